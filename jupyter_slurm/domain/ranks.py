@@ -1,4 +1,4 @@
-"""Output of several ranks in one stream, as the runner labels it (``jupyter_slurm/runner/frames.py``)."""
+"""Output of several ranks in one stream, as the runner labels it (``jupyter_slurm/runner/ranks/frames.py``)."""
 
 from __future__ import annotations
 

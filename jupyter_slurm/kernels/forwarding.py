@@ -12,7 +12,7 @@ from jupyter_slurm.kernels.keeper_connection import Carrier, Parcel
 from jupyter_slurm.kernels.messages import Message
 from jupyter_slurm.kernels.placeholder import fail, stop
 from jupyter_slurm.kernels.zmq_channels import Channels
-from jupyter_slurm.runner import link
+from jupyter_slurm.runner.link import link
 
 __all__ = ["Running"]
 

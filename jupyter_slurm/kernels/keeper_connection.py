@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jupyter_slurm.kernels.messages import Frames
-from jupyter_slurm.runner import link
-from jupyter_slurm.runner.greeting import GREETS_WITHIN, FrontGreeting, Replaced, Stranger
-from jupyter_slurm.runner.link import Message as Parcel
+from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link.handshake import GREETS_WITHIN, FrontGreeting, Replaced, Stranger
+from jupyter_slurm.runner.link.link import Message as Parcel
 
 __all__ = ["Carrier", "Parcel", "Pauses", "Replaced", "Stranger"]
 

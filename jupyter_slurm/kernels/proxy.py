@@ -19,7 +19,7 @@ from jupyter_slurm.kernels.messages import Message
 from jupyter_slurm.kernels.outage_notice import Outage
 from jupyter_slurm.kernels.placeholder import StandIn
 from jupyter_slurm.kernels.zmq_channels import Channels
-from jupyter_slurm.runner import link
+from jupyter_slurm.runner.link import link
 
 __all__ = ["CannotBegin", "Front", "Place"]
 

@@ -34,7 +34,7 @@ from jupyter_slurm.magics.cell_options import (
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.launchers import hint_at_launchers, launcher_of
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.runner.sweep import INDEX
+from jupyter_slurm.runner.cell.sweep import INDEX
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate

@@ -12,8 +12,8 @@ import pytest
 
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner import images, lease, runtimes
-from jupyter_slurm.runner.runtimes import Facts, Wish
+from jupyter_slurm.runner.container import images, lock, runtimes
+from jupyter_slurm.runner.container.runtimes import Facts, Wish
 
 UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
 
@@ -258,7 +258,13 @@ def test_a_container_gets_what_belongs_to_the_job_and_nothing_of_the_nodes_own()
 
 
 def test_the_runner_is_python_3_8():
-    for name in ("contain.py", "images.py", "install.py", "lease.py", "runtimes.py"):
+    for name in (
+        "container/run.py",
+        "container/images.py",
+        "session/install.py",
+        "container/lock.py",
+        "container/runtimes.py",
+    ):
         ast.parse(resources.files("jupyter_slurm.runner").joinpath(name).read_text(), feature_version=(3, 8))
 
 
@@ -318,15 +324,17 @@ sys.exit(contain["follow"](["sleep", "60"], dict(os.environ), "no-such-container
 
 def test_a_signal_that_comes_while_the_client_of_a_container_starts_is_not_lost():
     with resources.as_file(resources.files("jupyter_slurm.runner")) as runner:
-        done = subprocess.run([sys.executable, "-c", _EARLY, str(runner / "contain.py")], check=False, timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", _EARLY, str(runner / "container" / "run.py")], check=False, timeout=60
+        )
     assert done.returncode == 128 + 15
 
 
 def test_a_process_is_taken_for_gone_only_where_it_was(monkeypatch):
-    boot, space, pid, begun = lease.holder().split("/")
-    assert not lease.is_gone(f"{boot}/{space}/{pid}/{begun}")
-    assert lease.is_gone(f"{boot}/{space}/{pid}/1")
-    assert lease.is_gone(f"{boot}/{space}/4194999/{begun}")
+    boot, space, pid, begun = lock.holder().split("/")
+    assert not lock.is_gone(f"{boot}/{space}/{pid}/{begun}")
+    assert lock.is_gone(f"{boot}/{space}/{pid}/1")
+    assert lock.is_gone(f"{boot}/{space}/4194999/{begun}")
     for label in (
         f"other/{space}/4194999/1",
         f"{boot}/pid:[1]/4194999/1",
@@ -334,27 +342,27 @@ def test_a_process_is_taken_for_gone_only_where_it_was(monkeypatch):
         "/x",
         f"{boot}/{space}",
     ):
-        assert not lease.is_gone(label), label
-    monkeypatch.setattr(lease, "_boot", str)  # where the system does not tell it, nobody knows
-    assert not lease.is_gone(f"/{space}/4194999/1")
+        assert not lock.is_gone(label), label
+    monkeypatch.setattr(lock, "_boot", str)  # where the system does not tell it, nobody knows
+    assert not lock.is_gone(f"/{space}/4194999/1")
 
 
 def test_a_lock_is_taken_from_a_holder_of_another_node_that_was_not_heard_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(lease, "_OVER", 0.2)
+    monkeypatch.setattr(lock, "_OVER", 0.2)
     path, waited = tmp_path / "lock", []
     path.write_text(
         json.dumps({"job": "12", "node": "gpu07", "holder": f"another/{os.readlink('/proc/self/ns/pid')}/4194999/3"})
     )
-    with lease.held(str(path), lambda: False, waited.append) as is_ours:
+    with lock.held(str(path), lambda: False, waited.append) as is_ours:
         assert is_ours
         assert waited == ["job 12 on gpu07"]
         other = path.read_text().replace(str(os.getpid()), "1")
         path.write_text(other)  # it was taken from this one in turn
     assert path.read_text() == other
-    with lease.held(str(path), lambda: True, waited.append) as is_ours:
+    with lock.held(str(path), lambda: True, waited.append) as is_ours:
         assert not is_ours
     path.write_text("\xff{")
-    with lease.held(str(path), lambda: False, waited.append) as is_ours:
+    with lock.held(str(path), lambda: False, waited.append) as is_ours:
         assert is_ours
     assert list(tmp_path.iterdir()) == []
 

@@ -12,7 +12,7 @@ import pytest
 from jupyter_slurm.client.images.python_packages import own_packages
 from jupyter_slurm.domain.containers.build_files import files_taken, kind_of
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.build import of_packages
+from jupyter_slurm.runner.container.build import of_packages
 
 
 @pytest.mark.parametrize(

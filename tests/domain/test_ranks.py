@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from jupyter_slurm.client.render.terminal import Screen
 from jupyter_slurm.domain.ranks import Labelled, explain_ranks, several_tasks
-from jupyter_slurm.runner import frames, launch, torchrun
-from jupyter_slurm.runner.rank import set_variables
+from jupyter_slurm.runner.ranks import frames, launch, torchrun
+from jupyter_slurm.runner.ranks.rank import set_variables
 
 # What a rank may print: text, half lines, progress bars, what looks like labels and frames, and bytes that are no text.
 said = st.sampled_from(

@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_slurm.domain.scripts.sweep import Sweep, literal_of, task_script, typed_literal
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.sweep import value_of
+from jupyter_slurm.runner.cell.sweep import value_of
 
 
 def values(sweep: Sweep) -> list[dict[str, object]]:

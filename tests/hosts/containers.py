@@ -299,7 +299,7 @@ class Node:
         *args: str,
         groups: tuple[int, ...] = (),
         under: tuple[str, ...] = (),
-        program: str = "contain.py",
+        program: str = "container-run.py",
         **env: str,
     ) -> subprocess.Popen[str]:
         account = pwd.getpwnam(self.user)
@@ -329,7 +329,7 @@ class Node:
 def node(short_path: Path, alice: str, docker: Docker) -> Iterator[Node]:
     short_path.chmod(0o755)
     for name in RUNNER:
-        (short_path / f"runner-x-{name}").write_bytes(
+        (short_path / f"runner-x-{name.replace('/', '-')}").write_bytes(
             resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
         )
     running = Node(short_path, alice, docker)

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from jupyter_slurm.kernels.keeper_connection import Carrier, Pauses, Stranger
-from jupyter_slurm.runner.greeting import KeeperGreeting
+from jupyter_slurm.runner.link.handshake import KeeperGreeting
 
 SECRET = b"s" * 32
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.runner import link
-from jupyter_slurm.runner.greeting import FrontGreeting, KeeperGreeting, Replaced, Stranger
-from jupyter_slurm.runner.link import IOPUB, NOTE, SHELL, Link
+from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link.handshake import FrontGreeting, KeeperGreeting, Replaced, Stranger
+from jupyter_slurm.runner.link.link import IOPUB, NOTE, SHELL, Link
 
 SECRET = b"s" * 32
 

@@ -12,7 +12,7 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.runner import zmtp
+from jupyter_slurm.runner.kernel import zmtp
 
 MESSAGES = [[b"one"], [b"", b"a" * 255, b"b" * 256, b"c" * 70_000], [os.urandom(3_000_000), b""]]
 

@@ -167,7 +167,7 @@ def test_gpus_that_slurm_does_not_count_are_a_containers_if_the_node_is_the_jobs
     tmp_path.chmod(0o755)
     (tmp_path / "nvidia-smi").write_text(SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
-    path = resources.files("jupyter_slurm.runner") / "contain.py"
+    path = resources.files("jupyter_slurm.runner.container") / "run.py"
     look = f"print(runpy.run_path('{path}')['facts']({{'gpus': 'node'}}).gpus)\n"
     begin = f"import os, runpy\nos.environ['PATH'] = '{tmp_path}:' + os.environ['PATH']\n"
     forget = "for name in [name for name in os.environ if 'GPU' in name or 'CUDA' in name]: del os.environ[name]\n"

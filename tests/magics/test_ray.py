@@ -147,14 +147,16 @@ def test_one_node_is_reached_from_there_only_and_ends_also_by_force(
     wait_for(lambda: not left(job), f"nothing of it: {left(job)}")
     folders = list(Path("/tmp").glob(f"ray-{job}-*"))
     assert len(folders) == 1, "nobody was left to take it away"
-    runpy.run_path(str(resources.files("jupyter_slurm.runner") / "ray_node.py"))["sweep"]()  # as the next one does
+    runpy.run_path(str(resources.files("jupyter_slurm.runner.ranks") / "ray_node.py"))[
+        "sweep"
+    ]()  # as the next one does
     assert not folders[0].exists()
 
 
 @pytest.mark.root
 def test_a_head_that_is_somebody_elses_is_not_told_the_token() -> None:
     """On a node that several people use, one may take the port that Ray's command line says, before Ray does."""
-    node = runpy.run_path(str(resources.files("jupyter_slurm.runner") / "ray_node.py"))
+    node = runpy.run_path(str(resources.files("jupyter_slurm.runner.ranks") / "ray_node.py"))
     with socket.create_server(("127.0.0.1", 0)) as own:
         node["check_whose"](f"127.0.0.1:{own.getsockname()[1]}")
     listens = (

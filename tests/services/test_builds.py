@@ -24,7 +24,7 @@ import pytest
 from containers import Docker, Node
 from registry import Registry
 
-from jupyter_slurm.runner.program import family
+from jupyter_slurm.runner.session.command import family
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -34,7 +34,7 @@ FILES = {
     "apptainer": "Bootstrap: docker\nFrom: {base}\n%files\n    told /etc/told\n%post\n    echo built > /etc/built\n",
 }
 FILES["charliecloud"] = FILES["docker"]
-BUILD = str(resources.files("jupyter_slurm.runner").joinpath("build.py"))
+BUILD = str(resources.files("jupyter_slurm.runner.container").joinpath("build.py"))
 SHOW = ["/bin/sh", "-c", "cat /etc/image /etc/told /etc/built"]
 
 
@@ -73,7 +73,7 @@ class Builder:
         record = json.loads((place / "job.json").read_text())
         record["image"] = {"act": "build", "image_dir": str(self.folder), **wish}
         (place / "job.json").write_text(json.dumps(record))
-        return self.node.start(place, program="build.py", **self.env)
+        return self.node.start(place, program="container-build.py", **self.env)
 
     def run(self, archive: bytes = b"", **wish: Any) -> tuple[int, str, str]:
         process = self.start(archive, **wish)
@@ -82,7 +82,7 @@ class Builder:
 
     def ask(self, what: str, **asked: str) -> dict[str, Any]:
         """Ask about the images, as on a login node."""
-        argv = ["/usr/bin/python3", str(self.node.folder / "runner-x-notes.py"), what]
+        argv = ["/usr/bin/python3", str(self.node.folder / "runner-x-container-image_notes.py"), what]
         told = json.dumps({"image_dir": str(self.folder), **asked})
         done = subprocess.run(argv, user=self.node.user, input=told, capture_output=True, text=True, check=True)
         answer: dict[str, Any] = json.loads(done.stdout)
@@ -338,7 +338,7 @@ def test_what_is_unpacked_lies_in_no_folder_of_somebody_elses(tmp_path, monkeypa
 
 def test_what_others_leave_in_a_folder_of_images_neither_stops_who_looks_nor_who_removes(tmp_path):
     """A pipe in place of a note, or of a lock, and the lock of a job that was killed."""
-    notes, images = (runpy.run_path(BUILD.replace("build.py", f"{name}.py")) for name in ("notes", "images"))
+    notes, images = (runpy.run_path(BUILD.replace("build.py", f"{name}.py")) for name in ("image_notes", "images"))
     for name in ("a.sif.json", ".docker-n1-b.json", "c.sif.lock"):
         os.mkfifo(tmp_path / name)
     for name in ("a.sif", "c.sif"):

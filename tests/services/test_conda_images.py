@@ -163,7 +163,7 @@ def test_an_environment_of_conda_becomes_an_image(
     record = json.loads((place / "job.json").read_text())
     wish = {"act": "build", "name": "own:1", "runtime": "charliecloud", "environment": told, "base": base}
     (place / "job.json").write_text(json.dumps({**record, "image": {**wish, "image_dir": str(folder)}}))
-    process = node.start(place, program="build.py", **env)
+    process = node.start(place, program="container-build.py", **env)
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, out + err
     described = {"image": "own:1", "runtime": "charliecloud", "image_dir": str(folder)}

@@ -192,7 +192,7 @@ def test_no_container_waits_for_a_daemon_that_hangs(
         process = node.start(place, DOCKER_HOST=frozen.host)
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
-        inside = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if "cell.py" in _text(path)]
+        inside = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if "cell-run.py" in _text(path)]
         inside = [path for path in inside if str(place) in _text(path / "cmdline") and path.name != str(process.pid)]
         assert inside
         os.kill(frozen.pid, signal.SIGSTOP)

@@ -179,7 +179,7 @@ while not os.path.exists(path): time.sleep(0.02)
 def test_what_measures_a_job_ends_with_it_whatever_that_has_left_behind(tmp_path: Path, wait_for: Any) -> None:
     mark = f"MARK_OF_A_TEST={tmp_path}"
     env = {**os.environ, "JUPYTER_SLURM_USAGE_SECONDS": "0.1", "MARK_OF_A_TEST": str(tmp_path)}
-    usage = str(resources.files("jupyter_slurm.runner").joinpath("usage.py"))
+    usage = str(resources.files("jupyter_slurm.runner.lifecycle").joinpath("usage.py"))
     subprocess.run([sys.executable, "-c", _RUNNER, usage, str(tmp_path)], env=env, check=True, timeout=60)
 
     def left() -> list[int]:

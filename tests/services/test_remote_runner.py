@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-RUNNER = str(resources.files("jupyter_slurm.runner").joinpath("step.py"))
+RUNNER = str(resources.files("jupyter_slurm.runner.allocation").joinpath("step.py"))
 
 
 class Process:
@@ -175,7 +175,7 @@ def test_errors_show_the_lines_of_their_own_cells(process: Process) -> None:
     said = process.failed("def ask():\n    return input('? ')\nask()")
     assert "nobody can be asked" in said
     assert "return input('? ')" in said
-    assert "remote.py" not in said
+    assert "allocation/process.py" not in said
     assert "nobody can be asked" in process.failed("import getpass\ngetpass.getpass()")
     assert "SyntaxError" in process.failed("def broken(:\n    pass")
     key = process.begin("import sys\nsys.exit(3)")
@@ -195,7 +195,7 @@ def test_an_interrupt_is_for_the_cell_that_is_meant(process: Process) -> None:
     process.tell(f"{first} INT")
     assert process.end(first) == 130
     assert "KeyboardInterrupt" in process.text(first, "stderr")
-    assert "remote.py" not in process.text(first, "stderr")  # none of our own lines
+    assert "allocation/process.py" not in process.text(first, "stderr")  # none of our own lines
     assert process.end(third) == 0
     process.tell(f"{first} INT")  # it is over, and nobody else is meant
     assert process.ran("kept") == "11\n"

@@ -222,7 +222,7 @@ def test_it_is_restarted_as_often_as_was_said(tmp_path):
     cell = {"source": "print('ran')", "filename": "<cell>"}
     record = {"key": "k", "events": str(tmp_path), "cell": cell, "resume": 1}
     (tmp_path / "job.json").write_text(json.dumps(record))
-    runner = str(resources.files("jupyter_slurm.runner").joinpath("resume.py"))
+    runner = str(resources.files("jupyter_slurm.runner.lifecycle").joinpath("resume.py"))
     env = {"PATH": "/nowhere", "SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "2"}
     argv = [sys.executable, "-u", runner, str(tmp_path)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-RUNNER = str(resources.files("jupyter_slurm.runner").joinpath("cell.py"))
+RUNNER = str(resources.files("jupyter_slurm.runner.cell").joinpath("run.py"))
 
 
 @pytest.fixture(params=["ipython", "plain"])
@@ -86,7 +86,7 @@ def test_traceback_shows_the_cells_own_lines_only(run):
     assert done.returncode == 1
     assert "return x / 0" in done.stderr
     assert "half(3)" in done.stderr
-    assert "cell.py" not in done.stderr
+    assert "cell/run.py" not in done.stderr
     assert json.loads((run.folder / "end.json").read_text())["exit_code"] == 1
 
 
@@ -215,7 +215,7 @@ def test_magics_run_where_ipython_is(run):
     if run.is_plain:
         assert done.returncode == 1
         assert "magics and !commands need IPython" in done.stderr
-        assert "cell.py" not in done.stderr
+        assert "cell/run.py" not in done.stderr
     else:
         assert "from a shell" in done.stdout
         assert "['one two']" in done.stdout
@@ -276,7 +276,7 @@ def test_a_node_without_a_place_for_temporary_files_will_do(run, tmp_path):
 
 
 def test_values_come_and_go_under_either(run, tmp_path):
-    from jupyter_slurm.runner import values
+    from jupyter_slurm.runner.variables import values
 
     values.write(
         str(run.folder / "in.values"),

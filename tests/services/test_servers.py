@@ -23,11 +23,11 @@ import pytest
 from sessions import run_a_cell
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.jupyters import Server
-from jupyter_slurm.runner.jupyters import program as of_jupyters
-from jupyter_slurm.runner.place import Place
-from jupyter_slurm.runner.program import Program, family, free_port
-from jupyter_slurm.runner.serve import Session
+from jupyter_slurm.runner.job_directory import Place
+from jupyter_slurm.runner.session.command import Program, family, free_port
+from jupyter_slurm.runner.session.jupyter import Server
+from jupyter_slurm.runner.session.jupyter import program as of_jupyters
+from jupyter_slurm.runner.session.serve import Session
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 

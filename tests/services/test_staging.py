@@ -26,7 +26,7 @@ from jupyter_slurm.services.staging.folder_sync import Pair
 
 pytestmark = pytest.mark.slurm
 
-RUNNER = str(resources.files("jupyter_slurm.runner").joinpath("stage.py"))
+RUNNER = str(resources.files("jupyter_slurm.runner.lifecycle").joinpath("stage.py"))
 
 WORK = r"""
 import os, sys

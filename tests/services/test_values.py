@@ -20,12 +20,12 @@ import pytest
 
 from jupyter_slurm.client.submission.variables import parcel, read_outputs
 from jupyter_slurm.errors import JobError, UsageError
-from jupyter_slurm.runner import values
-from jupyter_slurm.runner.packing import TooLarge
-from jupyter_slurm.runner.packing import packed as several
+from jupyter_slurm.runner.variables import values
+from jupyter_slurm.runner.variables.packing import TooLarge
+from jupyter_slurm.runner.variables.packing import packed as several
 from jupyter_slurm.services.jobdir.ownership import read_own
 
-FILE = str(resources.files("jupyter_slurm.runner").joinpath("values.py"))
+FILE = str(resources.files("jupyter_slurm.runner.variables").joinpath("values.py"))
 
 
 def packed(name: str, value: object) -> tuple[dict, list]:

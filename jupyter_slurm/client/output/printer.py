@@ -13,7 +13,7 @@ from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.rich_output import Messages, Shown, place_of
 from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, not_shown
 from jupyter_slurm.client.render.terminal import IncrementalFilter
-from jupyter_slurm.runner.display import CLEAR, CLEAR_LATER
+from jupyter_slurm.runner.cell.display import CLEAR, CLEAR_LATER
 
 __all__ = ["Printer"]
 

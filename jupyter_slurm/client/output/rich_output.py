@@ -1,4 +1,4 @@
-"""What a Python cell showed beside text, as its runner wrote it down (``jupyter_slurm/runner/display.py``)."""
+"""What a Python cell showed beside text, as its runner wrote it down (``jupyter_slurm/runner/cell/display.py``)."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, Ending, awaited
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import JobNotFound, UsageError
-from jupyter_slurm.runner.naming import meant
+from jupyter_slurm.runner.variables.naming import meant
 
 __all__ = ["KINDS", "checked", "dependency_options"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_slurm.domain.scripts.sweep import Sweep, literal_of
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.naming import meant
+from jupyter_slurm.runner.variables.naming import meant
 
 __all__ = ["sweep_of", "warn_of_hidden"]
 

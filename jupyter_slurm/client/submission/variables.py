@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from jupyter_slurm.errors import JobError, UsageError
-from jupyter_slurm.runner import values as file_of
-from jupyter_slurm.runner.packing import CannotTravel, TooLarge, packed
+from jupyter_slurm.runner.variables import values as file_of
+from jupyter_slurm.runner.variables.packing import CannotTravel, TooLarge, packed
 
 __all__ = ["Outputs", "Parcel", "parcel", "read_outputs"]
 

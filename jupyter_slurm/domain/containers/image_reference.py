@@ -1,6 +1,6 @@
 """Container images of jobs: how a person names them, and what of a description can be.
 
-The command line of the runtime is made on the node (``runner/contain.py``): GPUs, CPUs and ids are known there.
+The command line of the runtime is made on the node (``runner/container/run.py``): GPUs, CPUs and ids are known there.
 
 Sources: the grammar of github.com/distribution/reference; docker-run(1), apptainer-exec(1), ch-run(1).
 """

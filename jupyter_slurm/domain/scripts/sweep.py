@@ -18,7 +18,7 @@ from typing import Any, Final
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.scripts.script import header_lines, interpreter_of, quote_argv
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.sweep import INDEX, value_of
+from jupyter_slurm.runner.cell.sweep import INDEX, value_of
 
 __all__ = ["MOST_TASKS", "Sweep", "literal_of", "task_script", "typed_literal"]
 
@@ -129,7 +129,7 @@ class Sweep:
         return {"names": self.names, "rows": self.rows}
 
     def as_file(self) -> bytes:
-        """Return the table as it stands in the job directory (runner/sweep.py)."""
+        """Return the table as it stands in the job directory (runner/cell/sweep.py)."""
         return json.dumps({"format": 1, **self.as_dict()}, separators=(",", ":")).encode()
 
     def tasks(self, asked: str | None) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import IO, Any, Final
 
-from jupyter_slurm.runner.transit import TYPE
+from jupyter_slurm.runner.variables.transit import TYPE
 
 __all__ = ["Came", "CannotTravel", "KernelGone", "Visitor"]
 
@@ -157,7 +157,7 @@ class Visitor:
         return Came(tuple(told["came"]), tuple(told["troubles"]))
 
     async def _call(self, call: str, waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
-        """Call a function of ``runner/transit.py``."""
+        """Call a function of ``runner/variables/transit.py``."""
         found = await self._evaluated(_expressions(call), waits)
         failed = [one for one in found.values() if one.get("status") != "ok"]
         if failed or TYPE not in found.get("2", {}).get("data", {}):
@@ -208,7 +208,9 @@ class Visitor:
 
 
 def _expressions(call: str) -> dict[str, str]:
-    """Return what calls a function of ``runner/transit.py`` in a kernel, which gets that first if it has not."""
+    """Return what calls a function of ``runner/variables/transit.py`` in a kernel, which gets that first if it has
+    not.
+    """
     name, boot = _luggage()
     has_it = f'"{name}.transit" in __import__("sys").modules'
     return {"1": f"None if {has_it} else {boot}", "2": f'__import__("sys").modules["{name}.transit"].{call}'}
@@ -217,7 +219,10 @@ def _expressions(call: str) -> dict[str, str]:
 @functools.cache
 def _luggage() -> tuple[str, str]:
     """Return the name of the package in a kernel, and the expression that puts it there."""
-    parts = {part: resources.files("jupyter_slurm.runner").joinpath(f"{part}.py").read_text("utf-8") for part in _PARTS}
+    parts = {
+        part: resources.files("jupyter_slurm.runner.variables").joinpath(f"{part}.py").read_text("utf-8")
+        for part in _PARTS
+    }
     name = "_jupyter_slurm_" + hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
     space = {"name": name, "parts": parts}
     return name, f'__import__("builtins").exec({_UNFOLD!r}, {space!r})'

@@ -1,7 +1,7 @@
 """Kernels of notebooks on nodes: what a step of an allocation needs to be one, and where it is reached.
 
-``runner/kernel.py`` runs in the step, and keeps the kernel. What it and who connects to it know each other by stands in
-``kernel.json`` of the job directory alone: in no command line, no environment and no record.
+``runner/kernel/keeper.py`` runs in the step, and keeps the kernel. What it and who connects to it know each other by
+stands in ``kernel.json`` of the job directory alone: in no command line, no environment and no record.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Allocations that stay open, and the steps that are started in them.
 
-An allocation is a batch job that holds it (``runner/hold.py``): it outlives us, the connection and the person's
-machine, and it starts the steps from inside, with all that Slurm has set there. A step has a job directory of its own,
-made in the same way as that of a job; a directory ``steps/KEY`` in the allocation's asks for it. None of this asks the
-controller.
+An allocation is a batch job that holds it (``runner/allocation/hold.py``): it outlives us, the connection and the
+person's machine, and it starts the steps from inside, with all that Slurm has set there. A step has a job directory of
+its own, made in the same way as that of a job; a directory ``steps/KEY`` in the allocation's asks for it. None of this
+asks the controller.
 """
 
 from __future__ import annotations

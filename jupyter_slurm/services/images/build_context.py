@@ -23,7 +23,7 @@ from jupyter_slurm.services.slurm.client import printable
 __all__ = ["ARCHIVE", "Packed", "packed"]
 
 ARCHIVE = "context.tar"
-"""Its name in the job directory; ``runner/build.py`` unpacks it."""
+"""Its name in the job directory; ``runner/container/build.py`` unpacks it."""
 
 _MOST = 100_000  # files and folders
 _MOST_SEEN = 500_000  # those that are looked at, and stay

@@ -1,4 +1,4 @@
-"""Images of containers: what there is, and jobs that get or make one on a node (``runner/build.py``)."""
+"""Images of containers: what there is, and jobs that get or make one on a node (``runner/container/build.py``)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Images:
                 f"The nodes of {name} do not see your home, in which images would be kept.",
                 hint="image_dir in [container] of the cluster's profile names a folder that they see.",
             )
-        begun = [_PYTHON, "-u", cluster.runner("build.py"), cluster.folder.job(asked["key"]).path]
+        begun = [_PYTHON, "-u", cluster.runner("container/build.py"), cluster.folder.job(asked["key"]).path]
         beside = await _beside(asked.get("file"))
         passed = {field: asked[field] for field in ("key", "context", "origin", "dry_run") if field in asked}
         options = [*site.get("build_options", ()), *(asked.get("options") or ())]
@@ -109,7 +109,7 @@ class Images:
         asked = {"shared": list(site.get("shared", ())), **more}
         asked |= {"image_dir": site["image_dir"]} if "image_dir" in site else {}
         await cluster.prepare()
-        argv = [_PYTHON, cluster.runner("notes.py"), what]
+        argv = [_PYTHON, cluster.runner("container/image_notes.py"), what]
         done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_LOOKS)
         try:
             answer = json.loads(done.stdout)

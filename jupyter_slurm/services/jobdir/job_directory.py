@@ -3,7 +3,7 @@
 ::
 
     ROOT/CLUSTER/cluster.json            how that cluster is reached
-    ROOT/CLUSTER/runner-HASH-NAME.py     the files of the runner, once per version
+    ROOT/CLUSTER/runner-HASH-NAME.py     the files of the runner, once per version; a hyphen for each slash
     ROOT/CLUSTER/events/KEY.WHAT         signs of the runner: started, warned, ended; of an agent: renamed
     ROOT/CLUSTER/stage/NAME-DIGEST/      a folder that travels with jobs, where nobody named another place for it; in it
                                          .jupyter-slurm-stage: how both sides were when they were alike
@@ -16,18 +16,20 @@
     ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)
     ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended, which rank failed first
-    ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/values.py)
+    ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/variables/values.py)
     ROOT/CLUSTER/KEY/context.tar         what an image takes of a laptop, until it is built
                                          (services/images/build_context.py)
-    ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/sweep.py); sweep.sh, sweep.script for scripts
+    ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/cell/sweep.py); sweep.sh, sweep.script for
+                                         scripts
                                          (also of ``resume``; sweep.task is what that runs then for a task)
                                          (of an array in parts, services/jobs/array_parts.py: these and in.values of the
                                          first)
     ROOT/CLUSTER/KEY/tasks.json          how the tasks of an array ended (services/jobs/array_tasks.py)
     ROOT/CLUSTER/KEY/display*.jsonl      of the runner: what a Python cell shows beside text
     ROOT/CLUSTER/KEY/used.json           of the runner: the Python and the environment that it found
-    ROOT/CLUSTER/KEY/usage.json          of the runner: what the job uses as time goes by (runner/usage.py)
-    ROOT/CLUSTER/KEY/resume[.TASK]/      of the runner: what a job with ``resume`` tells its cell (runner/resume.py)
+    ROOT/CLUSTER/KEY/usage.json          of the runner: what the job uses as time goes by (runner/lifecycle/usage.py)
+    ROOT/CLUSTER/KEY/resume[.TASK]/      of the runner: what a job with ``resume`` tells its cell
+                                         (runner/lifecycle/resume.py)
     ROOT/CLUSTER/KEY/checkpoint[.TASK]/  of the cell: what it finds again when it is restarted
     ROOT/CLUSTER/KEY/serving/            of the runner of a session: its token, configuration, and files of its Jupyter
     ROOT/CLUSTER/KEY/door.pem            of a session that is reached over the network of its site: the key to it
@@ -38,9 +40,10 @@
     ROOT/CLUSTER/KEY/step.json           of a step, which has a job directory of its own: how srun is to be run;
                                          when it has ended, without the environment of the cell
     ROOT/CLUSTER/KEY/begun, started.json of the runner of a step: it was begun, and under which number. Cells of one
-                                         process are steps with the number of that process (runner/remote.py)
+                                         process are steps with the number of that process
+                                         (runner/allocation/process.py)
     ROOT/CLUSTER/KEY/kernel.json         of a step that is a kernel: which one, and the secret that leads to it
-    ROOT/CLUSTER/KEY/keeper.json         of its runner: where it listens (runner/kernel.py)
+    ROOT/CLUSTER/KEY/keeper.json         of its runner: where it listens (runner/kernel/keeper.py)
 
 Other versions of this package read these files months later: fields they do not know are kept.
 """

@@ -16,10 +16,10 @@ __all__ = ["DISPLAY", "STREAMS", "VALUES", "output_path", "runner_path"]
 STREAMS = ("stdout", "stderr")
 
 DISPLAY = "display"
-"""The stream of what a Python cell shows beside text: a line of JSON each (jupyter_slurm/runner/display.py)."""
+"""The stream of what a Python cell shows beside text: a line of JSON each (jupyter_slurm/runner/cell/display.py)."""
 
 VALUES = "values"
-"""The stream of what a Python cell leaves for the notebook (jupyter_slurm/runner/values.py)."""
+"""The stream of what a Python cell leaves for the notebook (jupyter_slurm/runner/variables/values.py)."""
 
 _OWN = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
 

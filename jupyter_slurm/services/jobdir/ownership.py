@@ -59,7 +59,7 @@ def _doubt(folder: str, found: FileStat) -> str:
 
 
 def read_own(path: str) -> bytes:
-    """Read a file of values of this machine (runner/values.py) that nobody else can have written.
+    """Read a file of values of this machine (runner/variables/values.py) that nobody else can have written.
 
     Raises
     ------

@@ -1,4 +1,6 @@
-"""What the runner of a session leaves (``runner/serve.py``), and how a session is told: the ``Session`` of the API."""
+"""What the runner of a session leaves (``runner/session/serve.py``), and how a session is told: the ``Session`` of
+the API.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
 
 
 class Door(NamedTuple):
-    """Another way in to a session (``runner/door.py``): its port on the node, and what both sides have of it."""
+    """Another way in to a session (``runner/session/tls_door.py``): its port on the node, and what both sides have
+    of it.
+    """
 
     port: int
     pem: bytes

@@ -1,6 +1,6 @@
 """Cells that run in one process of an allocation, or in a kernel there: steps that are one step together.
 
-In the job they are ``runner/remote.py``, or ``runner/kernel_cells.py``.
+In the job they are ``runner/allocation/process.py``, or ``runner/kernel/cells.py``.
 """
 
 from __future__ import annotations

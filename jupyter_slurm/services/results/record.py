@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from jupyter_slurm.errors import TransportError, UsageError
-from jupyter_slurm.runner.sweep import FILE
+from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left, read_whole

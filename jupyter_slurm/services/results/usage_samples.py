@@ -1,4 +1,4 @@
-"""What a job used as time went by, as its runner saw it (``runner/usage.py``): for a plot."""
+"""What a job used as time went by, as its runner saw it (``runner/lifecycle/usage.py``): for a plot."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ _MOST = 1_000_000
 
 def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False, is_local: bool = False) -> str:
     """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
-    own = "serve.py" if asked["kind"] == "session" else "cell.py"
-    plain = "contain.py" if is_contained else own
+    own = "session-serve.py" if asked["kind"] == "session" else "cell-run.py"
+    plain = "container-run.py" if is_contained else own
     if is_local:
-        return cell.removesuffix(own) + "stage.py"
-    chosen = "resume.py" if asked.get("resume") else "launch.py" if asked.get("launcher") else plain
+        return cell.removesuffix(own) + "lifecycle-stage.py"
+    chosen = "lifecycle-resume.py" if asked.get("resume") else "ranks-launch.py" if asked.get("launcher") else plain
     return cell.removesuffix(own) + chosen
 
 
@@ -57,7 +57,9 @@ def check_components(asked: Mapping[str, Any]) -> None:
 
 
 async def read_ranks(transport: Transport, entry: Entry) -> dict[str, Any] | None:
-    """Return which rank of a cell failed first, as its runner left it (``runner/launch.py``); None where none did."""
+    """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
+    did.
+    """
     if entry.ranks or entry.folder is None or entry.state.name == "COMPLETED":
         return entry.ranks
     if not (entry.record or {}).get("launcher") or entry.is_array:

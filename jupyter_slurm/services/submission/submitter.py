@@ -46,9 +46,9 @@ __all__ = ["Intake"]
 _SUBMISSIONS_AT_ONCE = 4
 _EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
 _LOOKED_AT = 5.0  # seconds in which a folder is looked at
-_RUNNERS = {"allocation": "hold.py", "session": "serve.py"}
+_RUNNERS = {"allocation": "allocation/hold.py", "session": "session/serve.py"}
 _CHECKED = 10.0  # seconds for a Python to say whether it has a Jupyter
-_LACKING = 3  # runner/serve.py's exit code for no
+_LACKING = 3  # runner/session/serve.py's exit code for no
 _LINK_COMES_BACK = (
     "The link is made again by itself. Run this again when it is back, as `%slurm list` tells; is the network up (VPN)?"
 )
@@ -346,7 +346,7 @@ class Intake:
 
     def runner_path(self, name: str) -> str:
         """Return where a file of the runner lies."""
-        return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name}")
+        return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name.replace('/', '-')}")
 
     async def _doubts(self, python: str | None) -> list[str]:
         """Say what speaks against a Python on the nodes; never a reason not to submit."""

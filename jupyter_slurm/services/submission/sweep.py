@@ -10,7 +10,7 @@ from typing import Any
 from jupyter_slurm.domain.scripts.script import interpreter_of, job_script
 from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
-from jupyter_slurm.runner.sweep import FILE, value_of
+from jupyter_slurm.runner.cell.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobs.array_parts import Part
 

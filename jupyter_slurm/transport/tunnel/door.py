@@ -1,4 +1,4 @@
-"""Our side of the door that the runner of a session opens on its node (``runner/door.py``)."""
+"""Our side of the door that the runner of a session opens on its node (``runner/session/tls_door.py``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ssl
 import threading
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
-from jupyter_slurm.runner.door import NAME, Sealed, context_of, secret_of
+from jupyter_slurm.runner.session.tls_door import NAME, Sealed, context_of, secret_of
 from jupyter_slurm.transport.base import Stream
 
 __all__ = ["NAME", "enter", "new_pem"]

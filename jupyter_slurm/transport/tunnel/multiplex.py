@@ -11,7 +11,7 @@ import time
 from importlib import resources
 
 from jupyter_slurm.errors import TransportError, TunnelError
-from jupyter_slurm.runner import relay
+from jupyter_slurm.runner.login_node import relay
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.tunnel.proof import judge
 
@@ -60,7 +60,7 @@ def relay_by_ssh(mark: str, host: str, address: str) -> list[str]:
 
 
 def _program() -> bytes:
-    return resources.files("jupyter_slurm.runner").joinpath("relay.py").read_bytes()
+    return resources.files("jupyter_slurm.runner.login_node").joinpath("relay.py").read_bytes()
 
 
 class Multiplex:

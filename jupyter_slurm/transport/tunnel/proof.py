@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
-from jupyter_slurm.runner.relay import listeners, way_to
+from jupyter_slurm.runner.login_node.relay import listeners, way_to
 
 __all__ = ["judge", "proof_command", "proven_address", "untold"]
 

@@ -19,10 +19,10 @@ from typing import Any
 from jupyter_slurm.kernels import kernel_info_cache, zmq_channels
 from jupyter_slurm.kernels.placeholder import StandIn
 from jupyter_slurm.kernels.proxy import CannotBegin, Front
-from jupyter_slurm.runner import link
+from jupyter_slurm.runner.link import link
 
 _SECRET = b"s" * 32
-_KEEPER = str(Path(link.__file__).with_name("kernel.py"))
+_KEEPER = str(Path(link.__file__).parents[1] / "kernel" / "keeper.py")
 
 
 class ByHand:

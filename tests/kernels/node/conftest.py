@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.runner import link
-from jupyter_slurm.runner.greeting import FrontGreeting, Replaced
-from jupyter_slurm.runner.link import IOPUB, NOTE, SHELL, Link, Message
+from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link.handshake import FrontGreeting, Replaced
+from jupyter_slurm.runner.link.link import IOPUB, NOTE, SHELL, Link, Message
 
-RUNNER = Path(link.__file__).parent
+RUNNER = Path(link.__file__).parents[1]
 PATIENCE = 120.0  # seconds: other tests run beside these
 
 
@@ -164,7 +164,7 @@ class Keeper:
         told = {"secret": self.secret.hex(), "lease": 600, "idle": None, "image": None, **asked}
         (folder / "kernel.json").write_text(json.dumps(told))
         with (folder / "log").open("wb") as log:
-            argv = [sys.executable, "-u", str(RUNNER / "kernel.py"), str(folder)]
+            argv = [sys.executable, "-u", str(RUNNER / "kernel" / "keeper.py"), str(folder)]
             self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE
         while not (folder / "keeper.json").exists():

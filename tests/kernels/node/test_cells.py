@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.client.render.terminal import plain
-from jupyter_slurm.runner import values
+from jupyter_slurm.runner.variables import values
 
 Keep = Callable[..., Any]
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from containers import kept_wheels
 
-from jupyter_slurm.runner import kernel_sockets
-from jupyter_slurm.runner.link import CONTROL, STDIN
+from jupyter_slurm.runner.kernel import sockets
+from jupyter_slurm.runner.link.link import CONTROL, STDIN
 
 Keep = Callable[..., Any]
 _slow = pytest.mark.slow  # it waits, or needs what only those that run all tests have: R, other wheels
@@ -135,7 +135,7 @@ def test_a_kernel_whose_port_somebody_else_has_gets_others(keep: Keep, tmp_path:
 
 
 def test_nothing_is_said_on_a_port_that_is_not_the_kernels() -> None:
-    ours = kernel_sockets.Ports(lambda: [os.getpid()])
+    ours = sockets.Ports(lambda: [os.getpid()])
     numbers = [number for name, number in ours.told().items() if name.endswith("_port")]
     assert len(set(numbers)) == 5
     with pytest.raises(ConnectionRefusedError):
@@ -143,7 +143,7 @@ def test_nothing_is_said_on_a_port_that_is_not_the_kernels() -> None:
     for channel, address in (("shell", "127.0.0.1"), ("iopub", "0.0.0.0")):
         port = ours.told()[f"{channel}_port"]
         with socket.create_server((address, port)) as listener:
-            others = kernel_sockets.Ports(lambda: [os.getppid()])
+            others = sockets.Ports(lambda: [os.getppid()])
             others._numbers = ours._numbers
             with pytest.raises(ConnectionRefusedError):
                 others.connect(channel)
@@ -151,7 +151,7 @@ def test_nothing_is_said_on_a_port_that_is_not_the_kernels() -> None:
             if address == "127.0.0.1":
                 with ours.connect(channel), listener.accept()[0]:
                     continue
-            with pytest.raises(kernel_sockets.CannotStart, match=r"listens on 0\.0\.0\.0"):
+            with pytest.raises(sockets.CannotStart, match=r"listens on 0\.0\.0\.0"):
                 ours.connect(channel)
     assert not ours.are_taken()
 

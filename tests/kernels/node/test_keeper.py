@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.runner import kernel_door, link
-from jupyter_slurm.runner.greeting import FrontGreeting, Replaced, Stranger
-from jupyter_slurm.runner.link import CONTROL, STDIN
+from jupyter_slurm.runner.kernel import listener
+from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link.handshake import FrontGreeting, Replaced, Stranger
+from jupyter_slurm.runner.link.link import CONTROL, STDIN
 from jupyter_slurm.services.slurm.identity import RUNNER
 
 Keep = Callable[..., Any]
@@ -29,9 +30,12 @@ LINES = 100_000
 
 
 def test_all_of_the_runner_goes_to_the_cluster() -> None:
-    here = {path.name for path in Path(link.__file__).parent.glob("*.py")}
-    moves = {"definitions.py", "naming.py", "packing.py", "transit.py"}  # sent to a kernel that a notebook leaves
-    assert here - set(RUNNER) == {"__init__.py", "starter.py"} | moves  # the starter is sent by itself
+    folder = Path(link.__file__).parents[1]
+    here = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if path.name != "__init__.py"}
+    moves = {
+        f"variables/{name}.py" for name in ("definitions", "naming", "packing", "transit")
+    }  # sent to a kernel that a notebook leaves
+    assert here - set(RUNNER) == {"login_node/starter.py"} | moves  # the starter is sent by itself
 
 
 def is_there(pid: int) -> bool:
@@ -206,14 +210,14 @@ def test_it_is_known_whose_a_connection_is(alice: str, is_silent: bool, monkeypa
         raise PermissionError
 
     if is_silent:  # netlink is denied in some containers; /proc tells it
-        monkeypatch.setattr(kernel_door, "_ask_kernel", tells_nothing)
+        monkeypatch.setattr(listener, "_ask_kernel", tells_nothing)
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = f"import socket; sock = socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 60); input()"
         told = []
         for become in ([], ["runuser", "-u", alice, "--"]):
             argv = [*become, "/usr/bin/python3", "-c", code]
             with subprocess.Popen(argv, stdin=subprocess.PIPE) as process, server.accept()[0] as accepted:
-                told.append(kernel_door.is_foreign(accepted))
+                told.append(listener.is_foreign(accepted))
                 process.communicate(b"\n", 60)
     assert told == [False, True]
 
@@ -350,7 +354,7 @@ def test_a_keeper_listens_where_the_system_has_no_port_to_hand_out() -> None:
     )
     few = "ip link set lo up && echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range"
     words = ["unshare", "-n", "sh", "-c", f'{few} && exec "$@"', "sh", sys.executable, "-c", code]
-    door = str(Path(link.__file__).parent / "kernel_door.py")
+    door = str(Path(link.__file__).parents[1] / "kernel" / "listener.py")
     told = subprocess.run([*words, door], capture_output=True, text=True, check=True, timeout=60)
     assert 20_000 <= int(told.stdout) < 32_000
 

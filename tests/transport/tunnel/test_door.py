@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
-from jupyter_slurm.runner.door import Door, Sealed, context_of
+from jupyter_slurm.runner.session.tls_door import Door, Sealed, context_of
 from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.tunnel.door import enter, new_pem
 

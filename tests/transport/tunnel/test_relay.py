@@ -19,7 +19,7 @@ import pytest
 from ssh_hosts.sockets import ECHO, POUR, ask, reset, until
 
 from jupyter_slurm.errors import SlurmError, TunnelError, TunnelUnproven
-from jupyter_slurm.runner import relay
+from jupyter_slurm.runner.login_node import relay
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder

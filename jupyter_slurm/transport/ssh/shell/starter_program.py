@@ -1,4 +1,6 @@
-"""How the Python that starts commands on the far side gets its program (:mod:`jupyter_slurm.runner.starter`)."""
+"""How the Python that starts commands on the far side gets its program
+(:mod:`jupyter_slurm.runner.login_node.starter`).
+"""
 
 from __future__ import annotations
 
@@ -30,4 +32,4 @@ def loader(mark: str, length: int) -> str:
 
 def program() -> bytes:
     """Return the program."""
-    return resources.files("jupyter_slurm.runner").joinpath("starter.py").read_bytes()
+    return resources.files("jupyter_slurm.runner.login_node").joinpath("starter.py").read_bytes()

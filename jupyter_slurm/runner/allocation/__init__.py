@@ -1,0 +1,1 @@
+"""Allocations that stay open, and the steps and processes in them."""

@@ -1,0 +1,439 @@
+"""Hold an allocation and start steps in it: ``python -u hold.py JOBDIR``. Python 3.8+, standard library only.
+
+This is what the job that holds it runs. A directory ``steps/KEY`` in the job directory asks for the step whose job
+directory is KEY, beside this one; ``steps/KEY.SIGNAL.DIGITS`` asks for a signal to it: INT interrupts what runs, KILL
+ends the step. How a step ended is left in its ``end.json``. A step may be a process for cells (``process.py``), of
+which there is one at a time, or a kernel (``kernel/keeper.py``), which takes cells, too; a cell is asked for as a step
+is, and handed to its process. The file ``lease`` changes, its content or at least its time, while somebody uses the
+allocation: when it did not for as long as the record says, and no step and no cell runs, it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+import re
+import runpy
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("allocation/hold.py")] + "loader.py")["load"]
+
+_REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a-f]+)?")
+_QUICK, _SLOW = 0.05, 1.0  # seconds between two looks for requests
+_NODES_OWN = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
+_SEEN = 120.0  # seconds in which a job directory becomes visible on every node
+_NOT_THERE = os.strerror(errno.ENOENT)
+_DIES_WITHIN = 30.0  # seconds for a process that nobody uses
+_TOLD_WITHIN = 3.0  # seconds after its steps that Slurm tells the batch job of the end
+_TELLING = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in what Slurm says, the first one first
+_GIVEN_UP = "Timed out waiting for job step to complete"  # with an exit code 0: the step was killed after that
+
+
+def granted() -> dict[str, Any]:
+    """Return what Slurm gave: node list, number of tasks, GPUs."""
+    env = os.environ
+    gpus = re.search(r"\d+$", env.get("SLURM_GPUS", ""))
+    on_node, nodes = env.get("SLURM_GPUS_ON_NODE", "0"), env.get("SLURM_JOB_NUM_NODES", "1")
+    count = int(gpus[0]) if gpus else int(on_node) * int(nodes) if on_node.isdigit() and nodes.isdigit() else 0
+    return {"nodes": env.get("SLURM_JOB_NODELIST", ""), "gpus": count, "tasks": env.get("SLURM_NTASKS")}
+
+
+class Step:
+    """One step: its job directory and its srun."""
+
+    def __init__(self, place: Any) -> None:
+        self.place, self.is_interrupted = place, False
+        self.is_process = place.job["kind"] == "process"
+        self.takes_cells = self.is_process or place.job["kind"] == "kernel"
+        self.is_one_task = self.takes_cells  # with all of the allocation on its node
+        self.cells: dict[str, Any] = {}  # the places of those that are not over
+        self.process: Any = None
+        with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
+            self.asked: dict[str, Any] = json.load(file)
+
+    def start(self) -> None:
+        """Start srun."""
+        with self._open("stdout") as out, self._open("stderr") as err:
+            cwd = self.asked.get("cwd")
+            if cwd and not os.path.isdir(cwd):
+                err.write(os.fsencode(f"{os.uname().nodename} has no folder {cwd}: the step begins in /\n"))
+                cwd = "/"
+            self.process = subprocess.Popen(
+                self._argv(),
+                stdin=subprocess.PIPE if self.takes_cells else subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                cwd=cwd,
+                env=self._environment(),
+            )
+
+    def say(self, text: str) -> None:
+        """Say something in the step's own output; never a reason to fail."""
+        with contextlib.suppress(OSError), self._open("stderr") as err:
+            err.write(text.encode("utf-8", "backslashreplace"))
+
+    def said(self) -> list[str]:
+        """Return what Slurm has said of its end, in its output: what tells most, else the last two lines."""
+        told = self._lines()
+        telling = [line for sign in _TELLING for line in told if sign in line]
+        return telling[:1] or told[-2:]
+
+    def code(self, code: int) -> int:
+        """Return the exit code of a step, by that of its srun."""
+        if code < 0:
+            return 128 - code
+        return code or (137 if any(_GIVEN_UP in line for line in self._lines()) else 0)
+
+    def _lines(self) -> list[str]:
+        lines: list[str] = []
+        with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+        return [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
+
+    def obituary(self, code: int) -> str:
+        """Return why a process ended: what Slurm did to it, srun has said."""
+        if self.is_interrupted:
+            return "it was told to end"
+        said = self.said()
+        if lacks := [line for line in said if line.endswith(f"execve(): {self.asked.get('python')}: {_NOT_THERE}")]:
+            return f"the node has no {self.asked['python']}: {lacks[-1]}"
+        return "; ".join(said) or ("exit()" if code == 0 else f"exit code {code}")
+
+    def _open(self, name: str) -> Any:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        return os.fdopen(os.open(os.path.join(self.place.folder, name), flags, 0o600), "ab", buffering=0)
+
+    def _argv(self) -> list[str]:
+        cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
+        argv = ["srun", "--disable-status"]  # so that one SIGINT is passed on
+        if cpus and not self.asked["has_cpus"] and not self.is_one_task:
+            argv.append(f"--cpus-per-task={cpus}")
+        gpus = os.environ.get("SLURM_GPUS_ON_NODE")
+        if self.is_one_task and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.asked["has_gpus"]:
+            argv.append(f"--gpus={gpus}")  # else it has those that Slurm counts for each task
+        if not self.asked["has_gpus"]:
+            argv += load("lifecycle.usage").for_steps(os.environ)
+        python = self.asked.get("python") or sys.executable
+        task = __file__[: -len("hold.py")] + "step.py"
+        words = [*self.asked.get("wrapper", ()), python, "-u", task, self.place.folder, *self.asked["args"]]
+        return [*argv, *self.asked["options"], *words]
+
+    def _environment(self) -> dict[str, str]:
+        """Return the environment of the cell, with what Slurm has set here."""
+        given, own = self.asked.get("env"), dict(os.environ)
+        if given is not None:
+            own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODES_OWN}
+        if self.is_one_task:  # which is not srun's to know: it would have so much of the node and no more
+            cpus = own.get("SLURM_CPUS_PER_TASK")
+            own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
+            own.update({"JUPYTER_SLURM_CPUS_PER_TASK": cpus} if cpus else {})
+        return {**(given or {}), **own, **self.asked.get("variables", {})}
+
+    def send(self, name: str) -> None:
+        """Interrupt what runs, or end the step."""
+        self.is_interrupted = True
+        self.process.send_signal(signal.SIGINT if name == "INT" else signal.SIGTERM)
+
+    def listens(self) -> bool:
+        """Tell whether a process takes more in now; of one that is gone, too: it is told, and does not hear."""
+        return bool(select.select([], [self.process.stdin], [], 0)[1])
+
+    def tell(self, line: str) -> bool:
+        """Tell a process something; return whether it could be told."""
+        try:
+            self.process.stdin.write(f"{line}\n".encode("ascii"))
+            self.process.stdin.flush()
+        except OSError:
+            return False
+        return True
+
+    def forget_ended(self) -> None:
+        """Forget the cells that are over."""
+        for key, place in list(self.cells.items()):
+            if os.path.exists(os.path.join(place.folder, "end.json")):
+                del self.cells[key]
+
+    def end(self, code: int, *, with_allocation: bool = False) -> None:
+        """Leave how it ended."""
+        has_begun = os.path.exists(os.path.join(self.place.folder, "started.json"))
+        said = {"said" if has_begun else "refused": "; ".join(self.said())} if code and not self.is_interrupted else {}
+        leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation, **said)
+        self.place.tell("ended")
+        # The cell's environment may have tokens in it, and the job directory stays for days.
+        with contextlib.suppress(OSError):
+            write(os.path.join(self.place.folder, "step.json"), json.dumps({**self.asked, "env": None}))
+
+
+def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:
+    """Write the end marker of a step, with what was ``said`` of it (read by services/jobs/shared_process.py)."""
+    end: dict[str, Any] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
+    end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
+    write(os.path.join(folder, "end.json"), json.dumps({**end, **said}))
+
+
+def write(path: str, text: str) -> None:
+    """Write a file in one step."""
+    with os.fdopen(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(text)
+    os.replace(path + ".tmp", path)
+
+
+class Holder:
+    """The allocation, from its first moment to its end."""
+
+    def __init__(self, place: Any, kind: Any) -> None:
+        self.place, self._place_of = place, kind
+        self.requests = os.path.join(place.folder, "steps")
+        self.lease, self.is_once = float(place.job["lease"]["seconds"]), bool(place.job["lease"].get("once"))
+        self.running: dict[str, Step] = {}
+        self.last: Any = None
+        self.is_ending = False
+        self._late: dict[str, float] = {}
+        self._unrecorded: list[tuple[Step, int, bool]] = []  # ends that could not be written: the disk was full
+        self._instead: dict[str, str] = {}  # processes that were not begun, since there was one
+        self._ends: dict[str, tuple[int, str]] = {}  # of processes: how and why they ended
+        self._renewed: Any = None
+        self._used = time.monotonic()
+        self._wake, wake = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(self._wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._stop)
+
+    def _stop(self, *_: Any) -> None:
+        self.is_ending = True
+
+    def hold(self) -> int:
+        """Serve requests until the end; return the exit code of the job."""
+        pause = _QUICK
+        while True:
+            news = self._serve()
+            pause = _QUICK if news else min(_SLOW if not self.running else 0.2, pause * 1.1)
+            if self._reap():
+                self._used = time.monotonic()
+            if not self.running and self.is_ending:
+                return 143
+            if not self._is_busy():
+                if self.is_once and self.last is not None:
+                    return int(self.last)
+                if self._is_forgotten():
+                    sys.stderr.write(f"Nobody has used this allocation for {self.lease:g} s: it ends.\n")
+                    self._dismiss()
+                    return 0
+            select.select([self._wake], [], [], pause)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, 4096)
+
+    def _serve(self) -> bool:
+        try:
+            names = sorted(os.listdir(self.requests), key=self._asked_at)
+        except OSError:
+            return False
+        settled = False
+        for match in filter(None, map(_REQUEST.fullmatch, names)):
+            if self._settle(match[1], match[2], match[1] in names):
+                settled = True
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.join(self.requests, match[0]))
+        return settled
+
+    def _asked_at(self, name: str) -> tuple[float, str]:
+        """Return what sorts requests: cells run in the order in which they were asked for."""
+        key = name.partition(".")[0]
+        try:
+            return float(self._place_of(os.path.join(os.path.dirname(self.place.folder), key)).job["created"]), name
+        except (OSError, ValueError, KeyError, TypeError):
+            return math.inf, name
+
+    def _settle(self, key: str, name: str | None, is_asked_for: bool) -> bool:
+        """Do what a request asks for; return whether it is settled."""
+        process = next((step for step in self.running.values() if key in step.cells), None)
+        if process is not None:
+            if name and not process.listens():
+                return False
+            if name:
+                process.tell(f"{key} {name}")
+            return True
+        if key in self.running:
+            if name:
+                self.running[key].send(name)
+            return True
+        if name:
+            return not is_asked_for  # what has not begun yet, does first
+        return not self.is_ending and self._begin(key)
+
+    def _begin(self, key: str) -> bool:
+        """Start a step, once; return whether its request is settled."""
+        folder = os.path.join(os.path.dirname(self.place.folder), key)
+        try:
+            step = Step(self._place_of(folder))
+            if step.place.job["step"]["allocation"] != self.place.job["key"]:
+                return True
+            process = step.place.job["step"].get("process")
+            if process and not self._takes_more(process):
+                return False
+            os.close(os.open(os.path.join(folder, "begun"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            return True
+        except Exception as error:  # noqa: BLE001 - it may not be seen from here yet; the other steps go on
+            first = self._late.setdefault(key, time.monotonic())
+            if time.monotonic() - first < _SEEN:
+                return False
+            self._give_up(key, folder, error)
+            return True
+        self._used = time.monotonic()
+        if process:
+            self._hand_over(key, step, self._instead.get(process, process))
+            return True
+        if step.is_process and (other := self._process()) is not None:
+            self._instead[key] = other
+            self._end(step, 0)
+            return True
+        try:
+            step.start()
+            self.running[key] = step
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other steps go on
+            said = f"srun could not be started: {type(error).__name__}: {error}\n"
+            sys.stderr.write(f"step {key}: {said}")
+            step.say(said)
+            self._end(step, 127)
+        return True
+
+    def _process(self) -> str | None:
+        """Return the key of the process that runs."""
+        return next((key for key, step in self.running.items() if step.is_process), None)
+
+    def _takes_more(self, process: str) -> bool:
+        """Tell whether a cell can be handed to a process now: it has begun, and is not full of cells that wait."""
+        owner = self.running.get(self._instead.get(process, process))
+        if owner is not None:
+            return owner.listens()
+        folder = os.path.join(os.path.dirname(self.place.folder), process)
+        return any(os.path.exists(os.path.join(folder, name)) for name in ("begun", "end.json"))
+
+    def _hand_over(self, key: str, cell: Step, process: str) -> None:
+        """Give a cell to its process."""
+        owner = self.running.get(process)
+        if owner is None:
+            self._lose(cell.place, *self._ends.get(process, (0, "")))
+            return
+        owner.tell(key)  # one that is about to end hears nothing: then this cell ends with it
+        owner.cells[key] = cell.place
+
+    def _lose(self, place: Any, code: int, said: str = "") -> None:
+        """Have a cell end whose process is gone."""
+        has_run = os.path.exists(os.path.join(place.folder, "started.json"))
+        with contextlib.suppress(OSError):
+            leave_end(place.folder, code or 1, self.is_ending or not has_run, self.is_ending, lost=said)
+        place.tell("ended")
+
+    def _dismiss(self) -> None:
+        """End the processes that nobody uses."""
+        for step in self.running.values():
+            step.send("KILL")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                step.process.wait(_DIES_WITHIN)
+        self._reap()
+
+    def _is_busy(self) -> bool:
+        return any(step.cells or not step.is_process for step in self.running.values())
+
+    def _give_up(self, key: str, folder: str, error: Exception) -> None:
+        """Have a step end that cannot be read."""
+        sys.stderr.write(f"step {key} cannot be read: {type(error).__name__}: {error}\n")
+        self._late.pop(key, None)
+        self.last = 127
+        try:
+            with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+                if "step" not in self._place_of(folder).job:  # a job of another kind: not ours to end
+                    return
+            leave_end(folder, 127, is_interrupted=False, with_allocation=False)
+            self.place.write(os.path.join(self.place.job["events"], f"{key}.ended"), self.place.job_id)
+        except Exception as trouble:  # noqa: BLE001 - the other steps go on
+            sys.stderr.write(f"the end of step {key} could not be recorded: {trouble}\n")
+
+    def _end(self, step: Step, code: int) -> None:
+        """Note that a step is over."""
+        self.last = step.code(code)
+        self._hear(step)
+        try:
+            step.end(self.last, with_allocation=self.is_ending)
+        except OSError as error:
+            self._unrecorded.append((step, self.last, self.is_ending))
+            key = os.path.basename(step.place.folder)
+            sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
+        if step.place.job["kind"] == "kernel":
+            load("kernel.folder").sweep()  # of a keeper that was killed
+        step.forget_ended()
+        if not step.takes_cells:
+            return
+        ended = self._ends[os.path.basename(step.place.folder)] = self.last, step.obituary(self.last)
+        for place in step.cells.values():  # after that: who hears of their end knows of its end
+            self._lose(place, *ended)
+
+    def _hear(self, step: Step) -> None:
+        """Wait a moment for word of our own end: of an allocation whose time is over Slurm ends the steps first."""
+        until = time.monotonic() + _TOLD_WITHIN
+        sign = "CANCELLED AT" if step.place.job["kind"] == "kernel" else " DUE TO "
+        while not (self.is_ending or step.is_interrupted) and any(sign in line for line in step.said()):
+            if time.monotonic() > until:
+                break
+            select.select([self._wake], [], [], 0.1)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, 4096)  # else the next wait would be none
+
+    def _reap(self) -> bool:
+        """Note which steps are over."""
+        with contextlib.suppress(OSError):
+            while self._unrecorded:
+                step, code, with_allocation = self._unrecorded[0]
+                step.end(code, with_allocation=with_allocation)
+                del self._unrecorded[0]
+        for step in self.running.values():
+            step.forget_ended()
+        over = [(key, one, one.process.poll()) for key, one in self.running.items()]
+        for key, one, result in over:
+            if result is not None:
+                del self.running[key]
+                self._end(one, result)
+        return self._is_busy() or any(result is not None for _, _, result in over)
+
+    def _is_forgotten(self) -> bool:
+        renewed = None
+        with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "lease"), "rb") as file:
+            renewed = file.read(100), os.fstat(file.fileno()).st_mtime_ns
+        if renewed is not None and renewed != self._renewed:
+            self._renewed, self._used = renewed, time.monotonic()
+        return time.monotonic() - self._used > self.lease
+
+
+def main() -> int:
+    """Claim the directory, hold the allocation, tell the end."""
+    cell = load("cell.run")
+    cell.heedless()
+    place = cell.Place(sys.argv[1])
+    if not place.is_ours("holds this allocation"):
+        return 0
+    holder = Holder(place, cell.Place)
+    write(os.path.join(place.folder, "granted.json"), json.dumps(granted()))
+    place.tell("started")
+    load("lifecycle.usage").watch(place)
+    code = holder.hold()
+    if not holder.is_ending:  # else Slurm says why it ends
+        place.end(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""One task of a step: ``python -u step.py JOBDIR [args]``, started by srun. Python 3.8+, standard library only.
+
+The only task of a step writes into the files of the job directory itself: what goes through srun comes by whole lines,
+and a progress bar has none. Of several, the first one leaves figures and values; all of them print.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import sys
+import time
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("allocation/step.py")] + "loader.py")["load"]
+
+
+def redirect(folder: str) -> None:
+    """Have this process write into the files of the job directory."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        file = os.open(os.path.join(folder, name), flags, 0o600)
+        os.dup2(file, number)
+        os.close(file)
+
+
+def tell_start(place: Any) -> None:
+    """Leave the step's number and nodes, and the sign that it began; never a reason to fail."""
+    env = os.environ
+    told: dict[str, Any] = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST")}
+    told.update(time=time.time(), restarts=int(env.get("SLURM_RESTART_COUNT") or 0))
+    with contextlib.suppress(OSError):
+        place.put(os.path.join(place.folder, "started.json"), json.dumps(told))
+    place.tell("started")
+
+
+def become(argv: list[str]) -> int:
+    """Run a program in the place of this one; return the exit code of one that is not there."""
+    try:
+        os.execvp(argv[0], argv)  # noqa: S606 - what the person asked to run, on the node
+    except OSError as error:
+        sys.stderr.write(f"{argv[0]} cannot be run on {os.uname().nodename}: {error.strerror}\n")
+        return 127 if isinstance(error, FileNotFoundError) else 126
+
+
+def main() -> int:
+    """Run what the step was asked to."""
+    folder, args = sys.argv[1], sys.argv[2:]
+    cell = load("cell.run")
+    place = cell.Place(folder)
+    with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
+        asked = json.load(file)
+    rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]
+    if cpus := os.environ.pop("JUPYTER_SLURM_CPUS_PER_TASK", ""):
+        os.environ["SLURM_CPUS_PER_TASK"] = cpus  # as a job that is no step has it
+    if kind in ("python", "process"):
+        place.offer()  # one directory for all tasks of the step
+    if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:
+        redirect(folder)
+    if rank == "0":
+        tell_start(place)
+    else:
+        place.suffix = f".rank{rank}"  # its figures and values are its own
+    if isinstance(asked.get("umask"), int):
+        os.umask(asked["umask"])
+    if kind == "kernel":
+        return int(cell.load("kernel.keeper").serve(cell, place))
+    if kind == "process":
+        return int(cell.load("allocation.process").serve(cell, sys.modules[__name__], place))
+    if kind == "python":
+        return int(cell.run(place, args))
+    if kind == "command":
+        return become(args)
+    path = os.path.join(folder, place.job["script"])
+    os.chmod(path, 0o700)
+    return become([path, *args])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Cells of a job: IPython or plain Python, displays and sweeps."""

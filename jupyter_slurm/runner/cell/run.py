@@ -1,0 +1,190 @@
+"""Run a Python cell inside its job: ``python -u run.py JOBDIR [args]``. Python 3.8+, standard library only.
+
+The cell runs under IPython where this Python has it (``ipython.py``), else as Python alone (``plain.py``). The job
+directory is claimed first, so that a job which Slurm holds twice runs once. Files in the cluster's events folder tell
+its start and end; the exit code is left in ``end.json`` (``end.TASK.json`` for an array task), what the cell shows in
+``display.jsonl``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import io
+import os
+import runpy
+import sys
+import traceback
+import types
+from typing import Any, Iterator
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("cell/run.py")] + "loader.py")["load"]
+
+Place: Any = load("job_directory").Place
+
+
+def print_error(error: BaseException, filename: str) -> None:
+    """Print the traceback from the cell's own lines on: what is above them is ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != filename:
+        trace = trace.tb_next
+    if trace is None and not isinstance(error, SyntaxError):  # that one shows its line itself
+        trace = error.__traceback__
+    traceback.print_exception(type(error), error, trace)
+
+
+def has(name: str) -> bool:
+    """Tell whether this Python has a package."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def prepare(argv: list[str]) -> types.ModuleType:
+    """Make this process one for cells; return the module that they run in."""
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    sys.argv = argv
+    if not getattr(sys.flags, "safe_path", False):  # with PYTHONSAFEPATH there is no entry for the runner's folder
+        del sys.path[0]
+    sys.path.insert(0, "")
+    choose_backend()
+    return main
+
+
+def run_cell(place: Any, args: list[str]) -> int:
+    """Run the cell of a job record; return the exit code that a shell would see."""
+    source, filename = place.job["cell"]["source"], place.job["cell"]["filename"]
+    main = prepare([filename, *args])
+    if place.task is not None:
+        task = int(place.task) + place.offset
+        main.__dict__.update(load("cell.sweep").variables(place.shared, place.job, task))
+    with values_of(place, main.__dict__):
+        shell = ipython()
+        place.note()
+        if shell is not None:
+            error = advise(shell.run(shell.start(main, place.display()), source, filename))
+            if (loop := shell.loop()) is not None:
+                load("cell.plain").tell_dropped(loop)
+            return exit_code(error)
+        try:
+            load("cell.plain").run(load("cell.display").Plain(place.display()), source, filename, main)
+        except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
+            if not isinstance(error, SystemExit):
+                print_error(error, filename)
+            return exit_code(advise(error))
+    return 0
+
+
+def advise(error: BaseException | None) -> BaseException | None:
+    """Say what to do about an error that a notebook would not have had."""
+    if isinstance(error, RuntimeError) and str(error) == "no running event loop":
+        sys.stderr.write(
+            "A cell of a job has an event loop if it awaits something at its top level: `await` there what "
+            "create_task() or gather() gives.\nOne that awaits nothing has none, and can call asyncio.run().\n"
+        )
+    return error
+
+
+@contextlib.contextmanager
+def values_of(place: Any, namespace: dict[str, Any], named: dict[str, Any] | None = None) -> Iterator[None]:
+    """Bring the values that the notebook sends along, and leave those that it wants back.
+
+    Functions and classes that came as source are added to ``named``.
+    """
+    asked, named = place.job.get("values"), {} if named is None else named
+    if not asked:
+        yield
+        return
+    values = load("variables.values")
+    if asked["in"]:
+        try:
+            named.update(values.bring(os.path.join(place.shared, "in.values"), namespace))
+        except values.Unreadable as error:
+            sys.stderr.write(f"{error}\n")
+            raise SystemExit(1) from None
+    yield
+    if asked["out"]:
+        path = os.path.join(place.folder, f"out{place.suffix}.values")
+        values.leave(path, asked["out"], namespace, asked["limit"], named)
+
+
+def ipython() -> Any:
+    """Return what runs a cell under IPython; None where there is none that works."""
+    if not has("IPython"):
+        return None
+    try:
+        return load("cell.ipython")
+    except Exception as error:  # noqa: BLE001 - the cell may do without
+        sys.stderr.write(f"IPython of {sys.executable} cannot be used: {type(error).__name__}: {error}\n")
+        return None
+
+
+def choose_backend() -> None:
+    """Have matplotlib draw figures for a notebook, or into files only: a node has no screen."""
+    inline = "module://matplotlib_inline.backend_inline"
+    is_possible = has("IPython") and has("matplotlib_inline")
+    chosen = os.environ.get("MPLBACKEND", inline)
+    if chosen in (inline, "inline"):  # a kernel's own choice travels with the cell's environment
+        os.environ["MPLBACKEND"] = inline if is_possible else "agg"
+
+
+def exit_code(error: BaseException | None) -> int:
+    """Return what a shell sees of the end of a cell."""
+    if isinstance(error, SystemExit):
+        if error.code is None or isinstance(error.code, int):
+            return error.code or 0
+        sys.stderr.write(f"{error.code}\n")
+    return 0 if error is None else 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+def take_any_text() -> None:
+    """Have the streams print what their encoding lacks in another form."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def heedless() -> None:
+    """Have nothing fail because it cannot be said: a disk that is full ends no allocation."""
+    sys.stderr = load("job_directory").Heedless(sys.stderr)
+
+
+def run(place: Any, args: list[str]) -> int:
+    """Run a cell; return its exit code when all that it said is written."""
+    take_any_text()
+    try:
+        code = run_cell(place, args)
+    except SystemExit as stop:
+        code = exit_code(stop)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    return code & 0xFF
+
+
+def main() -> int:
+    """Claim the directory, run the cell, tell the end."""
+    place = Place(sys.argv[1])
+    if not place.is_ours():
+        return 0
+    result = {"exit_code": 1}
+    # In a job with resume, who started this process knows what its end means.
+    # Registered first, so it runs last: after the cell's threads and its own atexit functions.
+    # Only here: a child that the cell forks has the same functions at its exit, and is not the job.
+    job_process = os.getpid()
+    if not place.job.get("resume"):
+        atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)
+    place.tell("started")
+    load("lifecycle.usage").watch(place)
+    place.offer()
+    result["exit_code"] = run(place, sys.argv[2:])
+    return result["exit_code"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

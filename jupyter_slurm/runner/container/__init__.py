@@ -1,0 +1,1 @@
+"""Containers of a job: runtimes, images, builds and their locks."""

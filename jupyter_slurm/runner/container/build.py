@@ -1,0 +1,408 @@
+"""Get or make the image of a container, as a job: ``python -u build.py JOBDIR``.
+
+What is wanted is ``image`` of job.json: an image of a registry, or of Docker on this node, or one made from a
+Dockerfile, a definition file of Apptainer, or a list of the packages of a Python. It ends in Docker's own store of this
+node, or in the folder of images that nodes share, under its name: ``env=docker://NAME`` finds it there. It appears
+whole, and one job at a time makes it (``images.py``).
+
+Sources: docker-build(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import itertools
+import json
+import os
+import re
+import runpy
+import shutil
+import stat
+import sys
+import tarfile
+import time
+from typing import Any, Iterator
+
+load = runpy.run_path(__file__[: -len("container/build.py")] + "loader.py")["load"]
+contain: Any = load("container.run")
+images: Any = contain.images
+Refused: Any = images.Refused
+
+_FAILED = 1
+_STORES = ("docker", "podman")
+_OF_DEFINITIONS = ("apptainer", "singularity")
+_OF_DOCKERFILES = (*_STORES, "charliecloud")
+_PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
+_DOCKERFILE = "Dockerfile"
+_DEFINITION = "image.def"
+_LOOKED_AT = 10_000  # names in an archive; those of `docker save` are few
+_PACKAGES = "requirements.txt"
+_CONDA = "environment.yml"
+_INSTALL = f"python3 -m pip install --no-cache-dir --disable-pip-version-check -r /{_PACKAGES}"
+_PREFIX = "/opt/env"
+# An environment of its own: that of the base runs conda, and its packages would have to agree with all that are wanted.
+_INSTALL_CONDA = (
+    'PATH="$PATH:/opt/conda/bin"; if command -v conda; '
+    f"then conda env create --prefix {_PREFIX} --file /{_CONDA} && conda clean --all --yes; "
+    f"else micromamba create --yes --prefix {_PREFIX} --file /{_CONDA} && micromamba clean --all --yes; fi"
+)
+_BASE_CONDA = "docker.io/continuumio/miniconda3"
+
+
+class Build:
+    """One image that is wanted.
+
+    Attributes
+    ----------
+    name : str
+        Of the image, without ``docker://``.
+    runtime : str
+        What is to run it; that, or what comes with it, makes it, too.
+    """
+
+    def __init__(self, wish: dict[str, Any], folder: str) -> None:
+        self._wish, self._folder = wish, folder
+        self.name: str = wish["name"]
+        self.runtime = _runtime(wish)
+        self._is_anew = bool(wish.get("replace"))
+        self._from = str(wish.get("from") or "")  # a daemon, or a file; else a registry
+
+    def have(self) -> str:
+        """Have the image; return where it is.
+
+        Raises
+        ------
+        Refused
+            It cannot be had; says why.
+        """
+        with images.told_to_end():
+            if self.runtime not in _STORES:
+                return self._in_folder()
+            if self._wish["act"] == "pull" and not self._is_anew and not self._from:
+                return str(images.provide(self.runtime, self.name, self._wish, say))
+            return self._in_store()
+
+    # -- Docker's store
+
+    def _in_store(self) -> str:
+        """Make it in the store of this node, one job at a time."""
+        program = self.runtime
+        if said := images.unwell(program):
+            raise Refused(said)
+
+        def is_there() -> bool:
+            return not self._is_anew and images.ask(program, "image", "inspect", self.name)[0] == 0
+
+        lock = images.store_lock(program, self.name, self._wish)
+        with images.lease.held(lock, is_there, images.waiting(say)) as is_ours:
+            if not is_ours:
+                raise Refused(self._is_known("this node"))
+            if self._from:
+                self._load(self._archive())
+            elif self._wish["act"] == "pull":
+                self._run([program, "pull", self.name])
+            else:
+                with self._room("") as room, self._files(_DOCKERFILE, room) as (file, context):
+                    self._run([program, "build", *self._limits(), f"--tag={self.name}", f"--file={file}", context])
+            images.note_store(program, self.name, self._wish, self._source())
+        return self.name
+
+    def _load(self, path: str) -> None:
+        """Take an image from a file, and give it the name that is wanted: it has one of its own, or none."""
+        lines = self._run([self.runtime, "load", f"--input={path}"])
+        found = [match[1] for line in lines if (match := re.fullmatch(r"Loaded image(?: ID)?\S*:\s+(\S+)", line))]
+        if not found:
+            raise Refused(f"{self.runtime} found no image in {path}")
+        self._run([self.runtime, "tag", found[-1], self.name])
+
+    def _limits(self) -> list[str]:
+        """Return what holds a build within the job, whose processes Docker's daemon starts elsewhere."""
+        words = ["--network=host", "--force-rm"]
+        # Without a value it is taken from the environment: a proxy's may hold a password.
+        words += [f"--build-arg={name}" for name in sorted(os.environ) if name.lower() in _PROXIES]
+        if self.runtime == "docker":
+            words.append(f"--cpuset-cpus={images.runtimes.ranges(sorted(os.sched_getaffinity(0)))}")
+            if memory := images.runtimes.memory_of(dict(os.environ)):
+                words.append(f"--memory={memory}")
+        return words
+
+    # -- the folder of images
+
+    def _in_folder(self) -> str:
+        """Make it in the folder, one job at a time."""
+        make = self._charliecloud if self.runtime == "charliecloud" else self._apptainer
+
+        def make_it(draft: str) -> str:
+            os.mkdir(draft, 0o700)
+            with self._room(draft) as room:
+                return make(draft, room)
+
+        more = {"is_anew": self._is_anew, "source": self._source()}
+        path, is_ours = images.keep(self.runtime, self.name, self._wish, make_it, say, **more)
+        if not is_ours and self._wish["act"] == "build":
+            raise Refused(self._is_known(path))
+        return str(path)
+
+    @contextlib.contextmanager
+    def _room(self, draft: str) -> Iterator[str]:
+        """Give a folder for what is unpacked meanwhile, where the site has room for it; of it nothing stays."""
+        if not (told := self._wish.get("build_dir")):
+            yield draft
+            return
+        top = os.path.expanduser(os.path.expandvars(told))
+        stem = os.path.join(top, images.file_name(self.name))
+        room = f"{stem}.{os.urandom(4).hex()}.part"
+        try:
+            os.makedirs(top, mode=0o700, exist_ok=True)
+            check_whose(top)
+            images.remove(*glob.glob(f"{glob.escape(stem)}.{'[0-9a-f]' * 8}.part"))  # of one that was killed here
+            os.mkdir(room, 0o700)
+        except OSError as error:
+            more = "build_dir in [container] of the cluster's profile names another place"
+            raise Refused(f"{room} cannot be made: {error.strerror}; {more}") from None
+        for name in ("TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"):
+            os.environ[name] = room
+        try:
+            yield room
+        finally:
+            images.remove(room)
+
+    def _is_known(self, place: str) -> str:
+        return f"there is an image {self.name} already: {place}; `replace` makes it anew"
+
+    def _source(self) -> str:
+        """Return in a word what it comes from."""
+        if self._wish["act"] == "pull":
+            return f"{self._from} of a node" if self._from in _STORES else os.path.basename(self._from) or "docker://"
+        return str(self._wish["file"]["name"]) if self._wish.get("file") else "environment"
+
+    def _apptainer(self, draft: str, room: str) -> str:
+        made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
+        build = [self.runtime, "build", "--disable-cache"]
+        if self._wish["act"] == "pull":
+            self._run([*build, *self._daemon(), made, self._origin()])
+        else:
+            with self._files(_DEFINITION, room) as (file, context):
+                self._run([*build, "--fakeroot", made, file], cwd=context)
+        return str(images.runnable(self.runtime, self.name, made, tree, say))
+
+    def _origin(self) -> str:
+        """Return where Apptainer gets an image from."""
+        if self._from in _STORES:
+            return f"docker-daemon:{self.name}"
+        return f"docker-archive:{self._archive()}" if self._from else f"docker://{self.name}"
+
+    def _archive(self) -> str:
+        """Return the path of the file that it comes from."""
+        path = os.path.expanduser(self._from)
+        if not os.path.isfile(path):
+            raise Refused(f"there is no file {path} on this node")
+        return path
+
+    def _daemon(self) -> list[str]:
+        """Return which daemon is asked, where it is not the usual one."""
+        host = os.environ.get("DOCKER_HOST") if self._from in _STORES else None
+        return [f"--docker-host={host}"] if host else []
+
+    def _charliecloud(self, draft: str, room: str) -> str:
+        made = os.path.join(draft, "image.charliecloud")
+        if self._from:
+            kind, origin = (self._from, self.name) if self._from in _STORES else ("tar", self._archive())
+            if kind == "tar" and is_of_layers(origin):
+                raise Refused(f"{origin} is of `docker save`; Charliecloud takes what `docker export` writes")
+            self._run(["ch-convert", "-i", kind, "-o", "dir", origin, made])
+            return made
+        env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(room, "store")}
+        if self._wish["act"] == "pull":
+            self._run(["ch-image", "--no-cache", "pull", self.name], env=env)
+        else:
+            with self._files(_DOCKERFILE, room) as (file, context):
+                words = ["build", "--force", f"--tag={self.name}", f"--file={file}", context]
+                self._run(["ch-image", "--no-cache", *words], env=env)
+        say("unpacking")
+        self._run(["ch-convert", "-i", "ch-image", "-o", "dir", self.name, made], env=env)
+        return made
+
+    # -- what it is made of
+
+    @contextlib.contextmanager
+    def _files(self, kind: str, room: str = "") -> Iterator[tuple[str, str]]:
+        """Give the file that says how it is made, and the folder that it may take files from.
+
+        What has come with the job is unpacked where there is room for it; else in the job's own folder.
+        """
+        place = os.path.join(self._folder, "build")
+        shutil.rmtree(place, ignore_errors=True)  # of a run before a requeue
+        os.mkdir(place, 0o700)
+        try:
+            for name, text in self._texts(kind).items():
+                with open(os.path.join(place, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            context = place
+            if archive := (self._wish.get("file") or {}).get("archive"):
+                context = os.path.join(room or place, "context")
+                unpack(os.path.join(self._folder, archive), context)
+            elif told := (self._wish.get("file") or {}).get("folder"):
+                context = os.path.expanduser(told)
+                if not os.path.isdir(context):
+                    raise Refused(f"there is no folder {context} on this node, from which the image takes files")
+            yield os.path.join(place, kind), context
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _texts(self, kind: str) -> dict[str, str]:
+        """Return the files of the build: what was sent, or what makes an image of the packages of a Python."""
+        if file := self._wish.get("file"):
+            return {kind: file["text"]}
+        told = self._wish.get("environment")
+        return of_packages(told, kind, self._wish.get("base")) if told else {}
+
+    # -- running what makes it
+
+    def _run(self, argv: list[str], *, env: dict[str, str] | None = None, cwd: str | None = None) -> list[str]:
+        """Run a program, with its output in that of the job; return its last lines.
+
+        Raises
+        ------
+        Refused
+            It fails.
+        """
+        code, lines = images.run(argv, self._shown, say, env, cwd)
+        if code == 0:
+            return list(lines)
+        if self._wish["act"] == "pull" and not self._from:
+            raise Refused(images.why_not(self.runtime, self.name, lines))
+        last = (lines or ["it said nothing"])[-1]
+        raise Refused(f"{argv[0]} has not made {self.name} ({last[:300]}); the lines before say at which step")
+
+    @staticmethod
+    def _shown(line: str) -> str:
+        """Return a line of what makes the image without colours, and of a bar what it ends with."""
+        return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
+
+
+def _runtime(wish: dict[str, Any]) -> str:
+    """Return what makes and runs the image: what was said, else the first that is on this node and can.
+
+    Raises
+    ------
+    Refused
+        Nothing here can, or not from such a file.
+    """
+    kind, said = (wish.get("file") or {}).get("kind"), wish.get("runtime")
+    fit = _OF_DEFINITIONS if kind == "definition" else _OF_DOCKERFILES if kind else (*_OF_DOCKERFILES, *_OF_DEFINITIONS)
+    if wish.get("from") in _STORES:
+        fit = ("charliecloud", *_OF_DEFINITIONS)  # what is in Docker's store is there
+    if said and said not in fit:
+        raise Refused(f"{said} makes no image from this; {' and '.join(fit)} do")
+    if not said and not kind:
+        return str(contain.choose(wish["name"], None))
+    needed = {"charliecloud": ["ch-run", "ch-image", "ch-convert"]}
+    tried = [said] if said else list(fit)
+    here = [one for one in tried if all(map(shutil.which, needed.get(one, [one])))]
+    if not here:
+        raise Refused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
+    return str(contain.choose(wish["name"], here[0]))
+
+
+def check_whose(folder: str) -> None:
+    """Refuse a folder in which somebody else could put another one in the place of ours."""
+    found = os.stat(folder)
+    if not {os.lstat(folder).st_uid, found.st_uid} <= {0, os.geteuid()}:
+        raise Refused(f"{folder} belongs to another user: build_dir in [container] of the profile names another place")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise Refused(f"anybody may write into {folder}: `chmod o-w` it")
+
+
+def unpack(path: str, folder: str) -> None:
+    """Unpack what has come with the job; it is of the person's own agent, which has looked at every path."""
+    os.mkdir(folder, 0o700)
+    try:
+        with tarfile.open(path) as archive:
+            archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # links may lead anywhere
+            archive.extractall(folder)  # noqa: S202 - our own, see above
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise Refused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
+
+
+def is_of_layers(path: str) -> bool:
+    """Tell whether an archive is of `docker save`: one of `docker export` has no such file at its top."""
+    try:
+        with tarfile.open(path) as archive:
+            return any(
+                name in ("manifest.json", "index.json") for name in itertools.islice(_names(archive), _LOOKED_AT)
+            )
+    except (OSError, tarfile.TarError, EOFError):
+        return False  # who unpacks it says what is wrong
+
+
+def _names(archive: tarfile.TarFile) -> Iterator[str]:
+    for member in archive:
+        yield member.name
+
+
+def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, str]:
+    """Return the files that make an image with the packages of a Python.
+
+    Parameters
+    ----------
+    told : dict
+        ``python``, its version; ``pip``, lines of requirements; with ``conda``, ``channels`` and ``packages``.
+    kind : str
+        Which of the two files is wanted.
+    base : str or None
+        The image that it begins with.
+    """
+    if conda := told.get("conda"):
+        base = base or _BASE_CONDA
+        packages = [*conda["packages"], *([{"pip": told["pip"]}] if told["pip"] else [])]
+        name, install, path = _CONDA, _INSTALL_CONDA, f"{_PREFIX}/bin:$PATH"
+        text = json.dumps({"channels": conda["channels"], "dependencies": packages}, indent=1) + "\n"
+    else:
+        base = base or f"python:{told['python']}-slim"
+        name, install, path, text = _PACKAGES, _INSTALL, "", "".join(f"{line}\n" for line in told["pip"])
+    if kind == _DEFINITION:
+        made = f"Bootstrap: docker\nFrom: {base}\n\n%files\n    {name} /{name}\n\n%post\n    {install}\n"
+        made += f"\n%environment\n    export PATH={path}\n" if path else ""
+    else:
+        made = f"FROM {base}\nCOPY {name} /{name}\nRUN {install}\n"
+        made += f"ENV PATH={path}\n" if path else ""
+    return {kind: made, name: text}
+
+
+def say(text: str) -> None:
+    """Say how far it is."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Have the image that the job directory asks for; tell the end."""
+    folder, begun = sys.argv[1], time.monotonic()
+    place = load("cell.run").Place(folder)
+    if not place.is_ours("makes this image"):
+        return 0
+    code, wish = _FAILED, place.job["image"]
+    place.tell("started")
+    try:
+        build = Build(wish, folder)
+        where = build.have()
+        node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        there = f"in {build.runtime}'s store of {node}" if build.runtime in _STORES else where
+        took = time.monotonic() - begun
+        say(f"{build.name} is {there}, after {took:.0f} s. env=docker://{build.name} runs in it.")
+        code = 0
+    except Refused as error:
+        sys.stderr.write(f"image: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
+    except SystemExit as stop:  # told to end: what was half made is gone
+        sys.stderr.write(f"image: ended before {wish['name']} was there\n")
+        return stop.code if isinstance(stop.code, int) else _FAILED  # Slurm tells how
+    place.end(code)
+    if archive := (wish.get("file") or {}).get("archive"):  # not before: a job that is requeued needs it again
+        images.remove(os.path.join(folder, archive))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""What images there are: in the folder that nodes share, in Docker's stores of nodes, in folders of the site.
+
+A job that gets or makes an image leaves a note of it: a file beside it, or for one in the store of a node a hidden
+file. ``python image_notes.py list|remove`` prints JSON, where sbatch runs; what it is to look at comes on its stdin.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import runpy
+import sys
+import time
+from typing import Any, Iterator
+
+KINDS = (".sif", ".sandbox", ".charliecloud")
+_OF_SITES = (".sif", ".simg", ".img", ".sqfs")
+_NOTE = ".json"
+_LARGEST = 16_384  # bytes of a note
+_MOST = 1000  # images that are told
+_NAMES = 4000  # in a folder that are looked at
+_HELD = 600.0  # seconds since a lock was renewed, after which nobody holds it, also where clocks differ
+_TEXTS = ("image", "runtime", "node", "source", "job", "user")
+
+
+def write(path: str, **told: Any) -> None:
+    """Leave a note; never a reason to fail."""
+    said = {"format": 1, "made": time.time(), "user": user(), "job": os.environ.get("SLURM_JOB_ID", ""), **told}
+    draft = f"{path}.{os.urandom(4).hex()}"
+    with contextlib.suppress(OSError):
+        try:
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644), "w") as file:
+                json.dump(said, file)
+            os.replace(draft, path)
+        except OSError:
+            os.unlink(draft)
+
+
+def of_store(folder: str, program: str, name: str) -> str:
+    """Return where the note of an image in the store of this node lies; ``name`` is that of a file."""
+    return os.path.join(folder, f".{program}-{os.uname().nodename}-{name}{_NOTE}")
+
+
+def of_file(path: str) -> str:
+    """Return where the note of an image in the folder lies."""
+    return path + _NOTE
+
+
+def user() -> str:
+    """Return who this is, also where nothing knows the name."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwuid(os.geteuid()).pw_name
+    return str(os.geteuid())
+
+
+def size_of(path: str) -> int:
+    """Return the bytes of an image: of a file, or of all files in its folder."""
+    total = 0
+    with contextlib.suppress(OSError):
+        total = os.lstat(path).st_size
+    for top, _, names in os.walk(path):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(top, name)).st_size
+    return total
+
+
+def _read(path: str) -> dict[str, Any]:
+    """Return what a note says, as far as it is one: others may have written it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
+            told = json.loads(file.read(_LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    kept: dict[str, Any] = {name: told[name][:500] for name in _TEXTS if isinstance(told.get(name), str)}
+    for name in ("made", "size"):
+        if isinstance(told.get(name), (int, float)) and 0 <= told[name] < 1e18:
+            kept[name] = told[name]
+    return kept
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; a pipe that somebody has put there would be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _names(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return sorted(os.listdir(folder)[:_NAMES])
+    return []
+
+
+def told(folder: str) -> Iterator[dict[str, Any]]:
+    """Return the images of a folder of ours, with those whose notes say that a node has them."""
+    for name in _names(folder):
+        path = os.path.join(folder, name)
+        stem, kind = os.path.splitext(name)
+        if kind in KINDS and not name.startswith("."):
+            guess = {"image": stem.replace("%", "/").replace("+", ":"), "path": path}
+            yield {**guess, **_facts(path), **_read(of_file(path))}
+        elif name.startswith(".") and kind == _NOTE and "node" in (note := _read(path)):
+            yield note
+
+
+def node_with(folder: str, image: str) -> str:
+    """Return a node whose store has an image, as notes say; empty: none is known."""
+    return next((one["node"] for one in told(folder) if one.get("image") == image and one.get("node")), "")
+
+
+def of_site(folder: str) -> Iterator[dict[str, Any]]:
+    """Return the images of a folder of the site's: files, and folders that look unpacked."""
+    for name in _names(folder):
+        path = os.path.join(folder, name)
+        is_tree = all(os.path.isdir(os.path.join(path, part)) for part in ("etc", "usr"))
+        if name.endswith(_OF_SITES) or is_tree:
+            yield {"image": name, "path": path, "shared": True, **_facts(path)}
+
+
+def _facts(path: str) -> dict[str, Any]:
+    """Return what a look at an image tells: of a folder not how large it is, which takes long."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        is_tree = os.path.isdir(path)
+        return {"made": found.st_mtime, **({} if is_tree else {"size": found.st_size})}
+    return {}
+
+
+def remove(images: Any, folder: str, name: str) -> dict[str, Any]:
+    """Remove an image from the folder; return what was removed, and on which nodes Docker has one of that name."""
+    path = os.path.join(folder, images.file_name(name))
+    there = [path + kind for kind in KINDS if os.path.lexists(path + kind)]
+    if busy := [one for one in (path + kind + ".lock" for kind in KINDS) if _is_renewed(one)]:
+        return {"error": f"a job is making {name}: {busy[0]}"}
+    removed = []
+    for one in there:
+        aside = f"{path}.{os.urandom(4).hex()}.part"  # at once; if this is ended, the next one that makes it clears up
+        try:
+            os.rename(one, aside)
+        except OSError as error:
+            return {"error": f"{one} cannot be removed: {error.strerror}"}
+        with contextlib.suppress(OSError):
+            os.unlink(of_file(one))
+        images.remove(aside)
+        removed.append(one)
+    nodes = sorted({one["node"] for one in told(folder) if one.get("image") == name and "node" in one})
+    return {"removed": removed, "nodes": nodes}
+
+
+def _is_renewed(lock: str) -> bool:
+    """Tell whether somebody holds a lock (``lock.py``): that of a job which was killed stays, and its time, too."""
+    with contextlib.suppress(OSError):
+        return abs(time.time() - os.lstat(lock).st_mtime) < _HELD
+    return False
+
+
+def main() -> int:
+    """Answer a question; it is on stdin, as no path is to be taken for an option."""
+    load = runpy.run_path(__file__[: -len("container/image_notes.py")] + "loader.py")["load"]
+    images, asked = load("container.images"), json.load(sys.stdin)
+    folder = images.folder_of(asked)
+    if sys.argv[1:] == ["remove"]:
+        answer: Any = remove(images, folder, asked["image"])
+    else:
+        shared = [one for place in asked.get("shared", ()) for one in of_site(os.path.expanduser(place))]
+        answer = {"folder": folder, "images": [*told(folder), *shared][:_MOST]}
+    json.dump(answer, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

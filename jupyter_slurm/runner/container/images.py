@@ -1,0 +1,401 @@
+"""Images of registries, fetched once: into Docker's own store of the node, else into a folder that the nodes share.
+
+Of several jobs that want one, one fetches it and the others wait (``lock.py``). In the folder an image appears whole,
+by renaming. It is not fetched again when its tag moves on: who wants that removes it.
+
+Sources: docker-pull(1), apptainer-pull(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard
+library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import re
+import runpy
+import shutil
+import signal
+import stat
+import subprocess
+from typing import Any, Callable, Iterator
+
+load = runpy.run_path(__file__[: -len("container/images.py")] + "loader.py")["load"]
+lease: Any = load("container.lock")
+notes: Any = load("container.image_notes")
+runtimes: Any = load("container.runtimes")
+programs: Any = load("session.command")
+Refused: Any = runtimes.Refused
+
+_ANSWER = 60.0  # seconds that the daemon may take for a question
+_LONGEST = 180  # characters of the name of a file, less what is added to it
+_LINES = 20
+_LINE = 65_536
+_KINDS = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
+_LOGIN = {
+    "docker": "docker login REGISTRY",
+    "podman": "podman login REGISTRY",
+    "apptainer": "apptainer registry login docker://REGISTRY",
+    "singularity": "singularity remote login docker://REGISTRY",
+    "charliecloud": "ch-image --auth pull NAME",
+}
+# What runtimes and registries say, in lower case; the first one that fits.
+_SIGNS = (
+    (r"no space|quota|enospc", "room"),
+    (r"manifest unknown|name unknown|not found|\b404\b|no such image|does not exist in", "name"),
+    (r"denied|unauthorized|authenticat|\b40[13]\b", "login"),
+    (r"no such host|lookup|refused|time-?out|timed out|unreachable|resolv|retries|x509|certificate|network", "network"),
+)
+
+
+def folder_of(described: dict[str, Any]) -> str:
+    """Return where images are kept: what was said, else the person's cache, which a container may not know itself."""
+    if told := os.environ.get("JUPYTER_SLURM_IMAGE_DIR"):
+        return told
+    if described.get("image_dir"):
+        return os.path.expanduser(str(described["image_dir"]))
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return os.path.join(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "jupyter_slurm", "images")
+
+
+def make_folder(described: dict[str, Any], *names: str) -> str:
+    """Make the folder of images, or one in it, if there is none; return its path.
+
+    One that the profile names may be a place of a group: it is made with the person's umask, less what would let
+    anybody write there, and one that is there belongs to whom it belongs, and keeps its mode. In the person's cache,
+    which nobody has named, it is for them alone, and what is there is theirs, or root's.
+
+    Raises
+    ------
+    Refused
+        It cannot be, or others may put something there.
+    """
+    path, is_named = os.path.join(folder_of(described), *names), bool(described.get("image_dir"))
+    more = "image_dir in [container] of the cluster's profile names another place"
+    try:
+        os.makedirs(path, mode=0o775 if is_named else 0o700, exist_ok=True)
+        found = os.stat(path)
+    except OSError as error:
+        raise Refused(f"{path} cannot be made: {error.strerror}; {more}") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWOTH:
+        raise Refused(f"anybody may write into {path}: `chmod o-w` it, or {more}")
+    if not is_named and found.st_uid not in (os.geteuid(), 0):
+        raise Refused(f"{path} belongs to another user (uid {found.st_uid}): remove it, or {more}")
+    return path
+
+
+def file_name(image: str) -> str:
+    """Return what a file is called after an image: as Charliecloud does it, and short enough."""
+    name = image.replace("/", "%").replace(":", "+")
+    if len(name) > _LONGEST:
+        name = f"{name[: _LONGEST - 17]}-{hashlib.sha256(image.encode()).hexdigest()[:16]}"
+    return name
+
+
+def ask(*argv: str) -> tuple[int, str, str]:
+    """Ask a runtime something; return the exit code, and what it printed."""
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, "", str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def unwell(program: str) -> str:
+    """Return in words why a program with a daemon runs nothing here; nothing where it does."""
+    code, _, said = ask(program, "version")
+    if "permission denied" in said.lower():
+        return f"you may not use {program} on this node; whoever runs it can add you to the group of its socket"
+    return f"the daemon of {program} does not answer on this node" if code else ""
+
+
+def provide(runtime: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+    """Have the image of a registry here; return what the runtime calls it.
+
+    Parameters
+    ----------
+    runtime : str
+        What is to run it.
+    image : str
+        Its name, without ``docker://``.
+    described : dict
+        Of the environment: ``image_dir``, where images are kept.
+    say : callable
+        Is told in words how far it is.
+
+    Raises
+    ------
+    Refused
+        It cannot be had; says why.
+    """
+    with told_to_end():
+        if runtime in ("docker", "podman"):
+            return _in_store(runtime, image, described, say)
+        return _in_folder(runtime, image, described, say)
+
+
+def _in_store(program: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+    def is_there() -> bool:
+        return ask(program, "image", "inspect", image)[0] == 0
+
+    if is_there():
+        return image
+    if said := unwell(program):
+        raise Refused(said)
+    with contextlib.ExitStack() as held:
+        is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
+        with contextlib.suppress(Refused, OSError):
+            lock = store_lock(program, image, described)
+            is_ours = held.enter_context(lease.held(lock, is_there, waiting(say)))
+        if is_ours:
+            try:
+                _fetch(program, image, [program, "pull", image], say)
+            except Refused as error:
+                if node := notes.node_with(folder_of(described), image):
+                    raise Refused(f"{error}; a job has made one of that name on {node}: `-w {node}`") from None
+                raise
+            note_store(program, image, described)
+    return image
+
+
+def note_store(program: str, image: str, described: dict[str, Any], source: str = "docker://") -> None:
+    """Leave word, in the folder of images, that the store of this node has one."""
+    size = ask(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
+    with contextlib.suppress(Refused):
+        path = notes.of_store(make_folder(described), program, file_name(image))
+        node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        more = {"size": int(size)} if size.isdigit() else {}
+        notes.write(path, image=image, runtime=program, node=node, source=source, **more)
+
+
+def store_lock(program: str, image: str, described: dict[str, Any]) -> str:
+    """Return the path of the lock of an image in the store of this node."""
+    return os.path.join(make_folder(described), f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
+
+
+def waiting(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what tells who is waited for."""
+    return lambda who: say(f"waiting for {who}, which gets it")
+
+
+def _in_folder(runtime: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+    def fetch(draft: str) -> str:
+        return (_charliecloud if runtime == "charliecloud" else _apptainer)(runtime, image, draft, say)
+
+    return keep(runtime, image, described, fetch, say)[0]
+
+
+def kept(runtime: str, image: str, described: dict[str, Any]) -> str:
+    """Return where the folder has an image for this runtime; empty: it has none."""
+    path = os.path.join(folder_of(described), file_name(image))
+    return next((path + kind for kind in _KINDS[runtime] if os.path.exists(path + kind)), "")
+
+
+def keep(
+    runtime: str,
+    image: str,
+    described: dict[str, Any],
+    make: Callable[[str], str],
+    say: Callable[[str], None],
+    *,
+    is_anew: bool = False,
+    source: str = "docker://",
+) -> tuple[str, bool]:
+    """Have an image in the folder; return where it is, and whether it was made here, and not by another job.
+
+    Parameters
+    ----------
+    make : callable
+        Makes it in the folder whose name it is given, which is not there yet; returns where. Of several jobs that want
+        one, one calls it.
+    is_anew : bool
+        It takes the place of the one that is there.
+    source : str
+        What it comes from, for the note beside it.
+    """
+    folder = make_folder(described)
+    path = os.path.join(folder, file_name(image))
+
+    def is_there() -> bool:
+        return not is_anew and bool(kept(runtime, image, described))
+
+    if is_there():
+        return kept(runtime, image, described), False
+    try:
+        with lease.held(f"{path}{_KINDS[runtime][0]}.lock", is_there, waiting(say)) as is_ours:
+            if is_ours:
+                remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
+                draft = f"{path}.{os.urandom(4).hex()}.part"
+                try:
+                    made = make(draft)
+                    final = path + "." + made.rpartition("/")[2].rpartition(".")[2]
+                    size = notes.size_of(made)
+                    _set_aside([path + kind for kind in _KINDS[runtime]] if is_anew else [], draft)
+                    _place(made, final)
+                    notes.write(notes.of_file(final), image=image, runtime=runtime, size=size, source=source)
+                finally:
+                    remove(draft)
+    except OSError as error:
+        raise Refused(f"the image {image} cannot be kept in {folder}: {error.strerror or error}") from None
+    return kept(runtime, image, described), is_ours
+
+
+def _set_aside(paths: list[str], draft: str) -> None:
+    """Move what is replaced into the draft, with which it is removed: a folder cannot be renamed over another one."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(path, os.path.join(draft, "before" + os.path.splitext(path)[1]))
+        with contextlib.suppress(OSError):
+            os.unlink(notes.of_file(path))
+
+
+def _apptainer(program: str, image: str, draft: str, say: Callable[[str], None]) -> str:
+    os.mkdir(draft, 0o700)
+    made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
+    _fetch(program, image, [program, "pull", "--disable-cache", made, f"docker://{image}"], say)
+    return runnable(program, image, made, tree, say)
+
+
+def runnable(program: str, image: str, made: str, tree: str, say: Callable[[str], None]) -> str:
+    """Return what this node can run of a SIF file: itself, or what it was unpacked to."""
+    code, _, said = ask(program, "exec", made, "/bin/sh", "-c", ":")
+    if "temporary sandbox" not in said and (code == 0 or "mount" not in said):
+        return made
+    say("unpacking, since SIF files cannot be mounted here")
+    _fetch(program, image, [program, "build", "--sandbox", tree, made], say)
+    return tree
+
+
+def _charliecloud(_: str, image: str, draft: str, say: Callable[[str], None]) -> str:
+    os.mkdir(draft, 0o700)
+    made = os.path.join(draft, "image.charliecloud")
+    env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(draft, "store")}
+    _fetch("charliecloud", image, ["ch-image", "--no-cache", "pull", image], say, env)
+    say("unpacking")
+    _fetch("charliecloud", image, ["ch-convert", "-i", "ch-image", "-o", "dir", image, made], say, env)
+    return made
+
+
+def _place(made: str, final: str) -> None:
+    try:
+        os.rename(made, final)
+    except OSError:
+        if not os.path.exists(final):  # somebody took this process for gone, and was quicker
+            raise
+
+
+def remove(*paths: str) -> None:
+    """Remove trees, also those with folders that nobody may write to."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if not os.path.isdir(path) or os.path.islink(path):
+                os.unlink(path)
+                continue
+            for top, names, _ in os.walk(path):  # an image may have folders that nobody can write to
+                for one in [top, *(os.path.join(top, name) for name in names)]:
+                    with contextlib.suppress(OSError):
+                        if not os.path.islink(one):  # a link in it leads anywhere
+                            os.chmod(one, 0o700)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# -- running what fetches
+
+
+@contextlib.contextmanager
+def told_to_end() -> Iterator[None]:
+    """Give back what is held when the job is told to end."""
+
+    def end(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _fetch(
+    runtime: str, image: str, argv: list[str], say: Callable[[str], None], env: dict[str, str] | None = None
+) -> None:
+    """Run what fetches an image.
+
+    Raises
+    ------
+    Refused
+        It could not.
+    """
+    code, lines = run(argv, Progress().read, say, env)
+    if code:
+        raise Refused(why_not(runtime, image, lines))
+
+
+def run(
+    argv: list[str],
+    read: Callable[[str], str],
+    say: Callable[[str], None],
+    env: dict[str, str] | None = None,
+    cwd: str | None = None,
+) -> tuple[int, list[str]]:
+    """Run a program that ends with this process, and tell how far it is; return its exit code and its last lines.
+
+    ``read`` returns what a line of it tells.
+    """
+    said = ""
+    lines: list[str] = []
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=env,
+        cwd=cwd,
+        preexec_fn=programs.dying_with_us(signal.SIGKILL),
+    )
+    output: Any = process.stdout
+    try:
+        for raw in iter(lambda: output.readline(_LINE), b""):
+            line = raw.decode("utf-8", "replace").strip()
+            lines = [*lines, line][-_LINES:] if line else lines
+            told = read(line)
+            if told and told != said:
+                said = told
+                say(told)
+        return process.wait(), lines
+    finally:
+        programs.end(process)  # with what it has started, which would go on writing where somebody clears up
+
+
+class Progress:
+    """How far one is that fetches an image, from what it prints."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, bool] = {}
+
+    def read(self, line: str) -> str:
+        """Return how far it is after this line; nothing where the line says nothing of it."""
+        layer = re.fullmatch(r"([0-9a-f]{12}): (Pulling fs layer|Already exists|Pull complete)", line)
+        if layer:
+            self._layers[layer[1]] = layer[2] != "Pulling fs layer"
+            return f"{sum(self._layers.values())} of {len(self._layers)} layers"
+        numbered = re.match(r"layer (\d+)/(\d+): [0-9a-f]+: downloading: .*?(\d+)%", line)
+        if numbered:
+            return f"{int(numbered[1]) - (numbered[3] != '100')} of {numbered[2]} layers"
+        info = re.fullmatch(r"(?:\x1b\[\d+m)*INFO:(?:\x1b\[\d+m|\s)+([A-Z][\w ]{3,60}?)\.*", line)
+        return info[1][0].lower() + info[1][1:] if info else ""
+
+
+def why_not(runtime: str, image: str, lines: list[str]) -> str:
+    """Return in a sentence why an image could not be fetched, and what to do."""
+    text = "\n".join(lines).lower()
+    sign = next((name for pattern, name in _SIGNS if re.search(pattern, text)), "")
+    last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)
+    then = {
+        "room": "image_dir in [container] of the cluster's profile names a place with room",
+        "name": "look at its name and its tag",
+        "login": f"look at its name, or `{_LOGIN[runtime]}` where you are on such a node",
+        "network": "fetch it where the registry can be reached, or name a proxy in `variables`",
+    }.get(sign, "the lines before this one may say more")
+    return f"the image {image} is not on this node, and {runtime} could not get it ({last[:300]}); {then}"

@@ -1,0 +1,310 @@
+"""Cells of other notebooks in a kernel, for its keeper (``keeper.py``): ``%%remote kernel``.
+
+``allocation/hold.py`` tells on the keeper's standard input what to do, a line each, as it tells a process for cells
+(``allocation/process.py``): ``KEY`` runs the cell whose job directory is KEY, beside that of the kernel; ``KEY INT``
+and ``KEY KILL`` interrupt it, or have it never begin. The kernel is asked to run it as it is asked for cells of its own
+notebook, and in turn with them (``run_cell.py``). What it publishes meanwhile goes into the files of the cell.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import sys
+import time
+from typing import Any, Callable
+
+# The files of the runner are no package: each is read by its path.
+_LOADER = __file__[: -len("kernel/cells.py")] + "loader.py"
+load = runpy.run_path(_LOADER)["load"]
+cell: Any = load("cell.run")
+step: Any = load("allocation.step")
+inside: Any = load("kernel.run_cell")
+display: Any = load("cell.display")
+
+_REMEMBERED = 100  # cells that are over, and whose threads may print yet
+_PIECE = 65_536
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_FORMS = {"display_data": "display", "execute_result": "display", "update_display_data": "update"}
+# What is no output: the front is to know that the kernel is at work, and of models that widgets have.
+_FOR_THE_FRONT = {"status", "comm_open", "comm_msg", "comm_close"}
+
+
+def _code(folder: str) -> str:
+    """Return what has a kernel run the cell of a job directory, without a name in its namespace."""
+    loaded = f"__import__('runpy').run_path({_LOADER!a})['load']('kernel.run_cell')"
+    return f"await (__import__('sys').modules.get('jupyter_slurm_kernel_run_cell') or {loaded}).run({folder!a})"
+
+
+class Cell:
+    """One cell, and its files.
+
+    Parameters
+    ----------
+    folder : str
+        Its job directory.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.key = folder, os.path.basename(folder)
+        self.has_begun = self.is_over = self.is_stopped = False
+        self.is_answered = self.is_done = False  # what the last request for it has led to
+        self.code: int | None = None
+        self._files: dict[str, int] = {}
+        self._place: Any = None
+        self._record: Any = None
+        self._has_shown = self._is_lacking = False
+
+    @property
+    def place(self) -> Any:
+        """The job directory; OSError, ValueError."""
+        if self._place is None:
+            self._place = cell.Place(self.folder)
+        return self._place
+
+    def withdraw(self) -> bool:
+        """Have it never begin; False: it has."""
+        with contextlib.suppress(OSError):
+            return bool(inside.take(self.folder))
+        return False
+
+    def begin(self) -> None:
+        """Leave word that it runs."""
+        self.has_begun = True
+        with contextlib.suppress(OSError, ValueError):
+            step.tell_start(self.place)
+
+    def write(self, stream: str, text: str) -> None:
+        """Put out text; never a reason to fail."""
+        left = memoryview(text.encode("utf-8", "backslashreplace"))
+        try:
+            while left:
+                left = left[os.write(self._open(stream), left) :]
+        except OSError as error:
+            if not self._is_lacking:
+                self._is_lacking = True
+                sys.stderr.write(f"output of the cell {self.key} is lost: {error.strerror}\n")
+        if self.is_over:  # a thread of it prints on
+            self.close()
+
+    def _open(self, stream: str) -> int:
+        name = "stderr" if stream == "stderr" else "stdout"
+        if name not in self._files:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._files[name] = os.open(os.path.join(self.folder, name), flags, 0o600)
+        return self._files[name]
+
+    def show(self, kind: str, content: dict[str, Any]) -> None:
+        """Keep what is displayed; what is only text is printed."""
+        data, name = dict(content.get("data") or {}), (content.get("transient") or {}).get("display_id")
+        data.pop(_WIDGET, None)  # its model is in the kernel's own notebook
+        if set(data) <= {"text/plain"} and name is None:
+            self.write("stdout", f"{data.get('text/plain', '')}\n")
+            return
+        self._has_shown = True
+        self._keep({"type": _FORMS[kind], "data": data, "metadata": content.get("metadata") or {}, "id": name})
+
+    def clear(self, wait: bool) -> None:
+        """Take away what was put out so far."""
+        for stream in ("stdout", "stderr"):
+            self.write(stream, display.CLEAR_LATER if wait else display.CLEAR)
+        if self._has_shown:
+            self._has_shown = False
+            self._keep({"type": "clear", "wait": wait})
+
+    def _keep(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if self._record is None:
+                self._record = self.place.display()
+                self._record.printed = self._printed
+            self._record.relay(message)
+
+    def _printed(self) -> dict[str, int | None]:
+        """Return how much there is of what goes before."""
+        sizes: dict[str, int | None] = dict.fromkeys(("stdout", "stderr"))
+        for stream in ("stdout", "stderr"):
+            with contextlib.suppress(OSError):
+                sizes[stream] = os.fstat(self._open(stream)).st_size
+        return sizes
+
+    def end(self, code: int, **said: Any) -> None:
+        """Leave how it ended."""
+        self.is_over = True
+        self.close()
+        end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": code == 130, **said}
+        try:
+            self.place.put(os.path.join(self.folder, "end.json"), json.dumps(end))
+            self.place.tell("ended")
+        except (OSError, ValueError) as error:
+            sys.stderr.write(f"the end of the cell {self.key} could not be recorded: {error}\n")
+
+    def close(self) -> None:
+        """Let its files go."""
+        for number in self._files.values():
+            os.close(number)
+        self._files.clear()
+        if self._record is not None:
+            self._record.close()
+
+
+class Cells:
+    """Those that wait, the one that runs, and the last ones that did.
+
+    Parameters
+    ----------
+    folder : str
+        The job directory of the kernel.
+    ask : callable
+        Sends the kernel an execute_request with a content; returns its id.
+    interrupt : callable
+        Interrupts the kernel.
+    """
+
+    def __init__(self, folder: str, ask: Callable[[dict[str, Any]], str], interrupt: Callable[[], None]) -> None:
+        self._folder, self._ask, self._interrupt = os.path.dirname(folder), ask, interrupt
+        self._cells: dict[str, Cell] = {}  # by their keys
+        self._asked: dict[str, Cell] = {}  # by ids of requests
+        self._line = b""
+        self._has_begun = False
+        self._refuses = self._gone = ""  # why the kernel takes none, and why it is over
+        self._shown: set[str] = set()  # display ids
+
+    def __contains__(self, number: str) -> bool:
+        return number in self._asked
+
+    # -- what is asked for
+
+    def hear(self) -> bool:
+        """Take in what comes on standard input; False: nothing will."""
+        with contextlib.suppress(OSError):
+            if data := os.read(0, _PIECE):
+                *lines, self._line = (self._line + data).split(b"\n")
+                for line in lines:
+                    key, _, what = line.decode("ascii", "replace").strip().partition(" ")
+                    self._take(key, what)
+                return True
+        return False
+
+    def _take(self, key: str, what: str) -> None:
+        known = self._cells.get(key)
+        if not what and known is None:
+            self._forget()
+            self._cells[key] = known = Cell(os.path.join(self._folder, key))
+            self._send(known)
+        elif what and known is not None and not known.is_over:
+            if known.withdraw():
+                known.end(130)
+            elif known.has_begun:
+                self._interrupt()
+            else:
+                known.is_stopped = True  # as soon as the kernel says that it has begun
+
+    def _forget(self) -> None:
+        over = [key for key, one in self._cells.items() if one.is_over]
+        for key in over[:-_REMEMBERED]:
+            del self._cells[key]
+        self._asked = {number: one for number, one in self._asked.items() if one.key in self._cells}
+
+    def _send(self, one: Cell) -> None:
+        """Have a cell run, if it can."""
+        if self._gone:
+            self._lose(one)
+        elif self._refuses:
+            one.begin()
+            one.write("stderr", f"{self._refuses}\n")
+            one.end(1)
+        elif self._has_begun:
+            one.is_answered = one.is_done = False
+            asked: dict[str, Any] = {"code": _code(one.folder), "silent": True, "store_history": False}
+            asked.update(user_expressions={}, allow_stdin=False, stop_on_error=False)
+            self._asked[self._ask(asked)] = one
+
+    def start(self, info: dict[str, Any]) -> None:
+        """Have those run that waited for the kernel to begin; ``info`` is what it says of itself."""
+        self._has_begun = True
+        if info.get("implementation") != "ipython":
+            language = (info.get("language_info") or {}).get("name") or info.get("implementation")
+            self._refuses = f"Cells of other notebooks run in an ipykernel; this kernel is another one ({language})."
+        for one in self._waiting():
+            self._send(one)
+
+    def lose(self, why: str) -> None:
+        """End those that are not over: the kernel is."""
+        self._gone = why
+        for one in self._waiting():
+            self._lose(one)
+
+    def _lose(self, one: Cell) -> None:
+        if not (one.has_begun or one.withdraw()):
+            one.begin()  # its kernel had no time to say so
+        one.end(1, interrupted=not one.has_begun, lost=self._gone)
+
+    def _waiting(self) -> list[Cell]:
+        return [one for one in self._cells.values() if not one.is_over]
+
+    # -- what the kernel says
+
+    def reply(self, number: str, content: dict[str, Any]) -> None:
+        """Take in the answer to a request of ours."""
+        one = self._asked[number]
+        if one.is_over:
+            return
+        if content.get("status") == "aborted":  # a cell before it has failed, which stops those of its own notebook
+            del self._asked[number]
+            self._send(one)
+            return
+        for payload in content.get("payload") or []:
+            if isinstance(payload, dict) and payload.get("source") == "page":
+                one.write("stdout", str((payload.get("data") or {}).get("text/plain", "")))
+        if content.get("status") != "ok" and one.code is None:
+            one.code = 130 if content.get("ename") in ("KeyboardInterrupt", "CancelledError") else 1
+        one.is_answered = True
+        self._settle(one)
+
+    def publish(self, number: str, kind: str, content: dict[str, Any]) -> bool:
+        """Take in what is published because of a request of ours; return whether the front is to hear it."""
+        one = self._asked[number]
+        data = content.get("data") or {}
+        if kind == "stream":
+            one.write(str(content.get("name")), str(content.get("text", "")))
+        elif kind == "display_data" and inside.NEWS in data:
+            self._hear_news(one, data[inside.NEWS])
+        elif kind in _FORMS:
+            return self._show(one, kind, content)
+        elif kind == "error":
+            one.write("stderr", "\n".join(map(str, content.get("traceback") or [])) + "\n")
+        elif kind == "clear_output":
+            one.clear(bool(content.get("wait")))
+        elif kind == "status" and content.get("execution_state") == "idle":
+            one.is_done = True
+            self._settle(one)
+        return kind in _FOR_THE_FRONT
+
+    def _show(self, one: Cell, kind: str, content: dict[str, Any]) -> bool:
+        name = (content.get("transient") or {}).get("display_id")
+        if kind == "update_display_data" and name not in self._shown:
+            return True  # the kernel's notebook has shown it
+        if name is not None:
+            self._shown.add(name)
+        one.show(kind, content)
+        return False
+
+    def _hear_news(self, one: Cell, told: dict[str, Any]) -> None:
+        if "begun" in told:
+            one.begin()
+            if one.is_stopped:
+                self._interrupt()
+        elif isinstance(told.get("exit_code"), int):
+            one.code = told["exit_code"]
+
+    @staticmethod
+    def _settle(one: Cell) -> None:
+        """End a cell that is done, when all that it said has come."""
+        if one.is_answered and one.is_done and not one.is_over:
+            if not one.has_begun:
+                one.begin()
+            one.end(1 if one.code is None else one.code)

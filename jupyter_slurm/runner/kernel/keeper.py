@@ -1,0 +1,416 @@
+"""Keep a kernel on a node: ``python -u keeper.py JOBDIR``, or a step of kind ``kernel``.
+
+The keeper starts the kernel, talks to its sockets, and listens on the node's loopback for its *front*, which a notebook
+elsewhere takes for the kernel. Between the two is one connection that may break (``link/link.py``): the kernel goes on,
+and what it says meanwhile is kept. Which kernel, and the secret that a front has to know, is in ``kernel.json``; where
+the keeper listens, and in the end how the kernel ended, it writes into ``keeper.json``.
+
+Notes of the front, ``{"do": …}``: ``interrupt``; ``end`` (``restart``: what the kernel is told of it). Those of the
+keeper, ``{"event": …}``: ``attached`` (to each new front: whether the kernel has ``begun``, its ``state``), ``started``
+(``kernel_info``), ``dropped`` (see ``link/link.py``), and at the end ``died``, with ``code``, ``signal``, ``log`` (the
+last lines), ``begun``, ``asked`` (a front has asked for it), ``why`` and ``hint`` where there are words for it; before
+that ``idle_over`` (``seconds``) where that was the reason. When the front has received all, the keeper leaves.
+
+Cells of other notebooks come on standard input (``cells.py``).
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import sys
+import time
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("kernel/keeper.py")] + "loader.py")["load"]
+kernel_door: Any = load("kernel.listener")
+link: Any = kernel_door.link
+messages: Any = load("kernel.messages")
+kernel_process: Any = load("kernel.process")
+kernel_output: Any = load("kernel.output")
+kernel_wires: Any = load("kernel.wires")
+kernel_idle: Any = load("kernel.idle")
+kernel_cells: Any = load("kernel.cells")
+
+FORMAT = 1
+_LEASE, _IDLE = 3600.0, float("inf")  # seconds
+_TRIES = 0.05  # seconds between two looks for the kernel's sockets
+_LOOKS = 1.0
+_ASKS_AGAIN = 1.0  # seconds between two questions to a kernel that begins
+_OPENS_WITHIN = 20.0  # seconds for a kernel to open its sockets, before somebody is told what may help
+_STARTS = 3  # as often as that, where somebody else has its ports
+_ENDS = 5.0  # seconds to end in peace, at each of three degrees
+_PASSES_ON = 10.0  # seconds for a front to take the last words of a kernel that was ended
+_CONFIRMS = 60.0  # seconds for a front to say that it has them, or to come again
+_SILENT = 2.0  # seconds for what a kernel said before it died
+_CHANNELS = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
+_NUMBERS = {name: number for number, name in _CHANNELS.items()}
+# What a front cannot do without; all else that is published may be dropped, where there is too much of it.
+_NEEDED = {"status", "execute_input", "execute_result", "error", "shutdown_reply"}
+
+
+class Keeper:
+    """One kernel and its front.
+
+    Parameters
+    ----------
+    place : cell.Place
+        The job directory.
+    """
+
+    def __init__(self, place: Any) -> None:
+        self.place = place
+        with open(os.path.join(place.folder, "kernel.json"), encoding="utf-8", errors="surrogateescape") as file:
+            self.asked: dict[str, Any] = json.load(file)
+        self.lease = float(self.asked.get("lease") or _LEASE)
+        self.idle = float(self.asked.get("idle") or _IDLE)
+        self.activity = kernel_idle.Activity()
+        self.ready = selectors.DefaultSelector()
+        self._bell = messages.Bell()
+        self.ready.register(self._bell.file, selectors.EVENT_READ, self._bell.listen)
+        self.door = kernel_door.Door(bytes.fromhex(self.asked["secret"]), self.ready, self._take, self._tell_front)
+        self.kernel: Any = None
+        self.wires: Any = None
+        self.info: dict[str, Any] | None = None  # what the kernel says of itself, when it has begun
+        self._probe, self._probed, self._has_published = "", 0.0, False
+        self._own: set[str] = set()  # ids of our own requests
+        self.cells = kernel_cells.Cells(place.folder, self._ask_for_cell, self._interrupt)
+        self._early: list[tuple[str, list[bytes]]] = []
+        self._starts, self._is_hinted = 0, False
+        self._killed, self._degree = 0.0, 0  # how it is being ended
+        self._asked_to_end = self._is_terminated = self._is_restarting = False
+        self._over: dict[str, Any] = {}  # of idle or lease
+        self._unnoted: dict[str, Any] | None = None  # what could not be written: the disk was full
+
+    # -- the loop
+
+    def run(self) -> int:
+        """Keep it until the end; return the exit code of the step."""
+        signal.set_wakeup_fd(self._bell.signals, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._terminate)
+        signal.signal(signal.SIGINT, lambda *_: self._interrupt())
+        with contextlib.suppress(OSError):  # of a file, and of /dev/null, there is nothing to wait for
+            self.ready.register(0, selectors.EVENT_READ, self._hear_cells)
+        self._note(port=self.door.port)
+        try:
+            self._start()
+            while self.kernel.process.poll() is None or self._starts_again():
+                self._turn()
+            return self._finish()
+        except kernel_process.CannotStart as error:
+            sys.stderr.write(f"{error} {error.hint}\n")
+            if self.kernel is not None and self.kernel.process is not None:
+                self.kernel.kill(signal.SIGKILL)
+            return self._last_words(127, why=str(error), hint=error.hint)
+        finally:
+            if self.wires is not None:
+                self.wires.close()
+            if self.kernel is not None:
+                self.kernel.clear()
+            self.door.close()
+
+    def _turn(self) -> None:
+        """Do what there is to do once."""
+        if self.info is None:
+            self._begin()
+        self._look_after()
+        self._pump()
+
+    def _pump(self) -> None:
+        """Carry messages, and wait for more of them."""
+        has_more = self.wires is not None and self.wires.reader is not None and self.wires.reader.has_more
+        pause = 0.0 if has_more else _TRIES if self.info is None else _LOOKS
+        self._wait(pause)
+        if self.wires is not None:
+            for frames in self.wires.published():
+                self._publish(frames)
+            self._write_to_kernel()
+        self.door.flush()
+
+    def _wait(self, pause: float) -> None:
+        for key, mask in self.ready.select(pause):
+            if self.ready.get_map().get(key.fd) is key:  # who came before it in this turn may have let it go
+                key.data(mask)
+
+    def _hear_output(self, _: int) -> None:
+        if not self.kernel.hear():
+            self.ready.unregister(self.kernel.output)
+
+    def _hear_cells(self, _: int) -> None:
+        if not self.cells.hear():
+            self.ready.unregister(0)
+
+    def _note(self, **told: Any) -> None:
+        """Leave word of where the keeper listens, and of how it ended."""
+        node = kernel_process.program.node_name()
+        note = {"format": FORMAT, "time": time.time(), "pid": os.getpid(), "node": node, "port": self.door.port, **told}
+        try:
+            self.place.put(os.path.join(self.place.folder, "keeper.json"), json.dumps(note))
+            self._unnoted = None
+        except OSError as error:
+            if self._unnoted is None:
+                sys.stderr.write(f"keeper.json cannot be written yet: {error}\n")
+            self._unnoted = told
+
+    # -- the kernel
+
+    def _start(self) -> None:
+        """Start it; CannotStart."""
+        self._starts += 1
+        self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
+        self.kernel.start()
+        self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
+        self.wires = kernel_wires.Wires(self.kernel.sockets.connect, self.kernel.key, self._bell.ring)
+
+    def _starts_again(self) -> bool:
+        """Start another one in the place of one that has ended since somebody else had one of its ports."""
+        is_over = self._asked_to_end or self._is_terminated or self._starts >= _STARTS
+        if is_over or self.wires.reader is not None or not self.kernel.sockets.are_taken():
+            return False
+        sys.stderr.write("Somebody else has a port of this kernel: it is started again, with others.\n")
+        with contextlib.suppress(KeyError):
+            self.ready.unregister(self.kernel.output)
+        self.wires.close()
+        self.kernel.kill(signal.SIGKILL)
+        self.kernel.clear()
+        self._start()
+        return True
+
+    def _begin(self) -> None:
+        """Get on with the start: it has begun when it answers, and what it publishes comes."""
+        now = time.monotonic()
+        if self.wires.reader is None:
+            if not self.wires.connect():
+                self._hint()
+                return
+            for name in self.wires.NAMES:
+                wire = self.wires.wires[name]
+                self.ready.register(wire.sock, selectors.EVENT_READ, lambda mask, name=name: self._serve(name, mask))
+        if not self._probe and now - self._probed > _ASKS_AGAIN:
+            self._probed = now
+            self._probe = self._ask("shell", "kernel_info_request", {})
+
+    def _hint(self) -> None:
+        """Say what may help a kernel that runs and has not opened its sockets."""
+        if not self._is_hinted and self.kernel.hint and self.kernel.opens_for > _OPENS_WITHIN:
+            self._is_hinted = True
+            self.place.stage(f"The kernel has not opened its sockets for {_OPENS_WITHIN:g} s. {self.kernel.hint}")
+
+    def _ask(self, channel: str, kind: str, content: dict[str, Any]) -> str:
+        number, frames = messages.message(kind, content)
+        self._own.add(number)
+        self.wires.send(channel, frames)
+        return str(number)
+
+    def _ask_for_cell(self, content: dict[str, Any]) -> str:
+        number, frames = messages.message("execute_request", content)
+        self.wires.send("shell", frames)
+        return str(number)
+
+    def _answered(self, content: bytes) -> None:
+        """Take in what the kernel says of itself: from now on it gets what it is asked."""
+        self._probe = ""
+        if self._has_published:
+            self.info = messages.read(content)
+            self.activity.ask()
+            self.door.link.tell(event="started", kernel_info=self.info)
+            early, self._early = self._early, []
+            for channel, frames in early:
+                self._pass_to_kernel(channel, frames)
+            self.cells.start(self.info)
+
+    def _serve(self, name: str, mask: int) -> None:
+        """Read what came from a socket of the kernel; one that is closed is no more than a sign of its end."""
+        try:
+            if mask & selectors.EVENT_READ:
+                for frames in self.wires.read(name):
+                    self._reply(name, frames)
+            if mask & selectors.EVENT_WRITE:
+                self.wires.wires[name].write()
+        except (OSError, kernel_wires.zmtp.Unspoken) as error:
+            if not isinstance(error, ConnectionError):
+                sys.stderr.write(f"kernel: {error}\n")
+            self.ready.unregister(self.wires.wires[name].sock)
+
+    def _write_to_kernel(self) -> None:
+        for name in self.wires.NAMES:
+            wire = self.wires.wires.get(name)
+            if wire is not None and wire.sock in self.ready.get_map():
+                wanted = selectors.EVENT_WRITE if wire.has_more else 0
+                key = self.ready.get_key(wire.sock)
+                if key.events != selectors.EVENT_READ | wanted:
+                    self.ready.modify(wire.sock, selectors.EVENT_READ | wanted, key.data)
+
+    def _reply(self, name: str, frames: list[bytes]) -> None:
+        parent = messages.word(messages.read(frames[1]), "msg_id")
+        if parent in self.cells:
+            self.cells.reply(parent, messages.read(frames[3]))
+        elif parent not in self._own:
+            self.door.link.send(_NUMBERS[name], frames)
+        elif self.info is None and messages.read(frames[0]).get("msg_type") == "kernel_info_reply":
+            self._answered(frames[3])
+
+    def _publish(self, frames: list[bytes]) -> None:
+        header, parent = messages.read(frames[0]), messages.word(messages.read(frames[1]), "msg_id")
+        kind = messages.word(header, "msg_type")
+        if kind == "iopub_welcome" or parent in self._own:
+            self._has_published = True
+            return
+        self.activity.hear(kind, parent, messages.read(frames[3]) if kind == "status" else {})
+        if parent in self.cells and not self.cells.publish(parent, kind, messages.read(frames[3])):
+            return
+        for piece in kernel_output.pieces(header, frames):
+            self.door.link.send(link.IOPUB, piece, None if kind in _NEEDED else piece[1])
+            if piece is not frames:
+                self.door.flush()  # the next one is made meanwhile
+
+    def _interrupt(self) -> None:
+        if self.info is None or self.kernel.process.returncode is not None:
+            return  # one that begins would end by it
+        if self.kernel.is_asked_to_interrupt:
+            self._ask("control", "interrupt_request", {})
+        else:
+            self.kernel.interrupt()
+        self._wake_kernel()
+
+    def _wake_kernel(self) -> None:
+        """Have it look what there is: an ipykernel 7 whose cell awaits something hears an interrupt no sooner."""
+        self._ask("shell", "kernel_info_request", {})
+
+    # -- the front
+
+    def _tell_front(self) -> None:
+        state = "starting" if self.info is None else "busy" if self.activity.is_at_work else "idle"
+        self.door.link.tell(event="attached", begun=self.info is not None, state=state)
+        if self.info is not None:
+            self.door.link.tell(event="started", kernel_info=self.info)
+
+    def _take(self, taken: list[Any]) -> None:
+        """Do what a front asks for."""
+        for one in taken:
+            if one.channel == link.NOTE:
+                note = one.note()
+                if note.get("do") == "interrupt":
+                    self._interrupt()
+                elif note.get("do") == "end":
+                    self._asked_to_end, self._is_restarting = True, bool(note.get("restart"))
+            elif one.channel in _CHANNELS and len(one.frames) >= 4:
+                self.activity.ask()
+                if self.info is None:
+                    self._early.append((_CHANNELS[one.channel], one.frames))
+                else:
+                    self._pass_to_kernel(_CHANNELS[one.channel], one.frames)
+
+    def _pass_to_kernel(self, channel: str, frames: list[bytes]) -> None:
+        kind = messages.read(frames[0]).get("msg_type") if channel == "control" else None
+        if kind == "interrupt_request" and not self.kernel.is_asked_to_interrupt:
+            self.kernel.interrupt()
+            self._wake_kernel()
+            self.door.link.send(link.CONTROL, messages.message("interrupt_reply", {"status": "ok"}, frames[0])[1])
+            return
+        if kind == "shutdown_request":
+            self._asked_to_end = True
+            self._degree, self._killed = 1, time.monotonic() + _ENDS
+        self.wires.send(channel, frames)
+
+    # -- the end
+
+    def _terminate(self, *_: Any) -> None:
+        self._is_terminated = True
+
+    def _look_after(self) -> None:
+        """Look whether it is to end, and have it end."""
+        self.door.tick()
+        if self._unnoted is not None:
+            self._note(**self._unnoted)
+        if not self._over and self.door.alone > self.lease:
+            self._over = {"event": "lease_over", "seconds": self.lease}
+            sys.stderr.write(f"Nobody came back to this kernel for {self.lease:g} s: it ends.\n")
+        elif not self._over and self.info is not None and self.activity.unused > self.idle:
+            self._over = {"event": "idle_over", "seconds": self.idle}
+            sys.stderr.write(f"Nobody has used this kernel for {self.idle:g} s: it ends.\n")
+        if self._is_terminated:
+            self.kernel.hide()  # whoever terminates us may not wait for long
+        if (self._over or self._asked_to_end or self._is_terminated) and time.monotonic() > self._killed:
+            self._end_by_degrees()
+
+    def _end_by_degrees(self) -> None:
+        """Ask it to end, then ask the system."""
+        self._degree, self._killed = self._degree + 1, time.monotonic() + _ENDS
+        if self._degree == 1 and self.info is not None:
+            self._ask("control", "shutdown_request", {"restart": self._is_restarting})
+        elif self._degree <= 2 and self.info is not None:
+            self.kernel.kill(signal.SIGTERM)
+        else:
+            self.kernel.kill(signal.SIGKILL)
+
+    def _finish(self) -> int:
+        """Pass on what it said before it ended; return the exit code."""
+        code = self.kernel.process.returncode
+        self.kernel.kill(signal.SIGKILL)  # what it has started, and may hold its sockets
+        deadline = time.monotonic() + _SILENT
+        reader = self.wires.reader
+        while reader is not None and not (reader.is_over and not reader.has_more) and time.monotonic() < deadline:
+            self._pump()
+        for name in self.wires.NAMES:
+            if name in self.wires.wires and self.wires.wires[name].sock in self.ready.get_map():
+                self._serve(name, selectors.EVENT_READ)
+        self.kernel.hear()
+        why = {} if self.info is not None else self.kernel.why_not()
+        return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None, **why)
+
+    def _last_words(self, code: int, **told: Any) -> int:
+        """Tell the front how it ended, and wait until it knows; return the exit code of the step."""
+        if self._over:
+            self.door.link.tell(**self._over)
+        tail = self.kernel.tail if self.kernel is not None else ""
+        said = {"code": code, "log": tail, "begun": self.info is not None, "asked": self._asked_to_end, **told}
+        self.door.link.tell(event="died", **said)
+        self._note(over=dict(said, **self._over))
+        if not self._is_terminated:  # else who told us to end knows more of it
+            self.cells.lose(self._obituary(code, told))
+        is_ours = bool(self._over or self._asked_to_end or self._is_terminated)
+        deadline = time.monotonic() + (_PASSES_ON if is_ours else self.lease)
+        is_sent = False
+        while not self.door.link.is_clear and time.monotonic() < deadline:
+            if not self.door.has_front and (is_ours or self._is_terminated):
+                break
+            if self.door.link.is_sent and not is_sent:  # a front may leave when it hears that, without a word
+                is_sent, deadline = True, min(deadline, time.monotonic() + _CONFIRMS)
+            self.door.tick()
+            self.door.flush()
+            self._wait(_TRIES)
+        return 143 if self._is_terminated else 0 if is_ours else code
+
+    def _obituary(self, code: int, told: dict[str, Any]) -> str:
+        """Return for cells of other notebooks why the kernel is over."""
+        if self._over or self._asked_to_end:
+            return "nobody has used it" if self._over else "its notebook has ended it, or begins anew"
+        if told.get("signal"):
+            return f"by signal {told['signal']}"
+        return str(told.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
+
+
+def serve(cell: Any, place: Any) -> int:
+    """Be the keeper of a step; ``cell`` is ``cell/run.py``."""
+    cell.take_any_text()
+    cell.heedless()
+    return Keeper(place).run()
+
+
+def main() -> int:
+    """Keep the kernel of a job directory."""
+    cell = load("cell.run")
+    return serve(cell, cell.Place(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

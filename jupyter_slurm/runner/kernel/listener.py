@@ -1,0 +1,254 @@
+"""Where a keeper listens for its front (``keeper.py``): on the loopback of the node, for whoever knows the secret.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import runpy
+import selectors
+import socket
+import struct
+import sys
+import time
+from typing import Any, Callable, Iterator
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("kernel/listener.py")] + "loader.py")["load"]
+greeting: Any = load("link.handshake")
+link: Any = load("link.link")
+program: Any = load("session.command")
+
+KEPT = 64 << 20  # bytes of output for a front that is away
+_KEPT_LIVE = 512 << 20  # and for one that is there, and slow
+_GUESTS = 16  # connections at once whose greeting is not over
+_PIECE = 1 << 20
+_WRITES = 16  # before others have their turn
+_TRIES = 200  # of ports
+_DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): its number and request, where user and inode are told
+
+
+def is_foreign(sock: Any) -> bool:
+    """Tell whether another user has made a connection, where the system says so."""
+    near, far = sock.getsockname(), sock.getpeername()
+    try:
+        uid, inode = _ask_kernel(near, far)
+    except (OSError, struct.error):
+        uid, inode = _look_up(near, far)
+    return bool(inode) and uid not in (0, os.getuid())
+
+
+def _ask_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
+    """Return user and inode of the far end of a connection (sock_diag(7)); OSError, struct.error: it is not told."""
+    ends = struct.pack(">HH4s12x4s12x", far[1], near[1], socket.inet_aton(far[0]), socket.inet_aton(near[0]))
+    asked = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + bytes(4) + b"\xff" * 8
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _DIAG) as kernel:
+        kernel.settimeout(1.0)
+        kernel.send(struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, 1, 1, 0) + asked)
+        uid, inode = struct.unpack_from("=II", kernel.recv(8192), _OWNER)
+    return uid, inode
+
+
+def _look_up(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
+    """Return the same from /proc/net/tcp (proc(5)); nothing, where that does not tell either."""
+    wanted = [f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (far, near)]
+    with contextlib.suppress(OSError), open("/proc/net/tcp", encoding="ascii") as table:
+        for row in map(str.split, table):
+            if row[1:3] == wanted:
+                return int(row[7]), int(row[9])
+    return 0, 0
+
+
+def listen() -> Any:
+    """Return what listens on the loopback: on a port that no system hands out, where all others are taken."""
+    for port in (0, *(random.randrange(program.FIRST, program.LAST) for _ in range(_TRIES))):  # noqa: S311 - any will do
+        with contextlib.suppress(OSError):
+            return _listening(port)
+    return _listening(0)
+
+
+def _listening(port: int) -> Any:
+    listener = socket.socket()
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(_GUESTS)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class Guest:
+    """A connection that has not proven yet that it is a front's."""
+
+    def __init__(self, sock: Any, words: Any) -> None:
+        self.sock, self.greeting = sock, words
+        self.deadline = time.monotonic() + greeting.GREETS_WITHIN
+
+
+class Door:
+    """Listens for fronts, and has one of them at a time.
+
+    Parameters
+    ----------
+    secret : bytes
+    ready : selectors.BaseSelector
+    take : callable
+        Takes the messages of the front.
+    greet : callable
+        Is told when a front comes that is another one than before.
+    """
+
+    def __init__(self, secret: bytes, ready: Any, take: Callable[[list[Any]], None], greet: Callable[[], None]) -> None:
+        self._secret, self._ready, self._take, self._greet = secret, ready, take, greet
+        self.link = link.Link(KEPT)
+        self._listener = listen()
+        self._listener.setblocking(False)
+        ready.register(self._listener, selectors.EVENT_READ, self._accept)
+        self.port = int(self._listener.getsockname()[1])
+        self._guests: list[Guest] = []
+        self._sock: Any = None
+        self._who = b""
+        self._gone: set[bytes] = set()  # fronts in whose place others have come
+        self._left = time.monotonic()
+
+    @property
+    def alone(self) -> float:
+        """Seconds since there was a front."""
+        return 0.0 if self._sock is not None else time.monotonic() - self._left
+
+    @property
+    def has_front(self) -> bool:
+        """Whether there is a front."""
+        return self._sock is not None
+
+    def _accept(self, _: int) -> None:
+        with contextlib.suppress(OSError):
+            sock, _ = self._listener.accept()
+            if is_foreign(sock):  # it would not know the secret, but might keep others out
+                sock.close()
+                return
+            sock.setblocking(False)
+            guest = Guest(sock, greeting.KeeperGreeting(self._secret, self._received_of))
+            self._guests.append(guest)
+            self._ready.register(sock, selectors.EVENT_READ, lambda _: self._hear(guest))
+            if len(self._guests) > _GUESTS:
+                self._dismiss(self._guests[0])
+
+    def _received_of(self, who: bytes) -> int | None:
+        return None if who in self._gone else self.link.received if who == self._who else 0
+
+    def _dismiss(self, guest: Guest) -> None:
+        self._guests.remove(guest)
+        self._ready.unregister(guest.sock)
+        guest.sock.close()
+
+    def _hear(self, guest: Guest) -> None:
+        try:
+            data = guest.sock.recv(512)
+            answer = guest.greeting.feed(data)
+            if answer:
+                guest.sock.sendall(answer)  # fits into what the system keeps for a new connection
+        except BlockingIOError:
+            return
+        except (OSError, greeting.Stranger) as error:
+            sys.stderr.write(f"A connection is refused: {error}\n")
+            self._dismiss(guest)
+            return
+        if guest.greeting.is_done:
+            self._guests.remove(guest)
+            self._ready.unregister(guest.sock)
+            self._attach(guest)
+        elif not data:
+            self._dismiss(guest)
+
+    def _attach(self, guest: Guest) -> None:
+        """Have a front that has proven itself, in place of the one before."""
+        is_new = guest.greeting.who != self._who
+        if self._sock is not None:
+            if is_new:
+                with contextlib.suppress(OSError):
+                    self._sock.send(self.link.replace())
+            self.drop()
+        if is_new:
+            self._gone.add(self._who)
+            self._who = guest.greeting.who
+            self.link.forget()
+        self._sock = guest.sock
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._ready.register(self._sock, selectors.EVENT_READ, self._serve)
+        with self._breaking():
+            messages = self.link.attach(guest.greeting.received, guest.greeting.rest)
+            self.link.outbox.limit = _KEPT_LIVE
+            if is_new:
+                self._greet()
+            self._pass_on(messages)
+
+    @contextlib.contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """Let the front go where its connection turns out to be over."""
+        try:
+            yield
+        except BlockingIOError:
+            pass
+        except (OSError, link.Broken) as error:
+            sys.stderr.write(f"The front is gone: {error}\n")
+            self.drop()
+
+    def drop(self) -> None:
+        """Let the front go."""
+        if self._sock is not None:
+            self._ready.unregister(self._sock)
+            self._sock.close()
+            self._sock, self._left = None, time.monotonic()
+            self.link.detach()
+            self.link.outbox.limit = KEPT
+
+    def _serve(self, mask: int) -> None:
+        with self._breaking():
+            if mask & selectors.EVENT_READ:
+                data = self._sock.recv(_PIECE)
+                if not data:
+                    raise ConnectionAbortedError("it has closed the connection")
+                self._pass_on(self.link.feed(data))
+            if mask & selectors.EVENT_WRITE:
+                self._write()
+
+    def _pass_on(self, messages: list[Any]) -> None:
+        self._take(messages)
+        self.link.confirm()
+
+    def _write(self) -> None:
+        for _ in range(_WRITES):
+            pending = self.link.pending()
+            if not pending:
+                return
+            self.link.written(self._sock.send(pending))
+
+    def flush(self) -> None:
+        """Write what there is, and have the rest written when the front takes it."""
+        if self._sock is not None:
+            with self._breaking():
+                self._write()
+        if self._sock is not None:
+            wanted = selectors.EVENT_WRITE if self.link.pending() else 0
+            self._ready.modify(self._sock, selectors.EVENT_READ | wanted, self._serve)
+
+    def tick(self) -> None:
+        """Look who is there still."""
+        for guest in list(self._guests):
+            if time.monotonic() > guest.deadline:
+                self._dismiss(guest)
+        with self._breaking():
+            self.link.tick()
+
+    def close(self) -> None:
+        """Let everybody go."""
+        self.drop()
+        for guest in list(self._guests):
+            self._dismiss(guest)
+        self._ready.unregister(self._listener)
+        self._listener.close()

@@ -1,0 +1,122 @@
+"""Where a kernel's sockets are: in a folder of this user alone or, for kernels that know no such, on ports of the node.
+
+Others reach ports of the loopback, too. A kernel proves by its key who may ask it for something; what it publishes it
+tells whoever connects. So ports are used where a person says so, and nothing is sent to one before the system says that
+it is our kernel that listens there. Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import socket
+from typing import Any, Callable, Iterable
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("kernel/sockets.py")] + "loader.py")["load"]
+program: Any = load("session.command")
+
+CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
+_HOST = "127.0.0.1"
+_CONNECTS_WITHIN = 5.0  # seconds, on the loopback
+
+
+class CannotStart(Exception):
+    """There will be no kernel; the message and ``hint`` are for the person."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class Paths:
+    """Sockets in a folder.
+
+    Parameters
+    ----------
+    folder : str
+    """
+
+    transport = "ipc"
+
+    def __init__(self, folder: str) -> None:
+        self._stem = os.path.join(folder, "k")
+
+    def told(self) -> dict[str, Any]:
+        """Return what the connection file says of them."""
+        numbers = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
+        return {"transport": self.transport, "ip": self._stem, **numbers}
+
+    def connect(self, channel: str) -> Any:
+        """Return a connection to one of them; OSError: it is not there yet. Some kernels write it with a colon."""
+        number = CHANNELS.index(channel) + 1
+        names = [f"{self._stem}{mark}{number}" for mark in "-:"]
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(next((name for name in names if os.path.exists(name)), names[0]))
+        except OSError:
+            sock.close()
+            raise
+        return sock
+
+    def are_taken(self) -> bool:
+        """Tell whether somebody else has one of them: nobody can."""
+        return False
+
+
+class Ports:
+    """Ports of the loopback that nobody had a moment ago.
+
+    Parameters
+    ----------
+    family : callable or None
+        Returns the processes that may listen there; None: any of this user, as of a container that is no child of ours.
+    """
+
+    transport = "tcp"
+
+    def __init__(self, family: Callable[[], Iterable[int]] | None) -> None:
+        self._family = family
+        free: set[int] = set()
+        try:
+            while len(free) < len(CHANNELS):
+                free.add(program.free_port())
+        except program.CannotServe as error:
+            raise CannotStart(str(error), error.hint) from None
+        self._numbers = dict(zip(CHANNELS, free))
+
+    def told(self) -> dict[str, Any]:
+        """Return what the connection file says of them."""
+        numbers = {f"{name}_port": number for name, number in self._numbers.items()}
+        return {"transport": self.transport, "ip": _HOST, **numbers}
+
+    def connect(self, channel: str) -> Any:
+        """Return a connection to one of them; OSError: the kernel does not listen there yet, or somebody else does.
+
+        CannotStart: it listens where all of the network reaches it.
+        """
+        port = self._numbers[channel]
+        if not self._is_ours(port):
+            raise ConnectionRefusedError(f"the kernel does not listen on port {port} of {_HOST}")
+        sock = socket.create_connection((_HOST, port), _CONNECTS_WITHIN)
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    def _is_ours(self, port: int) -> bool:
+        listening: dict[str, str] = program.listeners(port)
+        if self._family is None:
+            is_ours = bool(program.relay.reached(port)[0] == _HOST)
+        else:
+            is_ours = bool(listening) and listening.keys() <= program.sockets_of(self._family())
+        for address in listening.values():
+            if is_ours and not program.is_loopback(address):
+                raise CannotStart(
+                    f"The kernel listens on {address}, where others reach it over the network.",
+                    f"It is told to listen on {_HOST}; one that does not can be no kernel here.",
+                )
+        return is_ours
+
+    def are_taken(self) -> bool:
+        """Tell whether somebody else has one of them, once the kernel is over."""
+        return any(program.listeners(port) for port in self._numbers.values())

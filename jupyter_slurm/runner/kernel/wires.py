@@ -1,0 +1,216 @@
+"""The connections of a keeper to its kernel's sockets: messages, signed and proven. For ``keeper.py``.
+
+A kernel's libzmq throws away what nobody reads in time. So a thread does nothing but read what is published; what it
+says is looked at elsewhere. Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+import hmac
+import os
+import runpy
+import socket
+import sys
+import threading
+from typing import Any, Callable, Iterator
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("kernel/wires.py")] + "loader.py")["load"]
+zmtp: Any = load("kernel.zmtp")
+
+_DELIMITER = b"<IDS|MSG>"
+_PARTS = 4  # of a message at the least: header, parent header, metadata, content
+_PIECE = 1 << 20
+_AT_ONCE = 1 << 20  # bytes that are looked at before anything else gets its turn
+_SWITCH = 0.0005  # seconds that another thread may keep the one that reads waiting
+
+
+class Signer:
+    """Signs and proves messages of the kernel's protocol with its key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._blank = hmac.new(key, digestmod=hashlib.sha256)
+
+    def sign(self, frames: list[bytes]) -> bytes:
+        """Return the signature of a message."""
+        made = self._blank.copy()
+        for frame in frames[:_PARTS]:
+            made.update(frame)
+        return made.hexdigest().encode("ascii")
+
+    def wrap(self, frames: list[bytes]) -> list[bytes]:
+        """Return a message as it goes to the kernel."""
+        return [_DELIMITER, self.sign(frames), *frames]
+
+    def unwrap(self, parts: list[bytes]) -> list[bytes] | None:
+        """Return the message in what came from the kernel, without what is before it; None: it is not signed so."""
+        with contextlib.suppress(ValueError):
+            at = parts.index(_DELIMITER) + 1
+            frames = parts[at + 1 :]
+            if len(frames) >= _PARTS and hmac.compare_digest(parts[at], self.sign(frames)):
+                return frames
+        return None
+
+
+class Wire:
+    """One connection to a socket of the kernel."""
+
+    def __init__(self, sock: Any, kind: str, identity: bytes) -> None:
+        self.peer, self.sock = zmtp.Peer(kind, identity), sock
+        self._waiting: list[bytes] = []  # before it may send
+        self._out: collections.deque[Any] = collections.deque([self.peer.first])
+
+    def take(self, data: bytes) -> list[list[bytes]]:
+        """Return the messages that have come."""
+        answer, messages = self.peer.feed(data)
+        if answer:
+            self._out.append(answer)
+            self._waiting.insert(0, self.peer.subscription)
+        if self.peer.is_ready and self._waiting:
+            self._out.extend(self._waiting)
+            self._waiting = []
+        return list(messages)
+
+    def send(self, parts: list[bytes]) -> None:
+        """Have a message sent."""
+        (self._out if self.peer.is_ready else self._waiting).append(zmtp.pack(parts))
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something to be written."""
+        return bool(self._out)
+
+    def write(self) -> None:
+        """Write what the kernel takes."""
+        with contextlib.suppress(BlockingIOError):
+            while self._out:
+                head = memoryview(self._out.popleft())
+                try:
+                    count = self.sock.send(head)
+                except BlockingIOError:
+                    self._out.appendleft(head)
+                    raise
+                if count < len(head):
+                    self._out.appendleft(head[count:])
+
+
+class Reader:
+    """Reads what is published as fast as it comes, in a thread.
+
+    Parameters
+    ----------
+    sock : socket
+        Blocks.
+    wake : callable
+        Is told, in that thread, that there is something new.
+    """
+
+    def __init__(self, sock: Any, wake: Callable[[], None]) -> None:
+        self._sock, self._wake = sock, wake
+        self._pieces: collections.deque[bytes] = collections.deque()
+        self.is_over = False
+        sys.setswitchinterval(_SWITCH)
+        threading.Thread(target=self._read, name="iopub", daemon=True).start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._sock.recv(_PIECE):
+                self._pieces.append(data)
+                self._wake()
+        self.is_over = True
+        self._wake()
+
+    def take(self) -> Iterator[bytes]:
+        """Return some of what has come, in order."""
+        size = 0
+        while self._pieces and size < _AT_ONCE:
+            piece = self._pieces.popleft()
+            size += len(piece)
+            yield piece
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is something that was not taken."""
+        return bool(self._pieces)
+
+
+class Wires:
+    """All connections to one kernel.
+
+    Parameters
+    ----------
+    reach : callable
+        Returns a connection to a socket: of shell, control, stdin, iopub; OSError.
+    key : bytes
+        Of the connection file.
+    wake : callable
+        Is told, in another thread, that something was published.
+    """
+
+    NAMES = ("shell", "control", "stdin")
+
+    def __init__(self, reach: Callable[[str], Any], key: bytes, wake: Callable[[], None]) -> None:
+        self._reach, self._signer, self._wake = reach, Signer(key), wake
+        self._identity = b"keeper-" + os.urandom(8).hex().encode("ascii")
+        self.wires: dict[str, Wire] = {}
+        self.reader: Reader | None = None
+        self.refused = 0  # messages without the right signature
+
+    def connect(self) -> bool:
+        """Connect to what is there by now; return whether that is all."""
+        for name in (*self.NAMES, "iopub"):
+            if name not in self.wires:
+                try:
+                    kind = "SUB" if name == "iopub" else "DEALER"
+                    self.wires[name] = wire = Wire(self._reach(name), kind, self._identity)
+                except OSError:
+                    return False
+                if name != "iopub":
+                    wire.sock.setblocking(False)
+        self._write_out(self.wires["iopub"])
+        self.reader = Reader(self.wires["iopub"].sock, self._wake)
+        return True
+
+    @staticmethod
+    def _write_out(wire: Wire) -> None:
+        """Write what few bytes there are: to a socket that blocks, and whose other side reads."""
+        while wire.has_more:
+            wire.write()
+
+    def send(self, name: str, frames: list[bytes]) -> None:
+        """Have a message sent to the kernel."""
+        self.wires[name].send(self._signer.wrap(frames))
+
+    def read(self, name: str) -> Iterator[list[bytes]]:
+        """Return the messages that came on a channel; OSError, Unspoken."""
+        with contextlib.suppress(BlockingIOError):
+            while data := self.wires[name].sock.recv(_PIECE):
+                yield from self._proven(self.wires[name].take(data))
+            raise ConnectionAbortedError(f"the kernel has closed {name}")
+
+    def published(self) -> Iterator[list[bytes]]:
+        """Return some of the messages that were published."""
+        if self.reader is not None:
+            for piece in self.reader.take():
+                yield from self._proven(self.wires["iopub"].take(piece))
+                self._write_out(self.wires["iopub"])
+
+    def _proven(self, messages: list[list[bytes]]) -> Iterator[list[bytes]]:
+        for parts in messages:
+            frames = self._signer.unwrap(parts)
+            if frames is not None:
+                yield frames
+            else:
+                self.refused += 1
+                if self.refused == 1:
+                    sys.stderr.write("The kernel said something that is not signed with its key: left out.\n")
+
+    def close(self) -> None:
+        """Let all of them go."""
+        for wire in self.wires.values():
+            with contextlib.suppress(OSError):
+                wire.sock.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            wire.sock.close()

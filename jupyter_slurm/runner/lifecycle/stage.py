@@ -1,0 +1,240 @@
+"""Run a job on its node's own disk: ``python -u stage.py JOBDIR [args]``, from the batch script.
+
+The folder that the job was to run in (``stage`` of job.json) is copied to that disk, the cell or script runs there, and
+what is new or changed goes back, however it ended: when Slurm announces the time limit (``--signal``), when it cancels
+the job, and at the end. Where the disk has no room, or the job has several nodes, it runs in the folder itself. What
+cannot be brought back stays, and is told with its place.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import runpy
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from typing import Any, Iterator
+
+# The files of the runner are no package: each is read by its path.
+loader = runpy.run_path(__file__[: -len("lifecycle/stage.py")] + "loader.py")
+load, path_of = loader["load"], loader["path_of"]
+
+_LEFT_OUT = frozenset({".jupyter-slurm-stage", ".rsync-partial"})
+_FAREWELL = 10.0  # seconds for what runs, once Slurm has told it to end: what it then writes needs the rest of KillWait
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+def say(text: str) -> None:
+    """Tell the person something, between what the job prints."""
+    sys.stderr.write(f"stage: {text}\n")
+    sys.stderr.flush()
+
+
+def place_of(template: str) -> str:
+    """Return the folder of the node that a template means."""
+    env = {"USER": pwd.getpwuid(os.getuid()).pw_name, **os.environ}
+    for name in sorted(env, key=len, reverse=True):
+        template = template.replace("${" + name + "}", env[name]).replace("$" + name, env[name])
+    return os.path.expanduser(template)
+
+
+def files_below(top: str, unread: dict[str, str] | None = None) -> Iterator[str]:
+    """Return the files and links below a folder, and folders without any; no link is followed.
+
+    Folders that cannot be looked into are noted in ``unread`` with the reason; without it, they raise OSError.
+    """
+    folders = [""]
+    while folders:
+        below = folders.pop()
+        try:
+            items = list(os.scandir(os.path.join(top, below)))
+        except FileNotFoundError:
+            continue  # the job has removed it meanwhile
+        except OSError as error:
+            if unread is None:
+                raise
+            unread[below or "."] = error.strerror or str(error)
+            continue
+        for item in items:
+            name = os.path.join(below, item.name)
+            if item.is_dir(follow_symlinks=False):
+                if item.name not in _LEFT_OUT:
+                    folders.append(name)
+                    yield name
+            elif item.name not in _LEFT_OUT and (item.is_symlink() or item.is_file(follow_symlinks=False)):
+                yield name
+
+
+def sign_of(path: str) -> tuple[int, int, int]:
+    """Return by what a version of a file is known."""
+    found = os.lstat(path)
+    return found.st_mode, found.st_size, found.st_mtime_ns
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a file, a link or an (empty) folder, in one step; times stay as they are."""
+    if os.path.isdir(source) and not os.path.islink(source):
+        os.makedirs(target, exist_ok=True)
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    draft = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.tmp")
+    try:
+        shutil.copy2(source, draft, follow_symlinks=False)
+        os.replace(draft, target)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def check_whose(folder: str) -> None:
+    """Refuse a folder in which somebody else could put another one in the place of ours; OSError: it is one."""
+    for found in (os.lstat(folder), os.stat(folder)):
+        if found.st_uid not in (0, os.getuid()):
+            raise OSError(f"{folder} belongs to another user ({found.st_uid})")
+    if found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
+        raise OSError(f"others may write in {folder}")
+
+
+class Copy:
+    """A folder's copy on the node's disk."""
+
+    def __init__(self, shared: str, local: str) -> None:
+        self.shared, self.local = shared, local
+        self.known: dict[str, tuple[int, int, int]] = {}
+        self.failed: dict[str, str] = {}
+
+    def make(self) -> None:
+        """Copy what is there, if there is room."""
+        names = list(files_below(self.shared))
+        wanted = sum(os.lstat(os.path.join(self.shared, name)).st_size for name in names)
+        os.makedirs(self.local, mode=0o700)
+        check_whose(os.path.dirname(self.local))
+        free = shutil.disk_usage(self.local).free
+        if wanted > free:
+            raise OSError(f"{wanted / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free")
+        for name in names:
+            copy(os.path.join(self.shared, name), os.path.join(self.local, name))
+            self.known[name] = sign_of(os.path.join(self.local, name))
+
+    def bring_back(self) -> int:
+        """Copy back what is new or changed; return how many files that were."""
+        count = 0
+        self.failed = {}
+        for name in list(files_below(self.local, self.failed)):
+            source = os.path.join(self.local, name)
+            try:
+                sign, is_folder = sign_of(source), os.path.isdir(source) and not os.path.islink(source)
+                if sign == self.known.get(name) or (is_folder and name in self.known):
+                    continue
+                copy(source, os.path.join(self.shared, name))
+                self.known[name] = sign
+                count += not is_folder
+            except FileNotFoundError:
+                continue  # the job has removed it meanwhile
+            except OSError as error:
+                self.failed[name] = error.strerror or str(error)
+        return count
+
+    def tell(self) -> None:
+        """Say what came back, and take the copy away; what did not come back stays."""
+        if not self.failed:
+            shutil.rmtree(self.local, ignore_errors=True)
+            return
+        first = next(iter(self.failed))
+        node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        say(
+            f"{len(self.failed)} file{'' if len(self.failed) == 1 else 's'} could not be copied to {self.shared} "
+            f"({first}: {self.failed[first]}). What the job had is on {node} in {self.local}."
+        )
+
+
+def copied(place: Any) -> Copy | None:
+    """Copy the folder of the job; None where it runs in the folder itself, which is told."""
+    stage, here = place.job["stage"], os.getcwd()
+    shared = stage["folders"][0]["dest"]
+    if os.path.realpath(here) != os.path.realpath(shared):
+        return None  # it was told to run elsewhere
+    if int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1:
+        say(f"the job has several nodes: it runs in {shared}, which all of them see")
+        return None
+    name = f"jupyter_slurm-{place.job_id}{place.suffix}-{os.getpid()}"
+    made = Copy(shared, os.path.join(place_of(stage["local"]), name))
+    before = signal.signal(signal.SIGTERM, lambda got, _: sys.exit(128 + got))
+    try:
+        made.make()
+    except BaseException as error:
+        shutil.rmtree(made.local, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
+        say(f"{made.local} cannot be used ({error}): the job runs in {shared}")
+        return None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    return made
+
+
+def command(place: Any, args: list[str]) -> list[str]:
+    """Return what runs the cell or the script."""
+    job = place.job
+    is_contained = bool((job.get("environment") or {}).get("image"))
+    if "run" in job and not is_contained:
+        return [*job["run"], *args]
+    started = "ranks.launch" if job.get("launcher") else "container.run" if is_contained else "cell.run"
+    return [sys.executable, "-u", path_of(started), place.folder, *args]
+
+
+def follow(argv: list[str], made: Copy, *, is_announced: bool) -> int:
+    """Run it on the node's disk; return its exit code, as a shell tells it."""
+    process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
+    heard: list[int] = []
+    for listened in (*_ENDING, *_PASSED_ON):
+        signal.signal(listened, lambda got, _: heard.append(got))
+    left, is_ending = _FAREWELL, False
+    while process.poll() is None and left > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        left -= 0.2 if is_ending else 0.0
+        while heard:
+            number = heard.pop(0)
+            if number == signal.SIGUSR1 and is_announced:
+                say(f"the time limit is near: {made.bring_back()} new or changed files are safe in {made.shared}")
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(number)
+            if number in _ENDING:
+                is_ending = True
+                made.bring_back()  # at once: how long Slurm waits is not known
+    if process.poll() is None:
+        process.kill()
+    code = process.wait()
+    return 128 - code if code < 0 else code
+
+
+def main() -> int:
+    """Copy, run, copy back."""
+    place, args = load("cell.run").Place(sys.argv[1]), sys.argv[2:]
+    if not place.is_ours():
+        return 0
+    made = copied(place)
+    argv = command(place, args)
+    if "run" in place.job:
+        place.tell("started")
+    if made is None:
+        sys.stdout.flush()
+        os.execvp(argv[0], argv)  # noqa: S606 - an argument list, as everywhere
+    code = follow(argv, made, is_announced=bool(place.job["stage"].get("announced")))
+    made.bring_back()
+    made.tell()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

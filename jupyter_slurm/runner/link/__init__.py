@@ -1,0 +1,1 @@
+"""The link between keeper and kernel proxy, and its handshake."""

@@ -1,0 +1,350 @@
+"""One link between a front, on the person's machine, and a keeper, on the node, over connections that come and go.
+
+Nothing here reads or writes: bytes that came are fed in, bytes to send are asked for. Both ends use it: the keeper
+(``kernel/keeper.py``), and the front, which imports it from the package. Python 3.8+, standard library only.
+
+A connection begins with a greeting (``handshake.py``). Frames follow: type (1 byte), length (4, big-endian), body. A
+record (``DATA``) has a number (8 bytes), greater than that of the one before; it is kept until the other end says that
+it has it (``ACK``), and is sent again on the next connection. Who has nothing to say for a while says so (``ALIVE``),
+also while it is told a lot.
+
+Payload of a record: channel (1 byte), how many frames (4), their lengths (4 each), the frames. Of ``NOTE`` it is one
+frame of JSON; on the other channels they are header, parent, metadata, content and buffers of a Jupyter message.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import struct
+import time
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
+
+SHELL, CONTROL, STDIN, IOPUB, NOTE = range(5)
+SPEAKS_AFTER, DEAD_AFTER = 5.0, 15.0  # seconds without a word: of ours, of theirs
+LARGEST = 1 << 31  # bytes of a frame
+_DATA, _ACK, _ALIVE, _REPLACED = range(4)
+_HEADER, _NUMBER, _COUNT = struct.Struct(">BI"), struct.Struct(">Q"), struct.Struct(">BI")
+_AT_ONCE = 256 << 10  # bytes that are made ready to be sent
+_LARGE = 64 << 10  # bytes that are sent from where they lie
+_MOST_FRAMES = 10_000
+_NOTHING = memoryview(b"")
+
+
+class Broken(Exception):
+    """The connection is over: nobody answers, or what came makes no sense."""
+
+
+class Message(NamedTuple):
+    """What came in a record."""
+
+    channel: int
+    frames: list[bytes]
+
+    def note(self) -> dict[str, Any]:
+        """Return what a note says; Broken: it is none."""
+        try:
+            told = json.loads(self.frames[0])
+        except (IndexError, ValueError, RecursionError) as error:
+            raise Broken(f"a note that cannot be read: {error}") from None
+        if not isinstance(told, dict):
+            raise Broken("a note that is no object")
+        return told
+
+
+def pack(channel: int, frames: Sequence[Any]) -> list[Any]:
+    """Return the payload of a record, in parts; a frame may be given as a tuple of parts, and is not copied then."""
+    parts: list[Any] = []
+    for frame in frames:
+        parts += frame if isinstance(frame, tuple) else (frame,)
+    sizes = (sum(map(len, frame)) if isinstance(frame, tuple) else len(frame) for frame in frames)
+    return _joined([_COUNT.pack(channel, len(frames)), struct.pack(f">{len(frames)}I", *sizes), *parts])
+
+
+def _joined(parts: Iterable[Any]) -> list[Any]:
+    """Return bytes in few parts: large ones stay what they are, the small ones between them are put together."""
+    joined: list[Any] = []
+    small: list[Any] = []
+    for part in parts:
+        if len(part) < _LARGE:
+            small.append(part)
+            continue
+        if small:
+            joined.append(b"".join(small))
+            small = []
+        joined.append(part)
+    return [*joined, b"".join(small)] if small else joined
+
+
+def unpack(payload: bytes | memoryview) -> Message:
+    """Return what :func:`pack` has packed; Broken: that is none."""
+    try:
+        channel, count = _COUNT.unpack_from(payload)
+        if count > _MOST_FRAMES:
+            raise Broken(f"a message of {count} frames")
+        lengths = struct.unpack_from(f">{count}I", payload, _COUNT.size)
+    except struct.error as error:
+        raise Broken(f"a record that is cut short: {error}") from None
+    at, frames = _COUNT.size + 4 * count, []
+    for length in lengths:
+        frames.append(bytes(payload[at : at + length]))
+        at += length
+    if at != len(payload):
+        raise Broken(f"a record of {len(payload)} bytes for frames of {at}")
+    return Message(channel, frames)
+
+
+# What is to be sent ---------------------------------------------------------------------------------------------------
+
+
+class _Record:
+    """One record: its payload, and what it was part of where it may be dropped."""
+
+    __slots__ = ("cause", "count", "length", "payload", "size")
+
+    def __init__(self, payload: list[Any], cause: bytes | None) -> None:
+        self.payload, self.length, self.cause = payload, sum(map(len, payload)), cause
+        self.size, self.count = 0, 0  # of a note of what was dropped: bytes, messages
+
+    def told(self) -> list[Any]:
+        """Return the payload, which says what was dropped as far as it is known now."""
+        if not self.count:
+            return self.payload
+        parent: Any = {}
+        with contextlib.suppress(ValueError, RecursionError):  # whoever keeps the kernel does not ask what it says
+            parent = json.loads(self.cause or b"{}")
+        note = {"event": "dropped", "bytes": self.size, "messages": self.count, "parent": parent}
+        return pack(NOTE, [json.dumps(note).encode()])
+
+
+class Outbox:
+    """Records until the other end has them. What may be dropped, the oldest first, is so beyond a number of bytes.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of records that were not sent on this connection.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.last = limit, 0
+        self.unsent = 0  # bytes
+        self._records: collections.OrderedDict[int, _Record] = collections.OrderedDict()
+        self._queue: collections.deque[int] = collections.deque()
+        self._victims: collections.deque[int] = collections.deque()
+        self._marks: dict[bytes, int] = {}  # cause -> the note of what was dropped of it, where that was not sent
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def put(self, payload: list[Any], cause: bytes | None = None) -> None:
+        """Add a record; ``cause``, the parent header of a message, says that it may be dropped."""
+        self.last += 1
+        self._records[self.last] = record = _Record(payload, cause)
+        self._queue.append(self.last)
+        self.unsent += record.length
+        if cause is not None:
+            self._victims.append(self.last)
+        while self.unsent > self.limit and self._victims:
+            self._drop(self._victims.popleft())
+
+    def _drop(self, number: int) -> None:
+        record = self._records.get(number)
+        if record is None:
+            return
+        self.unsent -= record.length
+        record.size, record.count, record.payload, record.length = record.length, 1, [], 0
+        cause = record.cause or b""
+        # The last one that was dropped of a cell says so in its place: the other end may have those before it.
+        before = self._records.pop(self._marks.pop(cause, 0), None)
+        if before is not None:
+            record.size, record.count = record.size + before.size, record.count + before.count
+        self._marks[cause] = number
+
+    def next(self) -> tuple[int, list[Any]] | None:
+        """Return the next record to send; None: there is none."""
+        while self._queue:
+            number = self._queue.popleft()
+            record = self._records.get(number)
+            if record is not None:
+                self.unsent -= record.length
+                if record.count:
+                    self._marks.pop(record.cause or b"", None)
+                elif record.cause is not None and self._victims and self._victims[0] == number:
+                    self._victims.popleft()
+                return number, record.told()
+        return None
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is a record that was not sent."""
+        return any(number in self._records for number in self._queue)
+
+    def has(self, number: int) -> None:
+        """Forget what the other end has."""
+        while self._records and next(iter(self._records)) <= number:
+            self._records.popitem(last=False)
+
+    def rewind(self) -> None:
+        """Send all again that the other end may not have."""
+        self._queue = collections.deque(self._records)
+        self._victims = collections.deque(n for n, r in self._records.items() if r.cause is not None and not r.count)
+        self._marks = {r.cause or b"": n for n, r in self._records.items() if r.count}
+        self.unsent = sum(record.length for record in self._records.values())
+
+
+# The link -------------------------------------------------------------------------------------------------------------
+
+
+class Link:
+    """One end, over all connections.
+
+    Parameters
+    ----------
+    limit : int, optional
+        Bytes, beyond which what may be dropped is.
+    clock : callable, optional
+        Seconds.
+    """
+
+    def __init__(self, limit: int = 1 << 62, clock: Callable[[], float] = time.monotonic) -> None:
+        self.outbox, self._clock = Outbox(limit), clock
+        self.received = 0  # the last record that was passed on
+        self._fed = 0  # the last record that came
+        self.is_attached = False
+        self.is_replaced = False  # the other end has said that there is a newer front: this one is to leave
+        self._incoming = bytearray()
+        self._ready: collections.deque[memoryview] = collections.deque()
+        self._words: list[bytes] = []  # frames that are no records
+        self._heard = self._spoke = 0.0
+
+    def attach(self, received: int, rest: bytes) -> list[Message]:
+        """Go on over a connection that was greeted; return what came right behind the greeting.
+
+        Parameters
+        ----------
+        received : int
+            The last record that the other end has.
+        rest : bytes
+            What came behind the greeting.
+        """
+        self.detach()
+        self.outbox.has(received)
+        self.is_attached, self._heard, self._fed = True, self._clock(), self.received
+        return self.feed(rest)
+
+    def detach(self) -> None:
+        """Forget the connection: what was sent and not confirmed will be sent again."""
+        self.is_attached = False
+        self._incoming, self._words = bytearray(), []
+        self._ready.clear()
+        self.outbox.rewind()
+
+    def forget(self) -> None:
+        """Begin anew with another peer, which has sent nothing yet."""
+        self.received = self._fed = 0
+
+    def send(self, channel: int, frames: Sequence[Any], cause: bytes | None = None) -> None:
+        """Have a message sent; with its parent header as ``cause`` it may be dropped where there are too many."""
+        self.outbox.put(pack(channel, frames), cause)
+
+    def tell(self, **told: Any) -> None:
+        """Have a note sent."""
+        self.send(NOTE, [json.dumps(told).encode()])
+
+    def replace(self) -> bytes:
+        """Return what tells a front that a newer one has come."""
+        return _HEADER.pack(_REPLACED, 0)
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Take what came in, return the messages in it; Broken.
+
+        When they are passed on, :meth:`confirm` says so; until then they would come again on another connection.
+        """
+        self._incoming += data
+        if data:
+            self._heard = self._clock()
+        messages: list[Message] = []
+        view, at, size = memoryview(self._incoming), 0, len(self._incoming)
+        try:
+            while size - at >= _HEADER.size:
+                kind, length = _HEADER.unpack_from(view, at)
+                if length > LARGEST:
+                    raise Broken(f"a frame of {length} bytes")
+                if size - at - _HEADER.size < length:
+                    break
+                at += _HEADER.size
+                with view[at : at + length] as body:
+                    self._handle(kind, body, messages)
+                at += length
+        finally:
+            view.release()
+            del self._incoming[:at]
+        return messages
+
+    def _handle(self, kind: int, body: memoryview, messages: list[Message]) -> None:
+        if kind in (_DATA, _ACK) and len(body) < _NUMBER.size:
+            raise Broken("a record without a number")
+        if kind == _DATA:
+            (number,) = _NUMBER.unpack_from(body)
+            if number > self._fed:
+                with body[_NUMBER.size :] as payload:
+                    messages.append(unpack(payload))
+                self._fed = number
+        elif kind == _ACK:
+            self.outbox.has(_NUMBER.unpack_from(body)[0])
+        elif kind == _REPLACED:
+            self.is_replaced = True
+
+    def confirm(self) -> None:
+        """Say that all messages that came are passed on."""
+        if self._fed > self.received:
+            self.received = self._fed
+            self._words.append(_HEADER.pack(_ACK, _NUMBER.size) + _NUMBER.pack(self.received))
+
+    def pending(self) -> memoryview:
+        """Return bytes to send now; none: there is nothing. :meth:`written` says how many went."""
+        if not self._ready and self.is_attached:
+            self._make_ready()
+        return self._ready[0] if self._ready else _NOTHING
+
+    def _make_ready(self) -> None:
+        words, self._words = self._words, []
+        size = 0
+        while size < _AT_ONCE and (record := self.outbox.next()) is not None:
+            number, payload = record
+            length = sum(map(len, payload))
+            words += (_HEADER.pack(_DATA, _NUMBER.size + length), _NUMBER.pack(number), *payload)
+            size += length
+        if words:
+            self._ready.extend(map(memoryview, _joined(words)))
+            self._spoke = self._clock()
+
+    def written(self, count: int) -> None:
+        """Take note that so many bytes of :meth:`pending` were sent."""
+        if count:
+            head = self._ready.popleft()
+            if count < len(head):
+                self._ready.appendleft(head[count:])
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether all was given to this connection; what became of it is another thing."""
+        return self.is_attached and not self._ready and not self.outbox.has_next
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the other end has all."""
+        return not len(self.outbox)
+
+    def tick(self) -> None:
+        """Look whether the other end is there, every second or so, after what came was fed in; Broken."""
+        now = self._clock()
+        if not self.is_attached:
+            return
+        if now - self._heard > DEAD_AFTER:
+            raise Broken(f"nothing was heard for {DEAD_AFTER:g} s")
+        if now - self._spoke > SPEAKS_AFTER:
+            self._spoke = now
+            self._words.append(_HEADER.pack(_ALIVE, 0))

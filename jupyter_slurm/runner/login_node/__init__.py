@@ -1,0 +1,1 @@
+"""Programs for the login node, sent as text: single files."""

@@ -1,0 +1,1 @@
+"""Ranks of a parallel job: launchers, frames of their output, torchrun and Ray."""

@@ -1,0 +1,310 @@
+"""Run a Python cell once for each task of its job: ``python -u launch.py JOBDIR [args]``, from the batch script.
+
+It starts the ranks (``rank.py``) in the allocation by srun, or torchrun on each node, and writes what they print, with
+the number of the rank before each line, to its own output. How the first one failed stands in the end marker, and how
+many others failed too, or were ended with it::
+
+    "ranks": {"first": {"rank": 2, "node": …, "exit_code": …}, "also": 1, "ended": 2}
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+loader = runpy.run_path(__file__[: -len("ranks/launch.py")] + "loader.py")
+load, path_of = loader["load"], loader["path_of"]
+
+_FIRST_PORT, _PORTS = 12000, 20000  # below those that systems give away by themselves
+_TRIES = 100
+_TERMINATED, _KILLED = 128 + signal.SIGTERM, 128 + signal.SIGKILL
+_EXITED = re.compile(rb"^srun: error: (\S+): tasks? (\d+)\S*: Exited with exit code (\d+)")
+_OF_THE_END = re.compile(
+    rb"^(srun|slurmstepd)[^ ]*: (error: .*task.*: |.*Terminating |.*CANCELLED AT|.*Force Terminated)"
+)
+_OF_TORCHRUN = re.compile(b"")  # pages about the rank that failed, which has said it
+# What a person may have set for srun itself, and would break what is read here; and what one task would be bound to.
+_PLUMBING = ("LABELIO", "UNBUFFEREDIO", "STDOUTMODE", "STDERRMODE", "STDINMODE", "KILL_BAD_EXIT", "WAIT", "EXPORT_ENV")
+_OF_A_TASK = ("CPUS_PER_TASK", "GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU", "GPU_BIND", "TRES_BIND")
+_OF_TASKS = ("NTASKS", "NPROCS", "NTASKS_PER_NODE", "TASKS_PER_NODE", "DISTRIBUTION")
+
+
+def say(text: str) -> None:
+    """Tell the person something, between what the ranks print."""
+    sys.stderr.write(f"launcher: {text}\n")
+    sys.stderr.flush()
+
+
+def first_node(env: Any) -> str | None:
+    """Return under which name the other nodes reach this one, the first of the job; None where it has no name."""
+    names = [env.get("SLURMD_NODENAME"), socket.gethostname()]
+    for name in filter(None, names):
+        try:
+            socket.getaddrinfo(name, None)
+        except OSError:
+            continue
+        return str(name)
+    return None
+
+
+def free_port(job: int) -> int:
+    """Return a port of this node for the ranks to meet at: by the job's number, so that two jobs have two."""
+    for more in range(_TRIES):
+        port = _FIRST_PORT + (job + more) % _PORTS
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+        return port
+    return _FIRST_PORT + job % _PORTS  # who begins to listen there is told so
+
+
+def environment(launcher: str) -> dict[str, str]:
+    """Return the environment of srun, and with it of the ranks."""
+    left_out = {f"SLURM_{name}" for name in _PLUMBING}
+    if launcher == "torchrun":
+        left_out |= {f"SLURM_{name}" for name in (*_OF_A_TASK, *_OF_TASKS)} | {"SRUN_CPUS_PER_TASK"}
+    env = {name: value for name, value in os.environ.items() if name not in left_out}
+    if launcher == "torchrun":
+        env["JUPYTER_SLURM_TASKS_PER_NODE"] = os.environ.get("SLURM_TASKS_PER_NODE", "1")
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        env.pop(name, None)
+    # Without a name rank.py takes the address from which Slurm says that it was started.
+    env["MASTER_ADDR"] = first_node(env) or ("127.0.0.1" if env.get("SLURM_JOB_NUM_NODES") == "1" else "")
+    env["MASTER_PORT"] = str(free_port(int(env.get("SLURM_JOB_ID") or 0)))
+    return env
+
+
+def is_contained(job: dict[str, Any]) -> bool:
+    """Tell whether the ranks run in containers; what is in the image is not known here."""
+    return bool((job.get("environment") or {}).get("image"))
+
+
+def commands(job: dict[str, Any], folder: str, args: list[str]) -> list[list[str]]:
+    """Return how the ranks are started: by the first of these that srun does not refuse."""
+    env, launcher = os.environ, job["launcher"]
+    starts = "container.run" if is_contained(job) else "ranks.torchrun" if launcher == "torchrun" else "ranks.rank"
+    rank = [sys.executable, "-u", path_of(starts), folder, *args]
+    srun = ["srun", "--export=ALL", "--kill-on-bad-exit=1", "--wait=0", "--input=none", "--job-name=ranks"]
+    if launcher == "torchrun":
+        nodes = env.get("SLURM_JOB_NUM_NODES", "1")
+        each = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none"]
+        return [[*srun, *each, *all_gpus(env), *rank]]
+    cpus = env.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
+    each = [*([f"--cpus-per-task={cpus}"] if cpus else []), *load("lifecycle.usage").for_steps(env)]
+    return [[*srun, *each, *more, *rank] for more in (mpi_types(env) if launcher == "mpi" else [[]])]
+
+
+def all_gpus(env: Any) -> list[str]:
+    """Return the option that gives the one task of a node all its GPUs, where each task of the job was to have some."""
+    usage, gpus = load("lifecycle.usage"), env.get("SLURM_GPUS_ON_NODE")
+    is_even = "," not in env.get("SLURM_TASKS_PER_NODE", "")
+    has_own = any(env.get(f"SLURM_{name}") for name in usage.OF_A_TASK)
+    return [f"--gres=gpu:{gpus}"] if gpus and has_own and is_even else list(usage.for_steps(env))
+
+
+def mpi_types(env: Any) -> list[list[str]]:
+    """Return the options by which MPI may find its ranks, the newest one first; what somebody has set is left alone."""
+    if env.get("SLURM_MPI_TYPE"):
+        return [[]]
+    try:
+        listed = subprocess.run(["srun", "--mpi=list"], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return [[]]
+    names = re.findall(r"[\w.]+", (listed.stdout + listed.stderr).decode("utf-8", "replace"))
+    return [[f"--mpi={name}"] for name in ("pmix", "pmi2") if name in names] or [[]]
+
+
+class Ranks:
+    """The ranks as they are heard of."""
+
+    def __init__(self, place: Any) -> None:
+        self.record = place.display()
+        self.first: dict[str, Any] | None = None
+        self.count = self.well = self.also = 0  # the first one: of all, once one of them has told it
+        self.cpu, self.memory = 0.0, 0
+        self.exit_code = 0  # of a task of srun that said nothing itself
+        self._shown_by: int | None = None
+        self._names: dict[int, list[str]] = {}  # display ids by rank
+        self._cleared: dict[int, int] = {}  # how many of them are gone
+        self._clearing: set[int] = set()  # ranks that clear when there is something else to show
+
+    def show(self, rank: int, message: dict[str, Any]) -> None:
+        """Keep what a rank displays, under a line that says which one it is."""
+        kind, name = message.get("type"), message.get("id")
+        if kind == "clear":
+            self._clearing.add(rank)
+            if not message.get("wait"):
+                self._clear(rank)
+        elif kind == "update":
+            self.record.relay({**message, "id": f"{rank}:{name}"})
+        elif kind == "display":
+            if rank in self._clearing:
+                self._clear(rank)
+            if rank != self._shown_by:
+                self._shown_by = rank
+                label = {"text/plain": f"[{rank}]", "text/html": f"<b>rank {rank}</b>"}
+                self._show(rank, None, {"type": "display", "data": label, "metadata": {}})
+            self._show(rank, name, message)
+
+    def _show(self, rank: int, name: str | None, message: dict[str, Any]) -> None:
+        names = self._names.setdefault(rank, [])
+        names.append(f"{rank}:{name}" if name is not None else f"{rank}#{len(names)}")
+        self.record.relay({**message, "id": names[-1]})
+
+    def _clear(self, rank: int) -> None:
+        """Take away what a rank has displayed, and nothing of the others."""
+        self._clearing.discard(rank)
+        if self._shown_by == rank:
+            self._shown_by = None
+        names = self._names.get(rank, [])
+        for name in dict.fromkeys(names[self._cleared.get(rank, 0) :]):
+            self.record.relay({"type": "update", "data": {}, "metadata": {}, "id": name})
+        self._cleared[rank] = len(names)
+
+    def end(self, rank: int, told: dict[str, Any]) -> None:
+        """Note how a rank ended."""
+        code, self.count = int(told["exit_code"]), int(told["ranks"])
+        self.cpu += float(told["cpu"])
+        self.memory += int(told["memory"])
+        if not code:
+            self.well += 1
+        elif code == _TERMINATED:
+            return  # by whoever ends the others
+        elif self.first is None:
+            self.first = {"rank": rank, "node": str(told["node"]), "exit_code": code}
+        else:
+            self.also += 1
+
+    def told(self) -> dict[str, Any] | None:
+        """Return what the end marker says of them; None where none failed by itself."""
+        if self.first is None:
+            return None
+        return {"first": self.first, "also": self.also, "ended": max(0, self.count - 1 - self.also - self.well)}
+
+
+def words(told: dict[str, Any]) -> str:
+    """Return in words which rank failed first."""
+    first, code = told["first"], told["first"]["exit_code"]
+    how = f"exit code {code}" if code <= 128 else f"signal {code - 128}"
+    return f"rank {first['rank']} on {first['node']} failed first: {how}"
+
+
+def write_to(stream: bytes, data: bytes) -> None:
+    """Write to the output of the job."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1 if stream == b"o" else 2, view) :]
+
+
+class Srun:
+    """The process that starts the ranks, and what comes through it."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], ranks: Ranks, no_news: Any) -> None:
+        self._ranks, self._lock = ranks, threading.Lock()
+        self._gatherer = load("ranks.frames").Gatherer(write_to, ranks.show, ranks.end)
+        self.is_refused, self._no_news = False, no_news
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
+        self._listener = threading.Thread(target=self._hear, daemon=True)
+
+    def run(self) -> int:
+        """Pass on what comes until it is over; return its exit code as a shell would see it."""
+        self._listener.start()
+        out: Any = self._process.stdout
+        while True:
+            data = os.read(out.fileno(), 1 << 18)
+            if not data:
+                break
+            with self._lock:
+                self._gatherer.feed(data)
+        code = self._process.wait()
+        self._listener.join()
+        self._gatherer.end()
+        return 128 - code if code < 0 else code
+
+    def _hear(self) -> None:
+        """Pass on what srun itself, or torchrun, says; not how the others end once one has failed."""
+        said: Any = self._process.stderr
+        for line in said:
+            with self._lock:
+                self.is_refused = self.is_refused or b"Invalid MPI type" in line
+                exited = _EXITED.search(line)
+                if exited and int(exited[3]) != _TERMINATED:
+                    self._ranks.exit_code = self._ranks.exit_code or int(exited[3])
+                if self._ranks.first is None or not self._no_news.search(line):
+                    self._gatherer.say(b"e", line.rstrip(b"\n"))
+                    self._gatherer.flush()
+
+
+def run(place: Any, args: list[str]) -> int:
+    """Run the ranks; tell the end, where it is known here."""
+    begun, launcher = time.monotonic(), place.job["launcher"]
+    if launcher == "torchrun" and not is_contained(place.job) and importlib.util.find_spec("torch") is None:
+        say(
+            f"{sys.executable} on {os.uname().nodename} has no torch, of which torchrun is a part; python=PATH or "
+            "env=NAME chooses one that has it, launcher=srun does without"
+        )
+        return finish(place, 1, None, {})
+    ranks = Ranks(place)
+    env, is_ended = environment(launcher), False
+
+    def end(*_: Any) -> None:
+        nonlocal is_ended
+        is_ended = True  # the ranks have been sent the same signal, and may have something to say
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        for argv in commands(place.job, place.folder, args):
+            srun = Srun(argv, env, ranks, _OF_TORCHRUN if launcher == "torchrun" else _OF_THE_END)
+            code = srun.run()
+            if not srun.is_refused:
+                break
+    except OSError as error:
+        say(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
+        return finish(place, 127, None, {})
+    told = ranks.told()
+    code = told["first"]["exit_code"] if told else ranks.exit_code or code
+    if is_ended or (told is None and code in (_TERMINATED, _KILLED)):
+        return code  # Slurm ended it, and says why
+    used = {"cpu": ranks.cpu, "memory": ranks.memory, "elapsed": time.monotonic() - begun}
+    return finish(place, code, told, used)
+
+
+def finish(place: Any, code: int, told: dict[str, Any] | None, used: dict[str, Any]) -> int:
+    """Leave how it ended; in a job with resume, who started this process knows what its end means."""
+    has_marker = not place.job.get("resume")
+    if told and (place.suffix or not has_marker):
+        say(words(told))  # else the notebook does, which reads the marker
+    if has_marker:
+        place.end(code, **({"ranks": told} if told else {}), **({"used": used} if used else {}))
+    return code
+
+
+def main() -> int:
+    """Claim the directory, run the ranks, tell the end."""
+    place = load("cell.run").Place(sys.argv[1])
+    if not place.is_ours():
+        return 0
+    place.tell("started")
+    load("lifecycle.usage").watch(place)
+    if place.job["launcher"] == "ray":
+        return int(load("ranks.ray_cluster").run(place, sys.argv[2:]))
+    return run(place, sys.argv[2:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""A Ray cluster on the nodes of a job, for ``launch.py``: the cell and a head on the first, a worker on each other.
+
+The head is started here, within the batch script, the workers by one step of srun (``ray_node.py`` each, in containers
+where ``env=`` names an image). Who wants to talk to it needs the token that lies in the job directory, from Ray 2.52
+on; older ones have no such thing. What a job has on one node alone is reached from there only.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import runpy
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+loader = runpy.run_path(__file__[: -len("ranks/ray_cluster.py")] + "loader.py")
+load, path_of = loader["load"], loader["path_of"]
+launch: Any = load("ranks.launch")
+program: Any = load("session.command")
+say = launch.say
+
+_LOST = re.compile(r"^srun: error: (\S+): tasks? [\d,-]+: (.*)")
+_ANSWER = 60.0  # seconds that scontrol may take
+_ENDS = 20.0  # seconds for the workers to end in peace
+_PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def own_address(env: Any) -> str:
+    """Return the address under which the other nodes of the job reach this one; its loopback where there are none."""
+    if int(env.get("SLURM_JOB_NUM_NODES") or 1) == 1:
+        return "127.0.0.1"
+    argv = ["scontrol", "show", "hostnames", env.get("SLURM_JOB_NODELIST", "")]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        listed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=True)
+        for name in listed.stdout.decode("utf-8", "replace").split()[1:]:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((name, 1))  # nothing is sent: the system chooses the way to there
+                return str(probe.getsockname()[0])
+    name = launch.first_node(env)
+    return socket.gethostbyname(name) if name else "127.0.0.1"
+
+
+def variables(place: Any, env: Any) -> dict[str, str]:
+    """Return what every node is told."""
+    job = env.get("SLURM_JOB_ID", "0")
+    return {
+        "JUPYTER_SLURM_RAY_ADDRESS": f"{own_address(env)}:{program.free_port()}",
+        "JUPYTER_SLURM_RAY_PORTS": f"{program.free_port()},{program.free_port()}",
+        "JUPYTER_SLURM_RAY_NODES": env.get("SLURM_JOB_NUM_NODES") or "1",
+        # Sockets lie in it, whose paths end at 107 characters, and Ray wants the same folder on all nodes.
+        "JUPYTER_SLURM_RAY_FOLDER": f"/tmp/ray-{job}-{secrets.token_hex(4)}",  # noqa: S108 - nobody can guess it
+    }
+
+
+def commands(job: dict[str, Any], folder: str, args: list[str]) -> tuple[list[str], list[str] | None]:
+    """Return how the first node is started, and the others, where there are any."""
+    env = os.environ
+    node = [sys.executable, "-u", path_of("container.run" if launch.is_contained(job) else "ranks.ray_node"), folder]
+    others = int(env.get("SLURM_JOB_NUM_NODES") or 1) - 1
+    if not others:
+        return [*node, *args], None
+    srun = ["srun", "--export=ALL", "--kill-on-bad-exit=0", "--wait=0", "--input=none", "--job-name=ray", "--mpi=none"]
+    each = ["--relative=1", f"--nodes={others}", f"--ntasks={others}", "--ntasks-per-node=1", "--cpu-bind=none"]
+    return [*node, *args], [*srun, *each, *launch.all_gpus(env), *node]
+
+
+class Workers:
+    """The step of the other nodes, and what is heard of it."""
+
+    def __init__(self, argv: list[str], env: dict[str, str], told: Any) -> None:
+        pipe, tied = subprocess.PIPE, program.dying_with_us(signal.SIGTERM)
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=pipe, env=env, preexec_fn=tied
+        )
+        self._told, self._is_over = told, False
+        self._listener = threading.Thread(target=self._hear, daemon=True)
+        self._listener.start()
+
+    def _hear(self) -> None:
+        """Pass on what is said; call who wants to know that a node is lost."""
+        said: Any = self._process.stderr
+        for raw in said:
+            line = raw.decode("utf-8", "replace").rstrip("\n")
+            lost = _LOST.match(line)
+            if self._is_over:
+                continue
+            if lost and not lost[2].startswith("Exited"):  # else it has said why itself
+                say(f"Ray on {lost[1]} is gone ({lost[2]})")
+            elif not lost:
+                sys.stderr.write(line + "\n")
+                sys.stderr.flush()
+            if lost:
+                self._told()
+        if not self._is_over:
+            self._told()
+
+    def end(self, *, at_once: bool) -> None:
+        """Have them end: first each by itself, since the head is gone, then by force, or at once."""
+        self._is_over = True
+        self._process.send_signal(signal.SIGTERM if at_once else signal.SIGUSR2)
+        try:
+            self._process.wait(_ENDS)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()
+            self._process.wait()
+        self._listener.join()
+
+
+def run(place: Any, args: list[str]) -> int:
+    """Run the cell beside the head; return its exit code."""
+    node: Any = load("ranks.ray_node")
+    first, others = commands(place.job, place.folder, args)
+    token, is_complete = node.path_of(place, "token"), node.path_of(place, "all")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(is_complete)  # of a run before a requeue
+    place.write(token, secrets.token_hex(32))
+    told = variables(place, os.environ)
+    tied = program.dying_with_us(signal.SIGTERM)
+    env = {**os.environ, **told, "JUPYTER_SLURM_RAY_ROLE": "head"}
+    head = subprocess.Popen(first, env=env, preexec_fn=tied)
+    is_ended = False
+
+    def end(*_: Any) -> None:
+        nonlocal is_ended
+        is_ended = True
+        head.terminate()
+
+    def lose() -> None:
+        if not os.path.exists(is_complete):
+            head.terminate()  # the cell has not begun, and has not what it asked for
+
+    for number in _PASSED_ON:
+        signal.signal(number, lambda number, _: head.send_signal(number))
+    signal.signal(signal.SIGTERM, end)
+    workers = None
+    try:
+        if others:
+            env = {**launch.environment("torchrun"), **told, "JUPYTER_SLURM_RAY_ROLE": "worker"}
+            workers = Workers(others, env, lose)
+        code = head.wait()
+    except OSError as error:
+        say(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
+        head.terminate()
+        code = head.wait()
+    finally:
+        if workers:
+            workers.end(at_once=not os.path.exists(is_complete))  # else who is on the head's port may not be the head
+        for path in (token, is_complete):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+    code = 128 - code if code < 0 else code
+    if is_ended:
+        return code  # Slurm ended it, and says why
+    return int(launch.finish(place, code, None, {}))

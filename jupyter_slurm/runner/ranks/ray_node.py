@@ -1,0 +1,366 @@
+"""One node of a Ray cluster: ``python -u ray_node.py JOBDIR [args]``, in a container or not, for ``ray_cluster.py``.
+
+The first node has Ray's head, and runs the cell beside it once all nodes are there. The others have a worker each,
+which ends with the head. Everything that Ray starts ends with this process, also by SIGKILL: ``ray start --block`` has
+the kernel see to that. What Ray is told to have is what the job has on this node; of its GPUs, Ray gives each task
+those that it asked for.
+
+Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import os
+import re
+import runpy
+import select
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("ranks/ray_node.py")] + "loader.py")["load"]
+
+_START = ("-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--dashboard-agent-listen-port=0")
+_NO_RANGE = ("--min-worker-port=0", "--max-worker-port=0")  # any that is free: several people have Ray on one node
+_STORE, _LEAST_STORE = 0.3, 80 << 20  # of the memory, for objects: Ray's own share of a machine, and its least
+_PATIENCE = 600.0  # seconds in which all nodes have to be there: images are fetched meanwhile
+_WORDLESS = 15.0  # seconds after which who waits says so
+_PAUSE = 0.2
+_ENDS = 10.0  # seconds to end in peace
+_SHOWN = 6  # lines of what Ray said last
+_PART = re.compile(r"(\w+)(?:\.(?:out|err) tail)? [\[(]exit code(?:\(s\))?=(-?\d+)")  # that ended, as it tells it
+_PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+
+# A driver of its own, for as long as not all nodes are there: a line with those that are, whenever that changes.
+_LOOK = """
+import os, sys, time, ray
+ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
+told = None
+while True:
+    there = sorted({node["NodeName"] for node in ray.nodes() if node["Alive"]})
+    if there != told:
+        print(*there, flush=True)
+        told = there
+    if len([node for node in ray.nodes() if node["Alive"]]) >= int(sys.argv[1]):
+        print("all", flush=True)
+        break
+    time.sleep(0.2)
+ray.shutdown()
+"""
+
+
+class Ended(Exception):
+    """Somebody ends this process."""
+
+
+class Failed(Exception):
+    """There will be no Ray; says why."""
+
+
+def say(text: str) -> None:
+    """Tell the person something."""
+    sys.stderr.write(f"launcher: {text}\n")
+    sys.stderr.flush()
+
+
+def path_of(place: Any, what: str) -> str:
+    """Return a file of the job directory that this cluster alone has."""
+    return os.path.join(place.folder, f"ray{place.suffix}.{what}")
+
+
+def node_name() -> str:
+    """Return the name that Slurm has for this node."""
+    return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+
+
+def is_open(version: str) -> bool:
+    """Tell whether a version of Ray lets in whoever comes."""
+    return tuple(map(int, re.findall(r"\d+", version)[:2])) < (2, 52)
+
+
+def set_variables(env: Any, token: str) -> None:
+    """Set what programs find the cluster by, and what Ray itself is told by variables alone."""
+    env["RAY_ADDRESS"] = env["JUPYTER_SLURM_RAY_ADDRESS"]
+    env["RAY_USAGE_STATS_ENABLED"] = "0"
+    env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"] = "token", token
+    env.pop("RAY_AUTH_TOKEN", None)  # Ray would believe that one
+    if env["JUPYTER_SLURM_RAY_NODES"] == "1":
+        env["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # else Ray listens on all addresses, for nodes that never come
+    # Slurm sees to the memory of the job. Ray looks at that of the node, which others use, too.
+    env.setdefault("RAY_memory_monitor_refresh_ms", "0")
+
+
+def shares(env: Any) -> list[str]:
+    """Return what Ray is told of the CPUs, GPUs and memory that the job has on this node."""
+    runtimes, cpus = load("container.runtimes"), env.get("SLURM_CPUS_ON_NODE", "")
+    said = [f"--num-cpus={cpus if cpus.isdigit() else len(os.sched_getaffinity(0))}"]
+    said.append(f"--num-gpus={len(load('lifecycle.usage').visible(env))}")
+    memory = runtimes.memory_of(dict(env))
+    if memory:
+        store = max(_LEAST_STORE, min(int(memory * _STORE), _shared_memory()))
+        said += [f"--object-store-memory={store}", f"--memory={max(memory - store, _LEAST_STORE)}"]
+    return said
+
+
+def _shared_memory() -> int:
+    place = os.statvfs("/dev/shm")  # noqa: S108 - how much is free
+    return int(place.f_bavail * place.f_frsize * 0.9)
+
+
+def ray_folder() -> str:
+    """Return the folder of Ray's sockets and logs. Ray lets everybody in, so that it is one within one of ours."""
+    return os.path.join(os.environ["JUPYTER_SLURM_RAY_FOLDER"], "r")
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that is ours alone on this node; another node of this job may be on the same machine."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise Failed(f"{path} on {node_name()} is somebody else's: run it again")
+
+
+def sweep() -> None:
+    """Remove the folders of jobs that were ended by force here: nobody else knows them."""
+    lease = load("container.lock")
+    for name in filter(re.compile(r"ray-\d+-[0-9a-f]{8}").fullmatch, os.listdir("/tmp")):  # noqa: S108
+        path = os.path.join("/tmp", name)  # noqa: S108 - where ray_cluster.py has put it
+        with contextlib.suppress(OSError):
+            found = os.lstat(path)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            labels = []
+            for holder in os.listdir(path):
+                if holder.startswith("holder."):
+                    with open(os.path.join(path, holder), encoding="ascii", errors="replace") as file:
+                        labels.append(file.read())
+            if labels and all(map(lease.is_gone, labels)):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+class Ray:
+    """What ``ray start`` has started on this node."""
+
+    def __init__(self, options: list[str]) -> None:
+        self.folder, self._owner = os.environ["JUPYTER_SLURM_RAY_FOLDER"], os.getpid()
+        sweep()
+        make_folder(self.folder)
+        with open(os.path.join(self.folder, f"holder.{node_name()}"), "w", encoding="ascii") as file:
+            file.write(load("container.lock").holder())
+        self._log = os.path.join(self.folder, f"start.{node_name()}.{os.getpid()}.log")
+        argv = [sys.executable, *_START, *_NO_RANGE, f"--node-name={node_name()}", *shares(os.environ), *options]
+        with open(self._log, "wb") as log:
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=load("session.command").dying_with_us(signal.SIGTERM),
+            )
+
+    def said(self) -> str:
+        """Return what it said last."""
+        with open(self._log, encoding="utf-8", errors="replace") as log:
+            lines = [line.strip()[:300] for line in log if line.strip(" -\n")]
+        words = load("session.command").words_of
+        parts = dict.fromkeys(f"{part[1]}: {words(int(part[2]))}" for part in map(_PART.search, lines) if part)
+        return "\n".join("    " + line for line in [*parts] or lines[-_SHOWN:])
+
+    def end(self) -> None:
+        """End it, and take away what it has left; not where a cell, forked from its owner, comes by at its own end."""
+        if os.getpid() != self._owner:
+            return
+        for number in _PASSED_ON:
+            signal.signal(number, signal.SIG_IGN)
+        load("session.command").end(self.process)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def dies_with_parent() -> None:
+    """Have the kernel end this process when who started it is gone: a container has its own way."""
+    ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)
+
+
+def can_reach(address: str) -> str:
+    """Return why there is no connection to the head; empty where there is one."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_WORDLESS).close()
+    except OSError as error:
+        return str(error.strerror or error)
+    return ""
+
+
+def check_whose(address: str) -> None:
+    """Refuse a head that is somebody else's: who was quicker to take its port would be told the token."""
+    relay, (host, _, port) = load("login_node.relay"), address.rpartition(":")
+    try:
+        found = [(place, user) for place, user, _ in relay.ask_kernel(int(port))]
+    except OSError:
+        found = relay.listeners(*relay.tables(), int(port))
+    if any(user != os.getuid() for place, user in found if place in (host, "0.0.0.0", "::")):  # noqa: S104
+        raise Failed(f"somebody else has taken port {port} of {node_name()}, where Ray's head was to be: run it again")
+
+
+def work() -> int:
+    """Be one of the other nodes, for as long as there is a head."""
+    address, begun, is_told = os.environ["RAY_ADDRESS"], time.monotonic(), False
+
+    def look(*_: Any) -> None:
+        if can_reach(address):  # else it is a signal for the cell
+            raise Ended
+
+    signal.signal(signal.SIGUSR2, look)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+    while True:
+        why = can_reach(address)
+        waited = time.monotonic() - begun
+        if not why:
+            break
+        if waited > _PATIENCE:
+            raise Failed(f"{node_name()} does not reach Ray's head at {address}: {why}")
+        if waited > _WORDLESS and not is_told:
+            is_told = True
+            say(f"{node_name()} does not reach Ray's head at {address} yet: {why}")
+        time.sleep(_PAUSE)
+    ray = Ray([f"--address={address}"])
+    try:
+        code = ray.process.wait()
+        if can_reach(address):
+            return 0  # the head has ended, and this with it
+        raise Failed(
+            f"Ray ended on {node_name()} ({load('session.command').words_of(code)}). What it said last:\n{ray.said()}"
+        )
+    finally:
+        ray.end()
+
+
+class Head:
+    """The first node: Ray's head, and the cell."""
+
+    def __init__(self, place: Any, args: list[str]) -> None:
+        self._place, self._args, self._cell = place, args, 0
+        self._nodes = int(os.environ["JUPYTER_SLURM_RAY_NODES"])
+
+    def run(self) -> int:
+        """Return the exit code of the cell."""
+        if is_open(version := importlib.metadata.version("ray")):
+            say(
+                f"Ray {version} knows no token: whoever reaches {node_name()} over the network, or is on it, can run "
+                "programs as you while this job runs; Ray 2.52 and newer refuse them"
+            )
+        host, _, port = os.environ["RAY_ADDRESS"].rpartition(":")
+        others = os.environ["JUPYTER_SLURM_RAY_PORTS"].split(",")
+        options = ["--head", f"--node-ip-address={host}", f"--port={port}", f"--temp-dir={ray_folder()}"]
+        options += ["--include-dashboard=false", "--dashboard-host=127.0.0.1", f"--dashboard-port={others[0]}"]
+        options.append("--no-monitor")  # which would ask for more nodes
+        if importlib.util.find_spec("grpc"):  # then it serves ray:// too, and else it refuses the option
+            options.append(f"--ray-client-server-port={others[1]}")
+        ray = Ray(options)
+        try:
+            self._wait_for_all(ray)
+            self._place.write(path_of(self._place, "all"), "")
+            return self._run_cell(ray)
+        finally:
+            ray.end()
+
+    def _wait_for_all(self, ray: Ray) -> None:
+        """Return when every node is there."""
+        argv = [sys.executable, "-c", _LOOK, str(self._nodes)]
+        begun, there, is_told = time.monotonic(), "", self._nodes == 1
+        while can_reach(os.environ["RAY_ADDRESS"]):
+            self._check(ray, begun, there)
+            time.sleep(_PAUSE)
+        check_whose(os.environ["RAY_ADDRESS"])
+        with open(os.path.join(ray.folder, "look.log"), "wb") as log:
+            look = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+        out: Any = look.stdout
+        try:
+            while True:
+                self._check(ray, begun, there)
+                if select.select([out], [], [], _PAUSE)[0]:
+                    line = out.readline().decode().strip()
+                    if line == "all":
+                        return
+                    if not line:
+                        with open(log.name, encoding="utf-8", errors="replace") as text:
+                            raise Failed(f"Ray on {node_name()} does not answer:\n{text.read()[-2000:].rstrip()}")
+                    there = line
+                elif not is_told and time.monotonic() - begun > _WORDLESS:
+                    is_told = True
+                    say(f"waiting for Ray on {self._nodes} nodes; there are: {there or 'none'}")
+        finally:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                look.wait(_ENDS)
+            look.kill()
+            look.wait()
+
+    def _check(self, ray: Ray, begun: float, there: str) -> None:
+        if ray.process.poll() is not None:
+            raise Failed(f"Ray's head did not start on {node_name()}. What it said last:\n{ray.said()}")
+        if time.monotonic() - begun > _PATIENCE:
+            raise Failed(f"after {_PATIENCE:.0f} s Ray is not on all {self._nodes} nodes; there are: {there or 'none'}")
+
+    def _run_cell(self, ray: Ray) -> int:
+        self._cell = os.fork()
+        if not self._cell:
+            for number in _PASSED_ON:
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            dies_with_parent()
+            self._place.offer()
+            for name in [name for name in os.environ if name.startswith("JUPYTER_SLURM_RAY_")]:
+                del os.environ[name]
+            sys.exit(load("cell.run").run(self._place, self._args))
+        for number in _PASSED_ON:
+            signal.signal(number, lambda number, _: os.kill(self._cell, number))
+        while True:
+            pid, status = os.wait()
+            if pid == self._cell:
+                return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            if pid == ray.process.pid:
+                ray.process.returncode = status
+                say(
+                    f"Ray's head on {node_name()} has ended; the cell goes on without. What it said last:\n{ray.said()}"
+                )
+
+
+def run(place: Any, args: list[str]) -> int:
+    """Be the node that this is; return its exit code."""
+    set_variables(os.environ, path_of(place, "token"))
+    if importlib.util.find_spec("ray") is None:
+        raise Failed(f"{sys.executable} on {node_name()} has no ray; python=PATH or env=NAME chooses one that has it")
+    return Head(place, args).run() if os.environ["JUPYTER_SLURM_RAY_ROLE"] == "head" else work()
+
+
+def main() -> int:
+    """Run it; say what went wrong."""
+
+    def end(*_: Any) -> None:
+        raise Ended
+
+    signal.signal(signal.SIGTERM, end)
+    dies_with_parent()
+    try:
+        return run(load("cell.run").Place(sys.argv[1]), sys.argv[2:])
+    except Failed as error:
+        say(str(error))
+        return 1
+    except Ended:
+        return 128 + signal.SIGTERM
+
+
+if __name__ == "__main__":
+    sys.exit(main())

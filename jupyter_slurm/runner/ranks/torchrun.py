@@ -1,0 +1,43 @@
+"""Run a Python cell by torchrun on one node: ``python -u torchrun.py JOBDIR [args]``, once a node, for ``launch.py``.
+
+Each process that torchrun starts is a rank (``rank.py``): as many as the job has tasks on the node, or as the node has
+GPUs where that is one. Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from typing import Any
+
+# The files of the runner are no package: each is read by its path.
+load = runpy.run_path(__file__[: -len("ranks/torchrun.py")] + "loader.py")["load"]
+
+
+def processes(env: Any) -> int:
+    """Return how many ranks this node has: its tasks, or its GPUs."""
+    tasks = load("ranks.rank").tasks_per_node(env.get("JUPYTER_SLURM_TASKS_PER_NODE", ""))
+    node, gpus = int(env.get("SLURM_NODEID") or 0), env.get("SLURM_GPUS_ON_NODE") or ""
+    asked = tasks[node] if node < len(tasks) else 1
+    return asked if asked > 1 or not gpus.isdigit() else max(1, int(gpus))
+
+
+def command(env: Any, args: list[str]) -> list[str]:
+    """Return the command line of torchrun, with underscores in its options: all versions know them."""
+    where = env.get("MASTER_ADDR") or env.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
+    options = {
+        "nnodes": env.get("SLURM_NNODES", "1"),
+        "node_rank": env.get("SLURM_NODEID", "0"),
+        "nproc_per_node": processes(env),
+        "master_addr": where,
+        "master_port": env["MASTER_PORT"],
+    }
+    script = __file__[: -len("torchrun.py")] + "rank.py"
+    said = [f"--{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-u", "-m", "torch.distributed.run", *said, script, *args]
+
+
+if __name__ == "__main__":
+    argv = command(os.environ, sys.argv[1:])
+    os.execv(argv[0], argv)  # noqa: S606 - Python itself

@@ -1,0 +1,131 @@
+"""A JupyterLab for a Python that has none, where the launch of its session says ``jupyter=install``.
+
+It is a virtual environment that sees all that the Python has itself: an image may be read-only, and is not changed. It
+is made once, by one of several jobs, in the folder of images, for this Python of this image.
+
+Sources: venv and site of the Python library, pip-install(1). Python 3.8+, standard library only.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import platform
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import sysconfig
+from typing import Any, Callable
+
+images: Any = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")["load"]("container.images")
+Refused: Any = images.Refused
+
+PACKAGE = "jupyterlab"
+_PIP = ("install", "--no-input", "--retries=1", "--timeout=15", "--no-warn-script-location", PACKAGE)
+_NO_NETWORK = re.compile(r"connection|resolv|timed? ?out|network|proxy|no matching distribution", re.IGNORECASE)
+
+
+def python_with_jupyter(image: str, session: dict[str, Any], say: Callable[[str], None]) -> str:
+    """Return a Python that has all that this one has, and a JupyterLab.
+
+    Parameters
+    ----------
+    image : str
+        Of the container that this is; empty for none.
+    session : dict
+        Of the record: ``image_dir``, the folder of images, where the profile names one.
+    say : callable
+        Is told in words how far it is.
+
+    Raises
+    ------
+    Refused
+        It cannot be had; says why.
+    """
+    folder = images.make_folder(session, "jupyter")
+    about = [image, sys.executable, sys.prefix, sys.version, platform.machine()]
+    name = "{}.{}.{}-{}".format(*sys.version_info[:3], hashlib.sha256("\0".join(about).encode()).hexdigest()[:16])
+    path = os.path.join(folder, name)
+    python = os.path.join(path, "bin", "python")
+
+    def is_there() -> bool:
+        return os.path.lexists(python)
+
+    def wait(who: str) -> None:
+        say(f"waiting for {who}, which installs {PACKAGE}")
+
+    try:
+        with images.told_to_end(), images.lease.held(f"{path}.lock", is_there, wait) as is_ours:
+            if is_ours:
+                _make(path, say)
+    except OSError as error:
+        raise Refused(f"{PACKAGE} cannot be kept in {folder}: {error.strerror or error}") from None
+    return python
+
+
+def _make(path: str, say: Callable[[str], None]) -> None:
+    """Make the environment under a name of its own, since it cannot be moved, and have the name be a link to it."""
+    for left in glob.glob(glob.escape(path) + ".*"):  # of some that were killed: there is no link yet
+        if not left.endswith(".lock"):
+            shutil.rmtree(left, ignore_errors=True)
+    made = f"{path}.{os.urandom(4).hex()}"
+    try:
+        _environment(made)
+        _install(made, say)
+        if os.path.lexists(os.path.join(path, "bin", "python")):  # somebody took this process for gone, and was quicker
+            shutil.rmtree(made, ignore_errors=True)
+            return
+        draft = f"{made}.link"
+        os.symlink(os.path.basename(made), draft)
+        os.replace(draft, path)  # also a link to what somebody has removed
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def _environment(path: str) -> None:
+    try:
+        import venv
+    except ImportError:
+        raise Refused(f"{sys.executable} has no module venv: choose an image with Jupyter, or one with it") from None
+    venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=False).create(path)
+    if sys.prefix == sys.base_prefix:
+        return
+    # This one is an environment itself: the new one sees its base alone.
+    own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    for place in glob.glob(os.path.join(glob.escape(path), "lib", "python*", "site-packages")):
+        with open(os.path.join(place, "of_the_image.pth"), "w", encoding="utf-8") as file:
+            file.write("".join(f"{one}\n" for one in sorted(own)))
+
+
+def _install(path: str, say: Callable[[str], None]) -> None:
+    python = os.path.join(path, "bin", "python")
+    env = {name: value for name, value in os.environ.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")}
+    env.update(PIP_USER="0", PIP_DISABLE_PIP_VERSION_CHECK="1")
+    if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, env=env, check=False).returncode:
+        raise Refused(
+            f"{sys.executable} has no pip to install {PACKAGE}: choose an image with Jupyter, or one with pip"
+        )
+    say(f"installing {PACKAGE}")
+    found: set[str] = set()
+
+    def read(line: str) -> str:
+        if name := re.match(r"Collecting ([\w.-]+)", line):
+            found.add(name[1])
+            return f"installing {PACKAGE}: {len(found)} packages so far" if len(found) % 20 == 0 else ""
+        return f"installing {PACKAGE}: {len(found)} packages" if line.startswith("Installing collected") else ""
+
+    code, lines = images.run([python, "-m", "pip", *_PIP], read, say, env)
+    if code:
+        text = "\n".join(lines)
+        last = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")
+        then = (
+            "PyPI is not reached here: take an image with Jupyter, or name https_proxy or PIP_INDEX_URL in `variables`"
+            if _NO_NETWORK.search(text)
+            else "the lines of pip before this one may say more"
+        )
+        sys.stderr.write(f"{text}\n")
+        raise Refused(f"{PACKAGE} could not be installed for {sys.executable} ({last[:300]}); {then}")

@@ -1,0 +1,310 @@
+"""Find and start a Jupyter in its job, and ask it how it is, for ``serve.py``. Python 3.8+, standard library only.
+
+What is loaded before Jupyter begins, its person waits for; and what is loaded or done until it answers takes turns with
+it on the one CPU that a job may have. So what takes long to load is loaded where it is needed, if ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes as long as all the rest here
+    from typing import Any
+
+if "load" not in globals():  # load() gives it to what it loads
+    import runpy
+
+    load = runpy.run_path(__file__[: -len("session/jupyter.py")] + "loader.py")["load"]
+program: Any = load("session.command")
+CannotServe: Any = program.CannotServe
+
+
+class NoJupyter(CannotServe):  # type: ignore[misc]  # it is read by its path
+    """It is not installed for this Python."""
+
+
+_KINDS = ("jupyterlab", "notebook", "jupyter_server")
+_INSTALLED = re.compile(
+    r"(jupyterlab|notebook|jupyter[-_.]server)-(\d[^-]*)(-.*)?\.(dist-info|egg-info|egg)", re.IGNORECASE
+)
+_RETRIES = 200
+_EARLY, _NEAR = 0.05, 0.005  # seconds between two looks: until it has left a file, and then until it answers
+_PATIENCE = 30.0  # seconds for an answer
+_WORKS = 0.05  # of a CPU; a kernel that waits for its person takes less
+_NOT_ITS_OWN = (
+    *("JPY_", "JUPYTERHUB_", "NOTEBOOK_", "JUPYTER_TOKEN", "JUPYTER_PORT", "JUPYTER_RUNTIME_DIR"),
+    *("JUPYTER_SERVER_URL", "JUPYTER_SERVER_ROOT"),
+)
+_COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
+# Who is on the node could else read on a port of a kernel what its cells print. Asking takes long, and is done there.
+_ENCRYPTS = (2, 20)
+_ENCRYPTED = """import zmq
+c.MappingKernelManager.transport_encryption = "auto" if zmq.has("curve") else "disabled"
+"""
+_SIGNS = ("jpserver-", "nbserver-")
+
+
+def find_jupyter() -> Any:
+    """Return the module of the newest Jupyter of this Python, its version, and whether it is of the new kind."""
+    lab, notebook, server = map(_version, _KINDS)
+    if lab and lab[1] >= (3,):
+        return "jupyterlab", lab[0], True
+    if notebook and notebook[1] >= (7,):
+        return "notebook", notebook[0], True
+    if server and not (lab or notebook):
+        return "jupyter_server", server[0], True
+    if lab:
+        return "jupyterlab", lab[0], False
+    if notebook:
+        return "notebook", notebook[0], False
+    raise NoJupyter(
+        f"{sys.executable} has no Jupyter.",
+        "jupyter=install in the launch puts one beside it; python=PATH and env=NAME choose another Python.",
+    )
+
+
+def get_jupyter(place: Any) -> None:
+    """Go on as a Python that has a Jupyter, beside all that this one has."""
+    with contextlib.suppress(CannotServe):
+        find_jupyter()
+        return
+    install = load("session.install")
+
+    def say(text: str) -> None:
+        sys.stderr.write(text + "\n")
+        place.stage(text)
+
+    image = os.environ.get("JUPYTER_SLURM_CONTAINER", "").partition(" ")[2]
+    try:
+        python = install.python_with_jupyter(image, place.job["session"], say)
+    except install.Refused as error:
+        raise CannotServe(f"{error}.") from None
+    os.execv(python, [python, "-u", *sys.argv])  # noqa: S606 - an argument list, as everywhere
+
+
+def _version(name: str) -> Any:
+    """Return the version of a distribution as text and as numbers; None: it is not there."""
+    text = _versions().get(name)
+    return text and (text, tuple(int(part) for part in re.findall(r"\d+", text)[:2]))
+
+
+@functools.lru_cache(maxsize=None)
+def _versions() -> dict[str, str]:
+    """Return the versions of what can serve, by the folders of the import system.
+
+    importlib.metadata takes as long to load as all the rest here; it is asked where they tell nothing.
+    """
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            for match in filter(None, map(_INSTALLED.fullmatch, os.listdir(folder or "."))):
+                found.setdefault(re.sub("[-.]", "_", match[1].lower()), match[2])
+    if found:
+        return found
+    from importlib import metadata
+
+    for name in _KINDS:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, Any]:
+    """Return what Jupyter is told in a file; ``is_new``: it is served by jupyter_server, and not by notebook < 7."""
+    port = program.random_port()
+    told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _RETRIES, "open_browser": False}
+    told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
+    # Files of the person's own may say otherwise of another Jupyter.
+    told.update(allow_origin="", certfile="", keyfile="", client_ca="", ssl_options={}, disable_check_xsrf=False)
+    by_token = {"token": token, "password": "", "password_required": False}
+    if not is_new:
+        return {"NotebookApp": dict(told, notebook_dir=root, **by_token)}
+    told.update(root_dir=root, sock="")
+    server = _version("jupyter_server")
+    if server and server[1] < (2,):
+        return {"ServerApp": dict(told, **by_token)}
+    told["identity_provider_class"] = "jupyter_server.auth.identity.PasswordIdentityProvider"
+    password = {"hashed_password": "", "password_required": False}
+    return {"IdentityProvider": {"token": token}, "PasswordIdentityProvider": password, "ServerApp": told}
+
+
+def _remove(folder: str) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a server: what another Jupyter set for itself is not its own."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_ITS_OWN)}
+    if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "/")):
+        del env["XDG_RUNTIME_DIR"]  # of the machine that the job comes from
+    return env
+
+
+class Server:
+    """One Jupyter: its files, its process, and how it is asked.
+
+    Parameters
+    ----------
+    place : Place
+        Of the job (``job_directory.py``).
+    """
+
+    patience, pause = _PATIENCE, _EARLY
+    warnings: tuple[str, ...] = ()  # its configuration has it on the loopback
+
+    def __init__(self, place: Any) -> None:
+        asked, folder = place.job["session"], place.folder
+        self.patience = max(1.0, min(_PATIENCE, float(asked["idle"]) / 4))
+        self.heard = self.looked = time.monotonic()
+        self.silent = 0.0  # seconds
+        self.work: dict[int, float] = {}  # seconds of CPU time by process
+        self._write, self.folder, self.base_url = place.put, folder, str(asked["base_url"])
+        if asked.get("jupyter"):
+            get_jupyter(place)
+        self.module, self.version, self.is_new = find_jupyter()
+        self.root, self.name = program.root_of(asked.get("dir")), str(place.job.get("label") or "")
+        self.place = os.path.join(folder, "serving")
+        self.runtime = os.path.join(self.place, "runtime")
+        self.keeps = bool(place.job.get("resume"))
+        self.port = 0
+        self.process: Any = None
+
+    def start(self) -> None:
+        """Start it."""
+        runtime = self.runtime
+        kept = self._kept() if self.keeps else {}
+        if os.path.lexists(self.place):  # of a run before this one: the job was requeued
+            _remove(self.place)
+        os.mkdir(self.place, 0o700)
+        os.mkdir(runtime, 0o700)
+        self.token = kept.pop("token", "") or os.urandom(32).hex()
+        for name, text in kept.items():
+            self._write(os.path.join(self.place, name), text)
+        config = os.path.join(self.place, "jupyter_config.json")
+        told = configuration(self.token, self.root, self.base_url, is_new=self.is_new)
+        if self.module == "jupyterlab" and self.name:
+            # A layout of its own: several in one home would else open and close what the others show.
+            told["LabApp"] = {"default_url": "/lab/workspaces/" + self.name.replace(".", "-")}
+        self._write(config, json.dumps(told))
+        if self.is_new and (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTS:
+            self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # it reads both
+        self._write(os.path.join(self.place, "token"), self.token)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", self.module, "--config=" + config],
+            stdin=subprocess.DEVNULL,
+            cwd=self.root,
+            env=dict(environment(), JUPYTER_RUNTIME_DIR=runtime),
+            preexec_fn=program.dying_with_us(),
+        )
+
+    def _kept(self) -> dict[str, str]:
+        """Return the secrets of the run before this one: whoever was logged in still is."""
+        found = {}
+        for name in ("token", *(os.path.join("runtime", name) for name in _COOKIES)):
+            path = os.path.join(self.place, name)
+            with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+                found[name] = file.read()
+        return found
+
+    def is_ready(self) -> bool:
+        """Tell whether it answers."""
+        code = self.process.poll()
+        if code is not None:
+            raise CannotServe(
+                f"{self.module} {self.version} ended before it was ready ({program.words_of(code)}).",
+                "The last lines of its log say why.",
+            )
+        names = os.listdir(self.runtime)
+        if not names:
+            return False
+        self.pause = _NEAR
+        for name in names:
+            if name.startswith(_SIGNS) and name.endswith(".json"):
+                with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                    with open(os.path.join(self.runtime, name), encoding="utf-8") as file:
+                        self.port = int(json.load(file)["port"])
+                    return isinstance(self.ask("api"), dict)
+        return False
+
+    def ask(self, path: str) -> Any:
+        """Return what its API says; None where it says nothing, or somebody else has taken its port."""
+        try:
+            listens = program.own_listeners(self.port, self.process.pid)
+            if not listens:
+                return None
+            with socket.create_connection(("127.0.0.1", self.port), self.patience) as connection:
+                if not listens & program.own_listeners(self.port, self.process.pid):
+                    return None
+                return self._answer(connection, path)
+        except (OSError, ValueError):
+            return None
+
+    def _answer(self, connection: socket.socket, path: str) -> Any:
+        """Return what it answers. It ends an answer to HTTP/1.0 by the connection; http.client takes long to load."""
+        asked = f"GET {self.base_url}{path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n"
+        connection.sendall(f"{asked}Authorization: token {self.token}\r\n\r\n".encode("ascii"))
+        answer = bytearray()
+        while piece := connection.recv(65_536):
+            answer += piece
+            self.heard = time.monotonic()
+        head, _, body = bytes(answer).partition(b"\r\n\r\n")
+        return json.loads(body.decode("utf-8")) if head.split(b" ")[1:2] == [b"200"] else None
+
+    def unused_for(self) -> float:
+        """Return for how many seconds nobody has asked it for anything and no kernel was at work.
+
+        Nobody can use one that does not answer at all: from its last answer on it is unused. Not so while what it has
+        started computes: that may be what keeps it from answering, and is somebody's work in any case.
+        """
+        began, before = time.monotonic(), self.looked
+        status = self.ask("api/status")
+        is_at_work = self._is_at_work()
+        if self.heard >= began or is_at_work:
+            self.silent = 0.0
+        if self.heard < began:
+            return 0.0 if is_at_work else self._silent_for(self.looked - max(before, self.heard))
+        kernels = self.ask("api/kernels?no_track_activity=1")
+        import datetime
+
+        try:
+            if any(kernel["execution_state"] == "busy" for kernel in kernels):
+                return 0.0
+            last = re.sub(r"(\.\d+)?(Z|\+00:00)$", "", status["last_activity"])
+            at = datetime.datetime.strptime(last, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc)
+            return time.time() - at.timestamp()
+        except (KeyError, TypeError, ValueError):
+            return 0.0  # it is busy, or tells nothing: not known to be unused
+
+    def _silent_for(self, passed: float) -> float:
+        """Count the time since the look before, though no more than two looks take: a suspended job asks nothing."""
+        if not self.silent:
+            sys.stderr.write(
+                f"{self.module} does not answer. If that goes on, and nothing that it has started computes, this "
+                "session ends as one that nobody uses.\n"
+            )
+        self.silent += min(passed, 2 * self.patience)
+        return self.silent
+
+    def _is_at_work(self) -> bool:
+        """Tell whether something that it has started computes, by what the CPUs did since this was asked before."""
+        looked, before = self.looked, self.work
+        self.looked, self.work = time.monotonic(), program.cpu_times(self.process.pid)
+        enough = _WORKS * (self.looked - looked)
+        return any(seconds - before.get(pid, 0.0) > enough for pid, seconds in self.work.items())
+
+    def end(self) -> None:
+        """Have it end, with its kernels."""
+        program.end(self.process)
+        if not self.keeps:
+            _remove(self.place)  # the token is of no use any more

@@ -1,0 +1,295 @@
+"""Let the person in over the cluster's network, where a site says so since its nodes take neither ssh nor a step.
+
+``door.pem`` of the job directory, a key and its certificate, lies on both sides. The door proves with it that it is of
+this job (TLS), and whoever knocks says first what only a reader of that file can say: nobody else reaches the server
+behind, which listens on the loopback. After that come frames: length (4 bytes, big-endian) and data; a length of 0 is
+the end of one direction, so that a connection which broke is never taken for one that has ended.
+
+Python 3.8+, standard library only. The agent has :class:`Sealed` at its end, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import random
+import runpy
+import socket
+import ssl
+import struct
+import threading
+import time
+from typing import Any
+
+NAME = "door.pem"
+_LENGTH = struct.Struct(">I")
+_PIECE = 64 << 10  # bytes of a frame, at most
+_KNOCKS = 10.0  # seconds to come in
+_MOST = 512  # connections at once
+_BACKLOG = 64
+_BREATH = 0.1  # seconds until it is tried again
+
+
+def secret_of(pem: bytes) -> bytes:
+    """Return what only a reader of the file can say."""
+    return hashlib.sha256(b"jupyter_slurm door\n" + pem).digest()
+
+
+def context_of(certificate: str, *, is_server: bool) -> Any:
+    """Return how both sides speak TLS; the certificate is the only one that is believed."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not is_server:
+        context.check_hostname = False  # it is told by its key, and the name of a node is no secret
+        context.load_verify_locations(cadata=certificate)
+    return context
+
+
+class Sealed:
+    """A connection whose bytes nobody else reads or changes; one thread receives, one other sends.
+
+    Parameters
+    ----------
+    stream : object
+        Has ``recv``, ``sendall`` and ``close``: a socket, or a stream of the agent's.
+    context : SSLContext
+        From :func:`context_of`.
+
+    Raises
+    ------
+    OSError
+        The other side is not who it should be, or has gone.
+    """
+
+    def __init__(self, stream: Any, context: Any, *, is_server: bool) -> None:
+        self.stream, self._lock = stream, threading.Lock()
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
+        self._inside, self._has_ended = 0, False  # bytes that are left of a frame
+        while not self._shakes_hands():
+            self._feed()
+
+    def _shakes_hands(self) -> bool:
+        """Go on with the handshake; return whether it is done."""
+        try:
+            self._tls.do_handshake()
+            return True
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            if self._outgoing.pending:  # also why it is refused
+                self.stream.sendall(self._outgoing.read())
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody is there any more, as far as that was seen."""
+        return bool(getattr(self.stream, "closed", False))
+
+    def recv(self, size: int) -> bytes:
+        """Wait for bytes and return up to ``size`` of them; none: the other side has said all."""
+        while not (self._inside or self._has_ended):
+            head = b""
+            while len(head) < _LENGTH.size:
+                head += self._read(_LENGTH.size - len(head))
+            self._inside = _LENGTH.unpack(head)[0]
+            self._has_ended = not self._inside
+        data = b"" if self._has_ended else self._read(min(size, self._inside))
+        self._inside -= len(data)
+        return data
+
+    def _read(self, size: int) -> bytes:
+        while True:
+            with contextlib.suppress(ssl.SSLWantReadError), self._lock:
+                data = self._tls.read(size)
+                if not data:
+                    raise ConnectionAbortedError("the connection broke")
+                return bytes(data)
+            self._feed()
+
+    def _feed(self) -> None:
+        data = self.stream.recv(_PIECE)
+        if not data:
+            raise ConnectionAbortedError("the connection broke")
+        with self._lock:
+            self._incoming.write(data)
+
+    def sendall(self, data: bytes) -> None:
+        """Send, as fast as the other side takes it."""
+        for at in range(0, len(data), _PIECE):
+            piece = bytes(data[at : at + _PIECE])
+            self._send(_LENGTH.pack(len(piece)) + piece)
+
+    def shutdown_write(self) -> None:
+        """Say that nothing more will be sent."""
+        self._send(_LENGTH.pack(0))
+
+    def _send(self, data: bytes) -> None:
+        with self._lock:
+            while data:
+                data = data[self._tls.write(data) :]
+            sealed = self._outgoing.read()
+        self.stream.sendall(sealed)
+
+    def close(self) -> None:
+        """Let it go."""
+        self.stream.close()
+
+
+class Door:
+    """Listens on all addresses of the node, on the first free port of a range.
+
+    Parameters
+    ----------
+    path : str
+        Of ``door.pem``.
+    ports : (int, int)
+        The first and the last one that may be taken.
+    port : int
+        Of the server on the loopback.
+
+    Raises
+    ------
+    OSError
+        There can be none; says why.
+    """
+
+    def __init__(self, path: str, ports: Any, port: int) -> None:
+        with open(path, "rb") as file:
+            pem = file.read()
+        self._secret, self._server = secret_of(pem), port
+        self._context = context_of(pem.decode("ascii"), is_server=True)
+        self._context.load_cert_chain(path)
+        self._relay = runpy.run_path(
+            runpy.run_path(__file__[: -len("session/tls_door.py")] + "loader.py")["path_of"]("login_node.relay")
+        )
+        self._free = threading.BoundedSemaphore(_MOST)
+        self._listener = _listener(*ports)
+        self.port = int(self._listener.getsockname()[1])
+
+    def open(self) -> None:
+        """Take connections from now on, in threads."""
+        threading.Thread(target=self._accept, name="door", daemon=True).start()
+
+    def close(self) -> None:
+        """Take none any more."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who waits for one
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while self._listener.fileno() >= 0:
+            self._free.acquire()
+            sock: Any = None
+            try:
+                sock, _ = self._listener.accept()
+                threading.Thread(target=self._take, args=(sock,), daemon=True).start()
+            except (OSError, RuntimeError):  # no more file descriptors, or threads, for now
+                self._free.release()
+                if sock is not None:
+                    sock.close()
+                time.sleep(_BREATH)
+
+    def _take(self, sock: Any) -> None:
+        inner: Any = None
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            sock.settimeout(_KNOCKS)
+            outer = Sealed(sock, self._context, is_server=True)
+            said = b""
+            while len(said) < len(self._secret):
+                more = outer.recv(len(self._secret) - len(said))
+                if not more:
+                    return
+                said += more
+            if hmac.compare_digest(said, self._secret):
+                sock.settimeout(None)
+                inner = self._connected()
+                _carry(outer, inner)
+        except OSError:
+            pass  # whoever it was hears of it by the end of the connection
+        finally:
+            for one in (sock, inner):
+                if one is not None:
+                    one.close()
+            self._free.release()
+
+    def _connected(self) -> Any:
+        """Connect to the server; who listens is looked at before and after that: the port may be another user's."""
+        address = self._own()
+        inner = socket.create_connection((address, self._server), _KNOCKS)
+        try:
+            self._own()
+            inner.settimeout(None)
+            inner.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            inner.close()
+            raise
+        return inner
+
+    def _own(self) -> str:
+        address, _ = self._relay["way_to"](
+            self._relay["listeners"](*self._relay["tables"](), self._server), os.getuid()
+        )
+        if address is None:
+            raise ConnectionRefusedError("nothing of this user listens there")
+        return str(address)
+
+
+def _listener(first: int, last: int) -> Any:
+    """Return a socket on a free port; where to begin is left to chance, for the sake of the other jobs of the node."""
+    ports = list(range(first, last + 1))
+    random.shuffle(ports)
+    for port in ports:
+        for family, address in ((socket.AF_INET6, "::"), (socket.AF_INET, "0.0.0.0")):  # noqa: S104 - what it is for
+            with contextlib.suppress(OSError):
+                listener = socket.socket(family)
+                try:
+                    if family == socket.AF_INET6:
+                        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                    listener.bind((address, port))  # without SO_REUSEADDR: it is nobody else's in any part
+                    listener.listen(_BACKLOG)
+                    return listener
+                except OSError:
+                    listener.close()
+                    raise
+    raise OSError(f"all ports from {first} to {last} are taken")
+
+
+def _carry(outer: Any, inner: Any) -> None:
+    """Carry bytes both ways until both sides have said all, or one has gone."""
+
+    def out() -> None:
+        try:
+            while True:
+                data = inner.recv(_PIECE)
+                if not data:
+                    outer.shutdown_write()
+                    return
+                outer.sendall(data)
+        except OSError:
+            _break(outer, inner)
+
+    sender = threading.Thread(target=out, daemon=True)
+    sender.start()
+    try:
+        while True:
+            data = outer.recv(_PIECE)
+            if not data:
+                inner.shutdown(socket.SHUT_WR)
+                break
+            inner.sendall(data)
+    except OSError:
+        _break(outer, inner)
+    sender.join()
+
+
+def _break(outer: Any, inner: Any) -> None:
+    """Have both ends hear that a connection broke, and not that it has ended."""
+    with contextlib.suppress(OSError):
+        inner.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    for one in (inner, outer.stream):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
