@@ -1,7 +1,7 @@
 """A sweep of ten thousand tasks, each run to its end: how long that takes, and what it asks of the controller.
 
 Starting that many processes is what takes the time (minutes on two cores), so that it stands here. That ten thousand
-tasks are listed, told and cancelled without a question about any of them, tests/services/test_tasks.py shows.
+tasks are listed, told and cancelled without a question about any of them, tests/services/jobs/test_tasks.py shows.
 """
 
 from __future__ import annotations

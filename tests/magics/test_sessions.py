@@ -21,7 +21,7 @@ from ssh_hosts.terminal import converse
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.slow,
-    pytest.mark.here_only("tests/services/test_sessions.py goes over SSH"),
+    pytest.mark.here_only("tests/services/sessions/test_sessions.py goes over SSH"),
 ]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "remote-jupyter.ipynb"

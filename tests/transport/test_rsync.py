@@ -1,4 +1,4 @@
-"""A run of rsync whose other half is left behind; what travels, and when, is in services/test_staging.py."""
+"""A run of rsync whose other half is left behind; what travels, and when, is in services/staging/test_staging.py."""
 
 from __future__ import annotations
 

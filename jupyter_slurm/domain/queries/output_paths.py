@@ -1,7 +1,7 @@
 r"""Where a batch job writes: the filename patterns of ``--output`` and ``--error``.
 
 Sources: sbatch(1), "filename pattern"; ``fname_create()`` and, from 25.11 on, ``expand_stdio_fields()``. What a node
-really makes of a pattern was compared with this on 22.05: ``tests/domain/test_output_paths.py``.
+really makes of a pattern was compared with this on 22.05: ``tests/domain/queries/test_output_paths.py``.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.usefixtures("hurried"),
     pytest.mark.root,
-    pytest.mark.here_only("the way there has no part in it; tests of tunnels and tests/remote have"),
+    pytest.mark.here_only("the way there has no part in it; tests of tunnels and tests/over_ssh have"),
 ]
 
 RUNNER = Path(str(resources.files("jupyter_slurm.runner")))

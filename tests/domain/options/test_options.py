@@ -16,7 +16,7 @@ from jupyter_slurm.domain.options.option_help import read_help
 from jupyter_slurm.domain.options.option_parser import HET, Arity, OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
-DATA = Path(__file__).parents[1] / "data" / "options"
+DATA = Path(__file__).parents[2] / "data" / "options"
 VERSIONS = ["22.05", "24.11", "26.05"]
 RECORDED: dict[str, dict[str, Any]] = {
     version: json.loads((DATA / version / "getopt.json").read_text()) for version in VERSIONS

@@ -266,7 +266,7 @@ def old_pythons(request: pytest.FixtureRequest) -> dict[str, str]:
 @pytest.mark.here_only(HERE)
 @pytest.mark.timeout(600)
 async def test_old_jupyters_do_as_well(desk: Any, launched: Any, old_pythons: dict[str, str]) -> None:
-    """notebook 5 and 6, jupyter_server 1; a notebook 6 alone is in tests/services/test_session_images.py."""
+    """notebook 5 and 6, jupyter_server 1; a notebook 6 alone is in tests/services/images/test_session_images.py."""
 
     async def use(number: int, name: str) -> None:
         told = await launched("-p", "arandu", name=f"old-{number}", python=old_pythons[name])

@@ -424,7 +424,7 @@ def test_a_step_that_cannot_be_read_is_given_up_with_an_end(tmp_path: Path) -> N
         (tmp_path / key / "job.json").write_text(json.dumps(content))
     (tmp_path / ours / "steps" / ours).rmdir()
     (tmp_path / unreadable / "step.json").write_text("[[")
-    hold = Path(__file__).parents[2] / "jupyter_slurm" / "runner" / "allocation" / "hold.py"
+    hold = Path(__file__).parents[3] / "jupyter_slurm" / "runner" / "allocation" / "hold.py"
     code = (
         "import importlib.util, sys\nspec = importlib.util.spec_from_file_location('hold', sys.argv[2])\n"
         "hold = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(hold)\nhold._SEEN = 0.1\nhold.main()"

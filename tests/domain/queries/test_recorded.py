@@ -13,7 +13,7 @@ from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue, tables
 from jupyter_slurm.domain.records import JobRecord
 
-DATA = Path(__file__).parents[1] / "data" / "slurm"
+DATA = Path(__file__).parents[2] / "data" / "slurm"
 
 
 @dataclass
