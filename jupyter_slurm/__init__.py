@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm._version import __version__
 
 if TYPE_CHECKING:
-    from jupyter_slurm import errors
     from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, allocations
     from jupyter_slurm.client.clusters.resources import Resources, resources
     from jupyter_slurm.client.find import job, jobs
     from jupyter_slurm.client.images.image import images
+    from jupyter_slurm.client.interrupts import WaitInterrupted
     from jupyter_slurm.client.jobs.array import ArrayJob, Task
     from jupyter_slurm.client.jobs.as_completed import as_completed, wait
     from jupyter_slurm.client.jobs.job import Job
     from jupyter_slurm.client.jobs.job_list import JobList
-    from jupyter_slurm.client.jobs.wait import WaitInterrupted
     from jupyter_slurm.client.render.table import Table
     from jupyter_slurm.client.sessions.session import Session, session, sessions
     from jupyter_slurm.client.tunnels.tunnel import Tunnel, tunnel
@@ -79,7 +78,7 @@ _HOME = {
     "Task": "jupyter_slurm.client.jobs.array",
     "Tunnel": "jupyter_slurm.client.tunnels.tunnel",
     "Usage": "jupyter_slurm.client.clusters.usage",
-    "WaitInterrupted": "jupyter_slurm.client.jobs.wait",
+    "WaitInterrupted": "jupyter_slurm.client.interrupts",
     "allocations": "jupyter_slurm.client.allocations.allocation",
     "as_completed": "jupyter_slurm.client.jobs.as_completed",
     "cluster_view": "jupyter_slurm.widgets.cluster_view",

@@ -56,8 +56,9 @@ def run(args: argparse.Namespace) -> int:
         args.explain()
         return 0 if args.words else 2
     from jupyter_slurm.client.images.image import USE, addressed, images, make, remove, wanted
+    from jupyter_slurm.client.interrupts import WaitInterrupted
     from jupyter_slurm.client.jobs.job import Job
-    from jupyter_slurm.client.jobs.wait import WaitInterrupted, interrupted
+    from jupyter_slurm.client.jobs.wait import interrupted
     from jupyter_slurm.client.render.terminal import printable
 
     cluster, line = addressed(shlex.join(args.words))

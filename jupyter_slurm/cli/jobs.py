@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.client.find import queue_trouble
+    from jupyter_slurm.client.render.staging_card import is_given_up
     from jupyter_slurm.client.render.terminal import printable
-    from jupyter_slurm.client.submission.staging import is_given_up
 
     jobs = cluster.client.get(cluster.path("jobs"), params={"state": "all"} if args.all else _RECENT)
     if not args.all:
@@ -90,7 +90,7 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
 def _row(job: dict[str, Any]) -> list[str]:
     from jupyter_slurm.client.render.allocation_card import name_of
     from jupyter_slurm.client.render.job_card import tally
-    from jupyter_slurm.client.submission.staging import is_given_up
+    from jupyter_slurm.client.render.staging_card import is_given_up
 
     state = str(job["state"]) + ("" if job["known"] else "?")
     submitted = _when(job["submit_time"]) if job.get("submit_time") else ""
@@ -146,8 +146,9 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.client.jobs.actions import bring
+    from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
     from jupyter_slurm.client.render.terminal import printable
-    from jupyter_slurm.client.submission.staging import bring, stage_facts, stage_notes
 
     job = bring(cluster, args.job)
     if not job["stage"]["error"]:

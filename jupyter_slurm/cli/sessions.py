@@ -124,7 +124,8 @@ def _where(session: Session) -> None:
 
 def _await(session: Session) -> bool:
     """Say how far it is until it is ready; an interrupt asks whether to cancel it. Return whether it is ready."""
-    from jupyter_slurm.client.jobs.wait import WaitInterrupted, interrupted
+    from jupyter_slurm.client.interrupts import WaitInterrupted
+    from jupyter_slurm.client.jobs.wait import interrupted
 
     said: list[str] = []
 

@@ -85,7 +85,7 @@ def _tell(text: str) -> None:
 
 def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[Entry]:
     from jupyter_slurm.agent.discovery import place_to_start
-    from jupyter_slurm.client.clusters.cluster import settings
+    from jupyter_slurm.client.settings import settings
     from jupyter_slurm.services.connections.transports import control_socket, way_of
     from jupyter_slurm.services.tunnels.ssh_config import entry_for
 
@@ -99,7 +99,7 @@ def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[Entry]
 
 
 def _profile(cluster: Cluster) -> Profile | None:
-    from jupyter_slurm.client.clusters.cluster import settings
+    from jupyter_slurm.client.settings import settings
     from jupyter_slurm.sites.profile import load_profile
 
     return load_profile(cluster.name, settings().sites) if cluster.is_remote else None

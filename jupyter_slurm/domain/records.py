@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.states import JobState
 
-__all__ = ["JobRecord"]
+__all__ = ["JobRecord", "rank_of", "representative", "with_what_was_told"]
 
 
 @dataclass(frozen=True)
@@ -69,3 +69,23 @@ class JobRecord:
     work_dir: str | None = None
     command: str | None = None
     depends: str = ""
+
+
+def with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:
+    """Keep what only a question about this one job tells: the poller asks for nothing with free text."""
+    kept = {name: getattr(before, name) for name in ("name", "stdout", "stderr", "work_dir", "command")}
+    return replace(record, **{name: value for name, value in kept.items() if getattr(record, name) is None})
+
+
+def representative(records: list[JobRecord]) -> JobRecord | None:
+    """Return the record that speaks for a job: running before pending before the worst end."""
+    return min(records, key=lambda record: rank_of(record.state, is_finished=record.state.is_finished), default=None)
+
+
+def rank_of(state: JobState, *, is_finished: bool) -> int:
+    """Return which of several speaks for all of them: what runs, before what waits, before the worst end."""
+    if state.is_running:
+        return 0
+    if not is_finished:
+        return 1
+    return 3 if state.name == "COMPLETED" else 2

@@ -7,16 +7,18 @@ import contextlib
 import secrets
 import shlex
 import socket
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.allocations.allocation import Allocation
-from jupyter_slurm.client.kernels.kernel import KernelStep, ask, start
+from jupyter_slurm.client.clusters.option_tables import option_table
+from jupyter_slurm.client.kernels.kernel import WORDS, KernelStep, ask, start
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.session_card import start_note
+from jupyter_slurm.client.sessions.session import named_in
 from jupyter_slurm.client.submission.submit import new_key
 from jupyter_slurm.client.tunnels.tunnel import Tunnel, open_tunnel
-from jupyter_slurm.domain.magic_line.parser import MagicLine
+from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.errors import (
     AgentError,
     AgentUnreachable,
@@ -30,11 +32,14 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.kernels import end_reason
 from jupyter_slurm.kernels.allocation import Holding
-from jupyter_slurm.kernels.asked import is_of_same_allocation
 from jupyter_slurm.kernels.placeholder import StandIn
 from jupyter_slurm.kernels.proxy import CannotBegin
 
-__all__ = ["Ascent"]
+if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.cluster import Cluster
+
+
+__all__ = ["Ascent", "is_of_same_allocation"]
 
 _WAIT = 1.0  # seconds after which it is looked again why it does not begin
 _LOOK = 1.0  # seconds between two attempts, where nobody answers
@@ -240,3 +245,30 @@ class Ascent(Holding):
 
 def _shown(where: Mapping[str, Any]) -> str:
     return f"{where['stage']} …" if where["stage"] else ""
+
+
+_OF_ALLOCATION = ("on", "lease")
+
+
+def is_of_same_allocation(before: Sequence[str], now: MagicLine, cluster: Cluster) -> bool:
+    """Tell whether words ask for such an allocation as a line does: a kernelspec may change, and be restarted.
+
+    Parameters
+    ----------
+    before : sequence of str
+        The words of a kernelspec.
+    now : MagicLine
+        Those of another one.
+    cluster : Cluster
+        Where.
+    """
+    _, line = named_in(shlex.join(before))
+    parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
+    asked = [
+        (
+            [(option.name, option.value) for option in one.parsed.options],
+            [one.words.get(word) for word in _OF_ALLOCATION],
+        )
+        for one in (parsed, now)
+    ]
+    return asked[0] == asked[1]

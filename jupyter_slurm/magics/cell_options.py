@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render.job_card import headline
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import UsageError

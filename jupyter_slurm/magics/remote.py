@@ -19,7 +19,7 @@ from jupyter_slurm.client.allocations.remote_cells import (
 )
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.kernels.kernel import running_kernel
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.allocations.allocation import Allocation, allocate, allocations, choose
-from jupyter_slurm.client.clusters.cluster import Cluster, current, settings
+from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.values import parse_time_limit

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, choose, start_step
-from jupyter_slurm.client.clusters.cluster import Cluster, current, settings
+from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.render.allocation_card import held_notes
 from jupyter_slurm.client.render.job_card import duration
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.options.step_options import step_options

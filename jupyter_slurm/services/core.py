@@ -21,8 +21,7 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.services.clusters.cluster import Cluster
 from jupyter_slurm.services.clusters.completion import told_by_site
-from jupyter_slurm.services.clusters.copies import Copies
-from jupyter_slurm.services.clusters.housekeeping import Housekeeping
+from jupyter_slurm.services.clusters.housekeeping import Copies, Housekeeping
 from jupyter_slurm.services.clusters.site import Site, unusable
 from jupyter_slurm.services.connections.clients import Users
 from jupyter_slurm.services.diagnostics.examinations import Examinations

@@ -7,9 +7,10 @@ from typing import Any
 
 import ipywidgets
 
-from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.live_view import bundle
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.widgets.base import Button, Panel, html
 
 __all__ = ["Log"]

@@ -16,7 +16,7 @@ SIZE = 2_200_000_000
 def test_two_gigabytes_go_there_and_back(start_kernel: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
     kernel = start_kernel()
     kernel.run(
-        "%load_ext jupyter_slurm\nimport numpy as np\nfrom jupyter_slurm.client.clusters.cluster import settings\n"
+        "%load_ext jupyter_slurm\nimport numpy as np\nfrom jupyter_slurm.client.settings import settings\n"
         f"settings().values_limit = {2 * SIZE}\nlarge = np.arange({SIZE} // 8)"
     )
     began = time.monotonic()

@@ -25,7 +25,7 @@ import pytest
 
 from jupyter_slurm.embedded.packages import find_program
 from jupyter_slurm.embedded.roots import debian_mirror, default_cache
-from jupyter_slurm.services.slurm.identity import RUNNER
+from jupyter_slurm.services.jobdir.runner_files import RUNNER
 
 __all__ = [
     "Docker",

@@ -365,7 +365,7 @@ def test_an_interrupted_submission_says_how_to_find_the_job(kernel: Any, cluster
 
 
 def test_live_output_can_be_switched_off(kernel: Any) -> None:
-    kernel.ok("from jupyter_slurm.client.clusters.cluster import settings\nsettings().live_output = False")
+    kernel.ok("from jupyter_slurm.client.settings import settings\nsettings().live_output = False")
     shown = kernel.ok("%%sbatch as=silent\nprint('at the end')").display
     kernel.ok("import time\nwhile not silent.is_finished: time.sleep(0.1)")
     assert len(kernel.drawn(shown)) == 1
@@ -376,7 +376,7 @@ def test_live_output_can_be_switched_off(kernel: Any) -> None:
 @pytest.mark.slow
 def test_of_a_flood_that_nobody_saw_come_the_end_is_read(kernel: Any) -> None:
     kernel.ok(
-        "from jupyter_slurm.client.clusters.cluster import settings\nfrom jupyter_slurm.client.output import follower as follow\n"
+        "from jupyter_slurm.client.settings import settings\nfrom jupyter_slurm.client.output import follower as follow\n"
         "settings().live_output, real, came = False, follow.Follower._take_output, []\n"
         "def counted(self, stream, offset, data):\n    came.append(len(data))\n    real(self, stream, offset, data)\n"
         "follow.Follower._take_output = counted"

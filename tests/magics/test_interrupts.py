@@ -78,7 +78,7 @@ def test_an_interrupt_at_the_question_keeps_the_job_and_says_so(
 def test_the_setting_decides_without_a_question(
     kernel: Any, wait_for: Callable[..., Any], gate: Callable[[str], Path], setting: str, state: str
 ) -> None:
-    kernel.ok(f"from jupyter_slurm.client.clusters.cluster import settings\nsettings().on_interrupt = {setting!r}")
+    kernel.ok(f"from jupyter_slurm.client.settings import settings\nsettings().on_interrupt = {setting!r}")
     kernel.answer, kernel.asked = (lambda: "c"), []
     try:
         ran, _ = _interrupted(kernel, wait_for, gate("go"))

@@ -82,7 +82,7 @@ def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> No
     assert "uses uses table, which does not travel with it" in ran.traceback
     assert "small cannot travel: its source is not known" in ran.traceback
     kernel.ok(
-        "from jupyter_slurm.client.clusters.cluster import settings\nsettings().values_limit, limit = 2_000_000, settings().values_limit"
+        "from jupyter_slurm.client.settings import settings\nsettings().values_limit, limit = 2_000_000, settings().values_limit"
     )
     ran = kernel.run("%%sbatch in=big,fine\nfine" if kernel.ok("big = b'x' * 3_000_000") else "")
     assert "larger than 2.0 MB: big 3.0 MB" in ran.traceback

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs import array, wait
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import AllocationList, JobList
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.render.job_card import sentences

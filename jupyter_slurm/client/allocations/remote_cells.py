@@ -17,13 +17,14 @@ from jupyter_slurm.client.allocations.allocation import (
     Step,
     start_step,
 )
-from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.report import format_size
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.printer import Printer
 from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.errors import JobFailed, SlurmError, UsageError
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.errors import (
     ConfigError,
     HostKeyError,
@@ -25,7 +26,6 @@ from jupyter_slurm.transport.local.limits import soft_limits
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
-    from jupyter_slurm.config import Settings
     from jupyter_slurm.domain.options.option_parser import OptionTable
 
 __all__ = [
@@ -39,14 +39,12 @@ __all__ = [
     "named",
     "overview",
     "registered",
-    "settings",
     "use",
 ]
 
 _TRIES = 5.0  # seconds between two attempts to log in in the background
 
 _lock = threading.Lock()
-_settings: Settings | None = None
 _client: AgentClient | None = None
 _clusters: dict[tuple[str | None, str | None, str | None], Cluster] = {}
 _chosen: str | None = None
@@ -116,16 +114,6 @@ class Cluster:
 
         if not self._logging_in.locked():
             threading.Thread(target=connect, name="jupyter-slurm-log-in", daemon=True).start()
-
-
-def settings() -> Settings:
-    """Return the settings of this process, read once."""
-    global _settings
-    if _settings is None:
-        from jupyter_slurm.config import load_settings
-
-        _settings = load_settings()
-    return _settings
 
 
 def chosen() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, context
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.options.commands import is_repeatable

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.images.python_packages import own_packages
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.report import format_size
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.sessions.session import there

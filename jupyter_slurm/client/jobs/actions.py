@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from jupyter_slurm.client.submission.staging import bring, is_given_up, stage_notes
+from jupyter_slurm.client.render.staging_card import is_given_up, stage_notes
 from jupyter_slurm.errors import JobError, from_problem
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.cluster import Cluster
+
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.client.output.follower import Follower
 
-__all__ = ["Acting", "act"]
+__all__ = ["Acting", "act", "bring"]
 
 
 def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[dict[str, Any]]:
@@ -86,3 +90,10 @@ class Acting:
         self._data, self._asked = data, time.monotonic()
         if self._follower is not None:
             self._follower.know(self._data)
+
+
+def bring(cluster: Cluster, reference: str) -> dict[str, Any]:
+    """Bring back what a job has left in its folders, and wait for that; return what is known of the job then."""
+    path = cluster.path("jobs", reference, "results")
+    job: dict[str, Any] = cluster.client.post(path, timeout=None, idempotent=True)
+    return job

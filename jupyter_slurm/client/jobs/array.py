@@ -220,7 +220,7 @@ class ArrayJob(Job):
 
     def _results(self) -> dict[int, dict[str, Any]]:
         """Return what tasks left for the notebook; a file of values that cannot be read is left out."""
-        from jupyter_slurm.client.submission.variables import (
+        from jupyter_slurm.client.jobs.outputs import (
             read_outputs,  # with all that pickles: few jobs have values
         )
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import ArrayJob, Task
 from jupyter_slurm.client.jobs.failure import is_in_vain, refuse_in_vain
 from jupyter_slurm.client.jobs.job import Job
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.render.job_card import is_finished
 from jupyter_slurm.errors import JobFailed, UsageError

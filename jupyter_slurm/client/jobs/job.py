@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.client.clusters.cluster import Cluster, settings
+from jupyter_slurm.client import interrupts
+from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import Acting
 from jupyter_slurm.client.jobs.failure import failure
@@ -20,11 +21,12 @@ from jupyter_slurm.client.output.reader import Written
 from jupyter_slurm.client.render.job_card import headline, is_finished, title
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.tunnels.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.client.submission.variables import Outputs
+    from jupyter_slurm.client.jobs.outputs import Outputs
 
 __all__ = ["Job"]
 
@@ -242,7 +244,7 @@ class Job(Recorded, Acting):
         try:
             self._data = self._cluster.client.post(self._path("cancel"), json=body)
         except KeyboardInterrupt:
-            raise waiting.WaitInterrupted(
+            raise interrupts.WaitInterrupted(
                 f"Interrupted: whether Slurm has heard it is not known. {self.title} may go on; job.refresh() looks."
             ) from None
         self._asked = time.monotonic()
@@ -299,7 +301,7 @@ class Job(Recorded, Acting):
             content = self._written.values()
             if not content:
                 raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
-            from jupyter_slurm.client.submission.variables import (
+            from jupyter_slurm.client.jobs.outputs import (
                 read_outputs,  # with all that pickles: few jobs have values
             )
 

@@ -11,16 +11,17 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jupyter_slurm.client.clusters.cluster import settings
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.failure import is_in_vain, refuse_in_vain
 from jupyter_slurm.client.render.job_card import is_finished, title
 from jupyter_slurm.client.render.terminal import IncrementalFilter, printable
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.errors import SlurmError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.output.follower import Follower
 
-__all__ = ["WaitInterrupted", "interrupted", "wait_async", "wait_here"]
+__all__ = ["interrupted", "wait_async", "wait_here"]
 
 _STEP = 0.5  # an interrupt is noticed at once; this is only how often the deadline is looked at
 
@@ -33,17 +34,6 @@ class Awaited(Protocol):
     @property
     def data(self) -> dict[str, Any]: ...
     def cancel(self) -> Any: ...
-
-
-class WaitInterrupted(KeyboardInterrupt):
-    """A wait was interrupted; the message says what became of the job."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def _render_traceback_(self) -> list[str]:
-        return [self.message]
 
 
 def wait_here(

@@ -53,7 +53,7 @@ class Silence:
 
     def interrupted(self) -> KeyboardInterrupt:
         """Return what an interrupt of a question means."""
-        from jupyter_slurm.client.jobs.wait import WaitInterrupted
+        from jupyter_slurm.client.interrupts import WaitInterrupted
 
         return WaitInterrupted(f"Interrupted: {self._cluster} had not answered.")
 
@@ -62,7 +62,7 @@ class Silence:
         self.tell()
         if not self._is_told:
             return
-        from jupyter_slurm.client.login.call import put  # it uses this
+        from jupyter_slurm.client.login.prompts import put  # it uses this
 
         with contextlib.suppress(SlurmError):
             for prompt in self._client.get("/v1/prompts", timeout=_LOOK):

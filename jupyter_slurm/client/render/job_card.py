@@ -10,9 +10,9 @@ from typing import Any
 from jupyter_slurm.client.render.allocation_card import held_facts, held_notes, is_released
 from jupyter_slurm.client.render.rank_fold import fold
 from jupyter_slurm.client.render.session_card import session_facts, session_notes, told_state
+from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.render.terminal import plain, printable, to_html
-from jupyter_slurm.client.submission.staging import stage_facts, stage_notes
 from jupyter_slurm.domain.advice.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, named, settings
+from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, named
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.failure import failure
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.session_card import (
@@ -28,6 +28,7 @@ from jupyter_slurm.client.render.session_card import (
 )
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.resume import restarts_of
 from jupyter_slurm.client.submission.staging import stage_of
 from jupyter_slurm.client.submission.submit import Submission, python_named, say_doubts

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.clients import notebook
 from jupyter_slurm.client.clusters.cluster import Cluster, context
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.submission.upload import hand_over
 from jupyter_slurm.errors import UsageError

@@ -11,7 +11,7 @@ from typing import Any
 
 from jupyter_slurm.client.clusters.clients import whoami
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.client.jobs.wait import WaitInterrupted
+from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.output.progress import Line
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError

@@ -18,12 +18,12 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.shared_process import kernel_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 
-__all__ = ["Kernels", "Planned", "kernel_dict"]
+__all__ = ["Kernels", "Planned"]
 
-_TOLD = ("owner", "name", "display_name")
 _NOTE = 65_536  # bytes of what a keeper leaves
 _FIRST, _LONGEST = 0.1, 1.0  # seconds between two looks whether it listens
 _OF_THE_NODE = "python3"  # runs the keeper where the kernel's own Python is in a container
@@ -36,11 +36,6 @@ class Planned:
     step: Mapping[str, Any]
     record: Mapping[str, Any]
     files: Mapping[str, bytes]
-
-
-def kernel_dict(kernel: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is recorded, and told, of a kernel: whose it is and which one, and nothing that is secret."""
-    return {name: kernel.get(name) for name in _TOLD}
 
 
 class Kernels:

@@ -35,7 +35,8 @@ from jupyter_slurm.services.jobs.job import Entry
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.shared_process import owner_of, process_of
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.jobs.upload import may_run, on_its_way
+from jupyter_slurm.services.jobs.upload import may_run
+from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
 from jupyter_slurm.transport.base import Once
 

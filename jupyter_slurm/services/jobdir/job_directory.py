@@ -64,7 +64,7 @@ from jupyter_slurm.errors import ParseError
 from jupyter_slurm.services.jobdir.untrusted import read_whole
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["FORMAT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
+__all__ = ["FORMAT", "SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
 
 FORMAT = 1
 """Format number of job.json. A reader refuses a higher one: it would not know what it means."""
@@ -195,3 +195,7 @@ def dump(record: dict[str, Any]) -> bytes:
     """Return a record as it stands on disk."""
     # A line an item. With ``indent`` the standard library falls back to its encoder in Python: a job waits for this.
     return json.dumps(record, separators=(",\n", ": ")).encode() + b"\n"
+
+
+SCRIPT = "sweep.script"
+"""The person's own script, in the job directory, where Slurm has one that does something else first."""

@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
-from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.records import JobRecord, rank_of
 from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, Entry
-from jupyter_slurm.services.jobs.seen import rank_of
 
 __all__ = ["Part", "check_task", "divided", "found", "joined", "keys_of", "shared_folder", "task_of", "with_task"]
 

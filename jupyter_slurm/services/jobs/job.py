@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queries.queue import runs_script
-from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.records import JobRecord, representative, with_what_was_told
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
-from jupyter_slurm.services.jobs.seen import representative, with_what_was_told
 from jupyter_slurm.services.jobs.upload import Sending
 from jupyter_slurm.transport.base import Hold
 

@@ -13,7 +13,7 @@ from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.jobs.job import Entry
 from jupyter_slurm.services.jobs.session_server import end_error
 
-__all__ = ["owner_of", "process_of", "why_ended"]
+__all__ = ["kernel_dict", "owner_of", "process_of", "why_ended"]
 
 _ANOTHER = "%%remote starts another one."
 _RESTART = "Its notebook can restart it."
@@ -81,3 +81,11 @@ def _lost(entry: Entry, marker: Mapping[str, Any]) -> JobError:
     what, hint = ("kernel", _RESTART) if is_kernel else ("process", _ANOTHER)
     when = "before it began" if marker.get("interrupted") else f"while it ran: all variables of the {what} are gone"
     return JobError(f"Its {what} ended {when} ({why}).", hint=advise_refused(why) or hint)
+
+
+_TOLD = ("owner", "name", "display_name")
+
+
+def kernel_dict(kernel: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is recorded, and told, of a kernel: whose it is and which one, and nothing that is secret."""
+    return {name: kernel.get(name) for name in _TOLD}

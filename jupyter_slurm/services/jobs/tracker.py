@@ -22,11 +22,11 @@ from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.dependency_failures import note_blame
 from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, Entry
+from jupyter_slurm.services.jobs.ranks import ranks_of, read_ranks
 from jupyter_slurm.services.jobs.record_writer import Recorder
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.shared_process import process_of, why_ended
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
-from jupyter_slurm.services.submission.launchers import ranks_of, read_ranks
 
 __all__ = ["Tracker"]
 

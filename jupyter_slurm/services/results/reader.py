@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from jupyter_slurm.errors import JobOutputMissing, UsageError
+from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
 from jupyter_slurm.services.jobdir.untrusted import read_whole
 from jupyter_slurm.services.jobs.array_parts import shared_folder, task_of
@@ -19,7 +20,6 @@ from jupyter_slurm.services.results.record import recorded
 from jupyter_slurm.services.results.usage_report import report_of
 from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
-from jupyter_slurm.services.submission import sweep
 
 __all__ = ["Reader"]
 
@@ -74,7 +74,7 @@ class Reader:
         cell, folder = (entry.record or {}).get("cell"), shared_folder(entry)
         if cell is None and folder is not None:
             with contextlib.suppress(FileNotFoundError):
-                return await read_whole(self._transport, folder.file(sweep.SCRIPT))
+                return await read_whole(self._transport, folder.file(job_directory.SCRIPT))
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return str(cell["source"]).encode("utf-8", "surrogateescape")

@@ -21,15 +21,8 @@ from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportErr
 from jupyter_slurm.services.clusters.cluster import Cluster
 from jupyter_slurm.services.jobs.job import Entry
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.jobs.session_server import (
-    Begun,
-    Served,
-    path_of,
-    read_served,
-    read_token,
-    session_dict,
-    way_to,
-)
+from jupyter_slurm.services.jobs.session_server import Begun, Served, path_of, read_served, read_token
+from jupyter_slurm.services.jobs.session_state import session_dict, way_to
 from jupyter_slurm.services.results.output import why_lost
 from jupyter_slurm.services.sessions.login_pages import Pages
 from jupyter_slurm.services.slurm.client import printable

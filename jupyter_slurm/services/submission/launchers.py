@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.errors import TransportError, UsageError
-from jupyter_slurm.services.jobdir.untrusted import read_left
-from jupyter_slurm.services.jobs.job import Entry
-from jupyter_slurm.transport.base import Transport
+from jupyter_slurm.errors import UsageError
 
-__all__ = ["check_components", "check_contained", "ranks_of", "read_ranks", "runner"]
-
-_MOST = 1_000_000
+__all__ = ["check_components", "check_contained", "runner"]
 
 
 def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False, is_local: bool = False) -> str:
@@ -54,28 +49,3 @@ def check_components(asked: Mapping[str, Any]) -> None:
             "component only.",
             hint="Leave out the components, or write a `#!` script that says `srun --het-group=0,1 …`.",
         )
-
-
-async def read_ranks(transport: Transport, entry: Entry) -> dict[str, Any] | None:
-    """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
-    did.
-    """
-    if entry.ranks or entry.folder is None or entry.state.name == "COMPLETED":
-        return entry.ranks
-    if not (entry.record or {}).get("launcher") or entry.is_array:
-        return None
-    try:
-        return ranks_of(await read_left(transport, entry.folder.end_marker(None), _MOST))
-    except (FileNotFoundError, TransportError, ValueError, RecursionError):
-        return None
-
-
-def ranks_of(marker: Any) -> dict[str, Any] | None:
-    """Return what an end marker says of the ranks; None where that is nothing, or nothing that we know."""
-    try:
-        told = marker["ranks"]
-        first = {"rank": int(told["first"]["rank"]), "node": str(told["first"]["node"])}
-        first["exit_code"] = int(told["first"]["exit_code"])
-        return {"first": first, "also": int(told["also"]), "ended": int(told["ended"])}
-    except (ValueError, KeyError, TypeError):
-        return None

@@ -13,10 +13,10 @@ from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.scripts.script import header_options, job_script
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
-from jupyter_slurm.services.allocations.kernels import kernel_dict
 from jupyter_slurm.services.environments.resolver import Prepared
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder, JobFolder, script_name
 from jupyter_slurm.services.jobs.array_parts import Part
+from jupyter_slurm.services.jobs.shared_process import kernel_dict
 from jupyter_slurm.services.staging.manager import Staged
 from jupyter_slurm.services.submission import launchers, resume
 from jupyter_slurm.services.submission import sweep as sweeping

@@ -20,15 +20,16 @@ from jupyter_slurm.services.environments.resolver import Environments, Prepared
 from jupyter_slurm.services.inventory.facts import Doubts, FactsKeeper
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.ownership import read_own
+from jupyter_slurm.services.jobdir.runner_files import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.jobs.array_parts import Part, divided
 from jupyter_slurm.services.jobs.directory_scan import Shelf
 from jupyter_slurm.services.jobs.job import Entry
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.jobs.upload import may_run, on_its_way
+from jupyter_slurm.services.jobs.upload import may_run
+from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.results.record import sweep_of, values_of
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
-from jupyter_slurm.services.slurm.identity import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.slurm.location import Where
 from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission import sbatch

@@ -11,13 +11,11 @@ from jupyter_slurm.domain.scripts.script import interpreter_of, job_script
 from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE, value_of
-from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.job_directory import SCRIPT, JobFolder
 from jupyter_slurm.services.jobs.array_parts import Part
 
-__all__ = ["SCRIPT", "Addition", "plan"]
+__all__ = ["Addition", "plan"]
 
-SCRIPT = "sweep.script"
-"""The person's own script, in the job directory, where Slurm has one that does something else first."""
 
 _VARIABLES = "sweep.sh"
 _TASK = "sweep.task"

@@ -23,7 +23,7 @@ from jupyter_slurm.runner.kernel import listener
 from jupyter_slurm.runner.link import link
 from jupyter_slurm.runner.link.handshake import FrontGreeting, Replaced, Stranger
 from jupyter_slurm.runner.link.link import CONTROL, STDIN
-from jupyter_slurm.services.slurm.identity import RUNNER
+from jupyter_slurm.services.jobdir.runner_files import RUNNER
 
 Keep = Callable[..., Any]
 LINES = 100_000

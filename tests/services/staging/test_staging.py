@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from ssh_hosts.network import Meter
 
-from jupyter_slurm.client.submission.staging import stage_notes
+from jupyter_slurm.client.render.staging_card import stage_notes
 from jupyter_slurm.errors import CommandMissing, JobError, UsageError
 from jupyter_slurm.services.staging.folder_sync import Pair
 

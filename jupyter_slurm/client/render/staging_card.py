@@ -1,0 +1,57 @@
+"""Staging of a job as its card shows it: folders, notes, what was given up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.domain.staging import names
+
+__all__ = ["is_given_up", "stage_facts", "stage_notes"]
+
+
+def stage_facts(data: Mapping[str, Any]) -> list[str]:
+    """Return in few words what came back."""
+    stage = data.get("stage") or {}
+    if stage.get("state") != "back":
+        return []
+    count = stage["files"]
+    return [f"{count or 'no'} new or changed file{'' if count == 1 else 's'} came back"]
+
+
+def stage_notes(data: Mapping[str, Any]) -> list[str]:
+    """Return where the folders of a job are, and what did not come back."""
+    stage = data.get("stage") or {}
+    if not stage:
+        return []
+    said = []
+    places = "; ".join(f"{folder['source']} is {folder['dest']} there" for folder in stage["folders"])
+    if stage["state"] == "there":
+        said.append(f"Staged: {places}" + (f"; on the node below {stage['local']}" if stage["local"] else "") + ".")
+    if stage["state"] == "coming":
+        far = f", {stage['done'] / 1e6:.0f} of {stage['total'] / 1e6:.0f} MB" if stage["total"] else ""
+        said.append(f"What is new or changed comes back{far}; until then it lies in {_places(stage)}.")
+    if stage["state"] == "elsewhere":
+        said.append(f"Its results come back to the machine that it was submitted from; they lie in {_places(stage)}.")
+    if stage["left"]:
+        said.append(
+            f"Changed here as well, and therefore left in {_places(stage)}: {names(stage['left'])}. What is here stays."
+        )
+    if stage["error"]:
+        said.append(f"Not all came back: {stage['error']} It lies in {_places(stage)}; {_next_time(data)}")
+    return said
+
+
+def is_given_up(data: Mapping[str, Any]) -> bool:
+    """Tell whether results of a job are on its cluster alone, and nobody tries to bring them any more."""
+    return bool((data.get("stage") or {}).get("given_up"))
+
+
+def _next_time(data: Mapping[str, Any]) -> str:
+    if not is_given_up(data):
+        return "the next job of this folder brings it."
+    return f"`jupyter slurm bring {data.get('id') or data.get('key')}`, or job.bring(), tries again."
+
+
+def _places(stage: Mapping[str, Any]) -> str:
+    return ", ".join(folder["dest"] for folder in stage["folders"])

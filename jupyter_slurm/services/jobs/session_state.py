@@ -1,0 +1,124 @@
+"""State of a session in the API: steps, end, warnings and the way to it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.domain.advice.endings import is_near
+from jupyter_slurm.errors import JobError
+from jupyter_slurm.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.session_server import Served, path_of, read_token
+
+__all__ = ["session_dict", "warnings_of", "way_to"]
+
+
+async def way_to(transport: Transport, entry: Entry) -> dict[str, Any]:
+    """Return where a session answers here, and what it knows its person by: the ``SessionWay`` of the API.
+
+    Raises
+    ------
+    JobError
+        It is not ready, or over; ``state`` among its details says how far it is.
+    """
+    told, served, folder = session_dict(entry), entry.served, entry.folder
+    name, asked = (entry.record or {}).get("label"), (entry.record or {}).get("session") or {}
+    if told is None or folder is None:
+        raise JobError("this is no session of ours")
+    state = told["state"]
+    if served is None or state != "ready":
+        hint = f"`jupyter slurm open {name}` asks what has to be asked." if state == "unreachable" else ""
+        message = f"session {name} is {state}: {told['message']}".removesuffix(": ")
+        raise JobError(message, hint=hint, state=state, path=told["path"])
+    if served.token is None and not asked.get("command"):
+        served.token = await read_token(transport, folder)
+    return {
+        "port": told["local_port"],
+        "path": told["path"],
+        "base_url": asked["base_url"],
+        "token": served.token,
+    }
+
+
+def warnings_of(entry: Entry) -> list[str]:
+    """Return what is wrong with the server of a session that runs."""
+    return entry.served.warnings if entry.served is not None and entry.state.is_running else []
+
+
+def session_dict(entry: Entry) -> dict[str, Any] | None:
+    """Return what is told of a session beside what every job has; None for what is none."""
+    asked = (entry.record or {}).get("session")
+    if asked is None:
+        return None
+    served = None if entry.is_finished or not entry.state.is_running else entry.served
+    tunnel = served.tunnel.as_dict() if served and served.tunnel else {}
+    state, message = _state(entry, served, tunnel)
+    url = tunnel.get("url")
+    return {
+        "state": state,
+        "message": message,
+        "url": url.rstrip("/") + asked["base_url"] if url else None,
+        "path": path_of(asked, str(entry.key)),
+        "server": served.server if served else None,
+        "port": served.port if served else None,
+        "local_port": tunnel.get("local_port"),
+        "way": tunnel.get("way"),
+        "ready_time": served.since if served else None,
+        "ends": _end(entry) if served else None,
+        "steps": _steps(entry, served),
+        "idle": asked["idle"],
+        "command": asked.get("command"),
+        "resume": entry.record.get("resume") if entry.record else None,
+        "dir": asked.get("dir"),
+    }
+
+
+def _end(entry: Entry) -> float | None:
+    """Return when the time limit of a session ends this run of it, once that is near."""
+    limit = (entry.latest.time_limit if entry.latest else None) or (entry.record or {}).get("time_limit")
+    if not limit or not entry.start_time:
+        return None
+    end = entry.start_time + float(limit)
+    return end if is_near(end - time.time(), limit) else None
+
+
+def _steps(entry: Entry, served: Served | None) -> list[dict[str, Any]]:
+    """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
+    record = entry.record or {}
+    ready = served.since if served else (record.get("granted") or {}).get("ready")
+    begun = entry.start_time
+    if not served and ready and (entry.state.is_pending or (begun and ready < begun)):
+        ready = None  # of a run before this one
+    if served and begun:
+        begun = min(begun, served.since)  # its sign is read a moment after it has begun
+    has_begun = not (entry.is_finished and entry.start_time == entry.end_time)  # so Slurm tells of one withdrawn
+    times = {
+        "submitted": record.get("created"),
+        "pending": entry.submitted,
+        "starting": begun if has_begun else None,
+        "ready": ready,
+        "ended": entry.end_time if entry.is_finished else None,
+    }
+    return [{"state": state, "time": at} for state, at in times.items() if at is not None]
+
+
+def _state(entry: Entry, served: Served | None, tunnel: dict[str, Any]) -> tuple[str, str]:
+    if entry.is_finished:
+        return "ended", ""
+    if entry.id is None:
+        return "submitted", ""
+    if not entry.state.is_running:
+        again = "it goes on under the same address; its kernels are gone" if entry.restarts else ""
+        return ("pending", again) if entry.state.is_pending else ("ending", "")
+    if served is None:
+        return "starting", entry.stage
+    if tunnel.get("state") == "closed":
+        return "unreachable", "its tunnel was closed"
+    if why := served.lost():
+        return "reconnecting", why
+    if tunnel:
+        return ("ready", "") if tunnel["state"] == "open" else ("reconnecting", str(tunnel["message"]))
+    return ("unreachable", served.error.message) if served.error else ("starting", "")
