@@ -21,7 +21,7 @@ from jupyter_slurm.agent.http_server import Connection
 from jupyter_slurm.agent.schema import Document, Operation
 from jupyter_slurm.errors import SlurmError, UsageError
 
-__all__ = ["MAX_BODY", "Call", "Exchange", "Gate", "HttpError", "Reply", "make_app", "problem"]
+__all__ = ["MAX_BODY", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "make_app", "problem"]
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ Answer = Callable[[Call], Awaitable[Reply]]
 
 
 @dataclass(frozen=True)
-class Gate:
+class AccessCheck:
     """Who may ask.
 
     No browser talks to the agent itself, so a request with an Origin is refused, and one for another host name (DNS
@@ -292,7 +292,7 @@ class AgentApplication:
     """The document's operations, each with the coroutine that answers it."""
 
     def __init__(
-        self, document: Document, answers: Mapping[str, Answer], gate: Gate, on_request: Callable[[], None]
+        self, document: Document, answers: Mapping[str, Answer], gate: AccessCheck, on_request: Callable[[], None]
     ) -> None:
         self.answers, self.gate, self.on_request = answers, gate, on_request
         # By how many parts an address has.
@@ -317,7 +317,7 @@ class AgentApplication:
 
 
 def make_app(
-    document: Document, answers: Mapping[str, Answer], gate: Gate, on_request: Callable[[], None] = lambda: None
+    document: Document, answers: Mapping[str, Answer], gate: AccessCheck, on_request: Callable[[], None] = lambda: None
 ) -> AgentApplication:
     """Return the application.
 

@@ -18,8 +18,8 @@ from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.endpoint import Endpoint
-    from jupyter_slurm.agent.forwarding import Forwarded
-    from jupyter_slurm.agent.http_client import Answer, Wire
+    from jupyter_slurm.agent.forwarding import ForwardedAnswer
+    from jupyter_slurm.agent.http_client import HttpAnswer, HttpClient
     from jupyter_slurm.config import Settings
 
 __all__ = ["AgentClient"]
@@ -32,15 +32,15 @@ _STREAM_TIMEOUT = 50.0
 
 
 @dataclass(frozen=True)
-class _Link:
+class _AgentConnection:
     """A connection to one agent, and what that said about itself."""
 
     endpoint: Endpoint
-    wire: Wire
+    wire: HttpClient
     info: dict[str, Any]
 
 
-class Waits(Protocol):
+class WaitLimits(Protocol):
     """What is done while a call has no answer."""
 
     def __call__(self) -> None:
@@ -69,10 +69,10 @@ class AgentClient:
         self.settings = settings
         self._start = start
         self._lock = threading.RLock()
-        self._current: _Link | None = None
+        self._current: _AgentConnection | None = None
         self._pid = os.getpid()
         self._registered: dict[bytes, None] = {}
-        self.while_waiting: Callable[[str], Waits | None] | None = None
+        self.while_waiting: Callable[[str], WaitLimits | None] | None = None
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, start: bool = True) -> AgentClient:
@@ -198,7 +198,7 @@ class AgentClient:
     @asynccontextmanager
     async def forward(
         self, method: str, path: str, *, query: str = "", headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> AsyncIterator[Forwarded]:
+    ) -> AsyncIterator[ForwardedAnswer]:
         """Pass a request on as it is and stream the answer: what the server extension exposes is this and nothing else.
 
         ::
@@ -232,7 +232,7 @@ class AgentClient:
         """
         from jupyter_slurm.agent.forwarding import forward
 
-        async def once() -> Forwarded:
+        async def once() -> ForwardedAnswer:
             link = await asyncio.to_thread(self._link)
             try:
                 return await stack.enter_async_context(forward(link.endpoint, method, path, query, headers or {}, body))
@@ -272,7 +272,7 @@ class AgentClient:
         timeout: float | None,
         content: bytes | None = None,
         repeat: bool = True,
-    ) -> Answer:
+    ) -> HttpAnswer:
         from jupyter_slurm.agent.client_errors import as_error
 
         asked: dict[str, Any] = {"params": params, "timeout": timeout, "content": content}
@@ -280,7 +280,7 @@ class AgentClient:
         if waits is not None:
             asked["meanwhile"] = waits
 
-        def once() -> Answer:
+        def once() -> HttpAnswer:
             return self._exchange(self._link().wire, method, path, **asked)
 
         try:
@@ -293,7 +293,7 @@ class AgentClient:
             raise as_error(answer.status, answer.content)
         return answer
 
-    def _exchange(self, wire: Wire, method: str, path: str, **asked: Any) -> Answer:
+    def _exchange(self, wire: HttpClient, method: str, path: str, **asked: Any) -> HttpAnswer:
         from jupyter_slurm.agent.client_errors import LinkLost
 
         try:
@@ -323,7 +323,7 @@ class AgentClient:
 
         return await AsyncRetrying(**repetition(repeat))(call)
 
-    def _link(self) -> _Link:
+    def _link(self) -> _AgentConnection:
         """Return the link to the agent that is there, finding or starting one if need be."""
         with self._lock:
             if self._pid != os.getpid():  # a fork: the connections belong to the parent
@@ -332,23 +332,23 @@ class AgentClient:
                 self._current = self._again(lambda: self._handshake(may_retire=self._start), repeat=True)
             return self._current
 
-    def _handshake(self, *, may_retire: bool) -> _Link:
+    def _handshake(self, *, may_retire: bool) -> _AgentConnection:
         from jupyter_slurm.agent import launcher
         from jupyter_slurm.agent.client_errors import as_error
         from jupyter_slurm.agent.compatibility import check_version, is_older
-        from jupyter_slurm.agent.http_client import Wire
+        from jupyter_slurm.agent.http_client import HttpClient
 
         endpoint = launcher.find_or_start(self.settings) if self._start else launcher.find(self.settings)
         if endpoint is None:
             raise AgentUnreachable(
                 "No agent is running.", hint="It starts with the first magic or `jupyter slurm jobs`."
             )
-        wire = Wire(endpoint)
+        wire = HttpClient(endpoint)
         try:
             answer = self._exchange(wire, "GET", "/v1/agent", timeout=30.0)
             if answer.status >= 400:
                 raise as_error(answer.status, answer.content)
-            link = _Link(endpoint, wire, answer.json())
+            link = _AgentConnection(endpoint, wire, answer.json())
             check_version(link.info)
             for body in self._registered:  # the clusters that we named are not on disk before their first job
                 self._exchange(wire, "POST", "/v1/clusters", content=body, timeout=_ANSWER_TIMEOUT)
@@ -361,7 +361,7 @@ class AgentClient:
         wire.close()
         return self._handshake(may_retire=False)
 
-    def _retire(self, link: _Link) -> bool:
+    def _retire(self, link: _AgentConnection) -> bool:
         """Ask an older agent to make room; False when it holds something, and is used as it is."""
         from jupyter_slurm.agent import launcher
         from jupyter_slurm.agent.client_errors import encode
@@ -373,7 +373,7 @@ class AgentClient:
             return True
         return answer.status == 202 and launcher.has_left(link.endpoint)
 
-    def _drop(self, wire: Wire) -> None:
+    def _drop(self, wire: HttpClient) -> None:
         """Forget a client whose agent has ended, unless another thread has already found a new one."""
         with self._lock:
             if self._current is not None and self._current.wire is wire:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "API_MAJOR",
     "API_MINOR",
-    "Place",
+    "AgentLocation",
     "check_folder",
     "is_stale",
     "log_path",
@@ -77,7 +77,7 @@ _LOCAL_TEMP = "/tmp"  # noqa: S108 - every use of it is checked: check_folder
 
 
 @dataclass(frozen=True)
-class Place:
+class AgentLocation:
     """The files of one agent: ``folder`` is private, ``stem`` carries API version, user and machine."""
 
     folder: str
@@ -125,8 +125,8 @@ def _stem(api_major: int) -> str:
     return f"v{api_major}-{digest[:8]}"
 
 
-def _place(folder: str) -> Place:
-    return Place(folder, _stem(API_MAJOR))
+def _place(folder: str) -> AgentLocation:
+    return AgentLocation(folder, _stem(API_MAJOR))
 
 
 def _candidates(settings: Settings) -> list[str]:
@@ -215,7 +215,7 @@ def make_folder(folder: str) -> None:
     check_folder(folder)
 
 
-def places_to_look(settings: Settings) -> list[Place]:
+def places_to_look(settings: Settings) -> list[AgentLocation]:
     """Return the places that exist and can be trusted; a folder that the settings name must be one or be missing."""
     found = []
     for folder in _candidates(settings):
@@ -231,7 +231,7 @@ def places_to_look(settings: Settings) -> list[Place]:
     return found
 
 
-def place_to_start(settings: Settings) -> Place:
+def place_to_start(settings: Settings) -> AgentLocation:
     """Return the place for a new agent, its folder made.
 
     Raises
@@ -287,7 +287,7 @@ def read_private(path: str, limit: int = 65536) -> bytes:
         return file.read(limit)
 
 
-def read_record(place: Place) -> dict[str, Any] | None:
+def read_record(place: AgentLocation) -> dict[str, Any] | None:
     """Return what the agent wrote about itself: pid, started, host, boot_id, version, api, hosting, port or null."""
     try:
         record = json.loads(read_private(place.record))

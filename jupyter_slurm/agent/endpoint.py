@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass, field
 
-from jupyter_slurm.agent.discovery import Place, is_stale, read_private, read_record
+from jupyter_slurm.agent.discovery import AgentLocation, is_stale, read_private, read_record
 from jupyter_slurm.transport.peer_credentials import is_ours
 
 __all__ = ["Endpoint", "endpoint_at"]
@@ -17,7 +17,7 @@ _CONNECT_TIMEOUT = 2.0
 class Endpoint:
     """Where to connect. ``port`` is None for the Unix socket of the place."""
 
-    place: Place
+    place: AgentLocation
     port: int | None = None
     secret: str = field(default="", repr=False)
 
@@ -43,7 +43,7 @@ class Endpoint:
                 return False
 
 
-def endpoint_at(place: Place) -> Endpoint | None:
+def endpoint_at(place: AgentLocation) -> Endpoint | None:
     """Return the endpoint of the agent that listens at this place, or None."""
     on_socket = Endpoint(place)
     if on_socket.answers():

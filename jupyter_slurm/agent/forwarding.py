@@ -11,7 +11,7 @@ import httpx
 from jupyter_slurm.agent.async_client import async_client, check_peer, lost, timeouts
 from jupyter_slurm.agent.endpoint import Endpoint
 
-__all__ = ["Forwarded", "forward"]
+__all__ = ["ForwardedAnswer", "forward"]
 
 # An answer may take as long as a Slurm command; a stream gives a sign of life every 15 s. A log-in takes as long as a
 # person does, and it is the agent who gives up on them.
@@ -22,7 +22,7 @@ _RESPONSE_HEADERS = ("content-type", "x-total-size", "allow", "cache-control", "
 
 
 @dataclass(frozen=True)
-class Forwarded:
+class ForwardedAnswer:
     """The agent's answer: status, the headers that may be passed on, and the body as it comes."""
 
     status: int
@@ -33,7 +33,7 @@ class Forwarded:
 @asynccontextmanager
 async def forward(
     endpoint: Endpoint, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
-) -> AsyncIterator[Forwarded]:
+) -> AsyncIterator[ForwardedAnswer]:
     """Send one request; see :meth:`jupyter_slurm.agent.client.AgentClient.forward`."""
     target = path + ("?" + query if query else "")
     if not path.startswith("/v1/") or not target.isascii() or any(character <= " " for character in target):
@@ -55,7 +55,7 @@ async def forward(
             raise lost(error, method, path, patience) from error
         try:
             kept = {name: response.headers[name] for name in _RESPONSE_HEADERS if name in response.headers}
-            yield Forwarded(response.status_code, kept, _chunks(response, method, path))
+            yield ForwardedAnswer(response.status_code, kept, _chunks(response, method, path))
         finally:
             await response.aclose()
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_slurm import _version
 from jupyter_slurm.agent import discovery
-from jupyter_slurm.agent.app import Gate, make_app
+from jupyter_slurm.agent.app import AccessCheck, make_app
 from jupyter_slurm.agent.http_server import AgentServer
 from jupyter_slurm.agent.leader_election import LeaderElsewhere, Leadership
 from jupyter_slurm.agent.protocols import CoreLike
@@ -96,7 +96,7 @@ class AgentHost:
         listener = leadership.listen("tcp" if kind == "tcp" else "unix")
         port = leadership.port
         names = ("jupyter-slurm", "localhost") if port is None else (f"127.0.0.1:{port}", f"localhost:{port}")
-        gate = Gate(frozenset(names), leadership.secret)
+        gate = AccessCheck(frozenset(names), leadership.secret)
         app = make_app(self._document, self._routes.answers(), gate, self._on_request)
         server = AgentServer(app.take, self._routes.presence.gone)
         await server.listen(listener)

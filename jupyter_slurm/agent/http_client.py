@@ -23,7 +23,7 @@ from jupyter_slurm.agent.client_errors import CONNECT_TIMEOUT, LinkLost, broken,
 from jupyter_slurm.agent.endpoint import Endpoint
 from jupyter_slurm.transport.peer_credentials import is_ours, peer_pid, peer_uid
 
-__all__ = ["Answer", "Wire"]
+__all__ = ["HttpAnswer", "HttpClient"]
 
 _KEPT = 8
 _LARGEST_HEAD = 65536
@@ -32,7 +32,7 @@ _ODD = re.compile(r"[^!-~]")
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """One answer of the agent, read to its end. The names of headers are in lower case."""
 
     status: int
@@ -92,7 +92,7 @@ class _Connection:
         target: str,
         content: bytes | None,
         more: Callable[[socket.socket], bytes],
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Ask and read the answer, whose beginning comes by ``more``."""
         size = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         sock.sendall(f"{method} {target} HTTP/1.1\r\n{self._head}{size}\r\n".encode("latin-1") + (content or b""))
@@ -110,7 +110,7 @@ class _Connection:
             missing -= len(pieces[-1])
         if headers.get("connection", "").lower() == "close" or "content-length" not in headers:
             self.close()
-        return Answer(int(first.split(" ", 2)[1]), headers, b"".join(pieces))
+        return HttpAnswer(int(first.split(" ", 2)[1]), headers, b"".join(pieces))
 
 
 def _patiently(meanwhile: Callable[[], None], timeout: float | None) -> Callable[[socket.socket], bytes]:
@@ -140,7 +140,7 @@ def _more(sock: socket.socket) -> bytes:
     return piece
 
 
-class Wire:
+class HttpClient:
     """The connections to one agent. Thread safe.
 
     Parameters
@@ -165,7 +165,7 @@ class Wire:
         content: bytes | None = None,
         timeout: float | None = None,
         meanwhile: Callable[[], None] | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """Send one request and return its answer, whatever its status.
 
         Parameters

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tornado.netutil import bind_unix_socket
 
-from jupyter_slurm.agent.discovery import Place, open_private, place_to_start, write_private
+from jupyter_slurm.agent.discovery import AgentLocation, open_private, place_to_start, write_private
 from jupyter_slurm.agent.endpoint import endpoint_at
 from jupyter_slurm.errors import AgentError
 
@@ -36,7 +36,7 @@ class Leadership:
 
     Attributes
     ----------
-    place : Place
+    place : AgentLocation
         Where they are.
     secret : str
         What a client on 127.0.0.1 must show; empty on a Unix socket.
@@ -44,7 +44,7 @@ class Leadership:
         The TCP port; None on a Unix socket.
     """
 
-    def __init__(self, place: Place, lock_fd: int) -> None:
+    def __init__(self, place: AgentLocation, lock_fd: int) -> None:
         self.place = place
         self.secret = ""
         self.port: int | None = None

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from jupyter_slurm.services.connections.clients import User
+from jupyter_slurm.services.connections.clients import ClientUse
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
 __all__ = ["Presence", "UsersLike"]
 
 
 class UsersLike(Protocol):
-    """Who is told: :class:`jupyter_slurm.services.connections.clients.Users`."""
+    """Who is told: :class:`jupyter_slurm.services.connections.clients.ClientRegistry`."""
 
-    def join(self, user: User, cluster: str) -> None: ...  # noqa: D102
-    def leave(self, user: User) -> None: ...  # noqa: D102
+    def join(self, user: ClientUse, cluster: str) -> None: ...  # noqa: D102
+    def leave(self, user: ClientUse) -> None: ...  # noqa: D102
 
 
 class _Exchange(Protocol):
@@ -37,13 +37,13 @@ class Presence:
 
     def __init__(self, users: UsersLike) -> None:
         self._users = users
-        self._there: dict[object, User] = {}
+        self._there: dict[object, ClientUse] = {}
 
     def seen(self, exchange: _Exchange, client: Mapping[str, Any], cluster: str) -> None:
         """Hear that who makes this request uses a cluster from now on; the process id is the system's word for it."""
         if exchange.closed.done():
             return  # gone while it waited
-        user = User(client["kind"], client["name"], peer_pid(exchange.connection.socket))
+        user = ClientUse(client["kind"], client["name"], peer_pid(exchange.connection.socket))
         self._there[exchange.connection] = user
         self._users.join(user, cluster)
 

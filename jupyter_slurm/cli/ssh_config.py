@@ -21,7 +21,7 @@ from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError,
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
-    from jupyter_slurm.services.tunnels.ssh_config import Entry, Place
+    from jupyter_slurm.services.tunnels.ssh_config import SshConfigEntry, SshConfigFiles
     from jupyter_slurm.sites.profile import Profile
 
 __all__ = ["add_parser", "run"]
@@ -83,7 +83,7 @@ def _tell(text: str) -> None:
 # What is asked of the cluster -----------------------------------------------------------------------------------------
 
 
-def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[Entry]:
+def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[SshConfigEntry]:
     from jupyter_slurm.agent.discovery import place_to_start
     from jupyter_slurm.client.settings import settings
     from jupyter_slurm.services.connections.transports import control_socket, way_of
@@ -105,7 +105,7 @@ def _profile(cluster: Cluster) -> Profile | None:
     return load_profile(cluster.name, settings().sites) if cluster.is_remote else None
 
 
-def _of_job(cluster: Cluster, reference: str) -> list[Place]:
+def _of_job(cluster: Cluster, reference: str) -> list[SshConfigFiles]:
     deadline = time.monotonic() + _QUEUE
     found = cluster.client.get(cluster.path("jobs", reference))
     while found["state"] == "RUNNING" and not found["nodes"] and time.monotonic() < deadline:
@@ -125,11 +125,11 @@ def _is_running(job: Mapping[str, Any]) -> bool:
     return bool(job["nodes"]) and not job["finished"] and job["state"] != "PENDING"
 
 
-def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[Place]:
+def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[SshConfigFiles]:
     """Ask Slurm where nodes are."""
     from jupyter_slurm.client.clusters.cluster import context
     from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
-    from jupyter_slurm.services.tunnels.ssh_config import Place
+    from jupyter_slurm.services.tunnels.ssh_config import SshConfigFiles
 
     wanted, mark = expand_hosts(names)[:_MOST_NODES], secrets.token_hex(8)
     argv = [*nodes_argv(mark), f"--nodes={','.join(wanted)}"]
@@ -141,12 +141,12 @@ def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[Place]:
         raise UsageError(f"{cluster.name} has no node {missing[0]}.", hint="`sinfo -N` there lists them.")
     number, submitted = str(job.get("id") or ""), int(job.get("submit_time") or 0)
     return [
-        Place(name, known[name].address or known[name].hostname or name, number, submitted, name == wanted[0])
+        SshConfigFiles(name, known[name].address or known[name].hostname or name, number, submitted, name == wanted[0])
         for name in wanted
     ]
 
 
-def _is_over(cluster: Cluster, entry: Entry) -> bool:
+def _is_over(cluster: Cluster, entry: SshConfigEntry) -> bool:
     """Whether the job of an entry has left that node, as far as anybody can tell."""
     if entry.cluster != cluster.name or not entry.job:
         return False
@@ -171,7 +171,7 @@ def _folder() -> str:
     return os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
 
 
-def _update(cluster: Cluster, new: Sequence[Entry]) -> list[str]:
+def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
     """Put entries into our file, in the place of older ones, and take out those that are over; return their names."""
     from jupyter_slurm.services.tunnels.ssh_config import FILE, config_text, parse_entries
     from jupyter_slurm.transport.ssh.config.ssh_config import way_to

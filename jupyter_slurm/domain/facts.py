@@ -13,7 +13,7 @@ from jupyter_slurm.domain.queries.associations import Association, Qos, Reservat
 from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.values import format_memory, format_time_limit
 
-__all__ = ["NAMED", "Facts", "Named", "Shape", "nearest", "some"]
+__all__ = ["NAMED", "Facts", "NamedEntity", "NodeShape", "nearest", "some"]
 
 NAMED: Final = (
     *("partition", "account", "qos", "feature", "node", "gres", "gpu", "gpu-of-node", "memory", "time-limit"),
@@ -28,14 +28,14 @@ _MOST_NAMED = 6
 _MOST_COUNTS = 16  # of GPUs that are offered one by one
 
 
-class Shape(NamedTuple):
+class NodeShape(NamedTuple):
     """Nodes that are alike: one of them, and how many there are."""
 
     node: Node
     number: int
 
 
-class Named(NamedTuple):
+class NamedEntity(NamedTuple):
     """A name that may stand in a line, and what there is to say about it in a few words."""
 
     name: str
@@ -97,18 +97,18 @@ class Facts:
         return next((partition for partition in self.partitions if partition.is_default), None)
 
     @cached_property
-    def shapes(self) -> list[Shape]:
+    def shapes(self) -> list[NodeShape]:
         """Return the kinds of nodes: a cluster has ten thousand nodes, and few kinds of them."""
-        found: dict[object, Shape] = {}
+        found: dict[object, NodeShape] = {}
         for node in self.nodes:
             key = (node.cpus, node.memory, node.gres, node.features, node.available, node.partitions)
-            found[key] = Shape(node, found[key].number + 1 if key in found else 1)
+            found[key] = NodeShape(node, found[key].number + 1 if key in found else 1)
         return list(found.values())
 
     @cached_property
-    def shapes_in(self) -> dict[str, list[Shape]]:
+    def shapes_in(self) -> dict[str, list[NodeShape]]:
         """Return the kinds of nodes of each partition."""
-        found: dict[str, list[Shape]] = {partition.name: [] for partition in self.partitions}
+        found: dict[str, list[NodeShape]] = {partition.name: [] for partition in self.partitions}
         for shape in self.shapes:
             for name in shape.node.partitions:
                 found.setdefault(name, []).append(shape)
@@ -128,10 +128,10 @@ class Facts:
         return found
 
     @cached_property
-    def _told(self) -> dict[tuple[str, ...], list[Named]]:
+    def _told(self) -> dict[tuple[str, ...], list[NamedEntity]]:
         return {}
 
-    def named(self, kind: str, partitions: Iterable[str] = ()) -> list[Named]:
+    def named(self, kind: str, partitions: Iterable[str] = ()) -> list[NamedEntity]:
         """Return the names of a kind of :data:`NAMED`, with what is said of them.
 
         Generic resources, GPUs, memory and time limits are those of some partitions, where these are known.
@@ -142,46 +142,47 @@ class Facts:
             self._told[kind, *known] = list(getattr(self, f"_named_{kind.replace('-', '_')}")(*given))
         return self._told[kind, *known]
 
-    def _places(self, partitions: Sequence[str]) -> list[list[Shape]]:
+    def _places(self, partitions: Sequence[str]) -> list[list[NodeShape]]:
         """Return the kinds of nodes of each of these partitions; of all there are where none is named."""
         return [self.shapes_in[name] for name in partitions] or [self.shapes]
 
-    def _named_partition(self) -> Iterator[Named]:
+    def _named_partition(self) -> Iterator[NamedEntity]:
         for one in (one for one in self.partitions if not one.is_hidden):
             said = ["default" if one.is_default else "", "" if one.state == "UP" else one.state]
             said += [_many(one.node_count, "node"), *_gpus(self.shapes_in[one.name])]
             said.append("no time limit" if one.max_time is None else f"at most {format_time_limit(one.max_time)}")
-            yield Named(one.name, _joined(said))
+            yield NamedEntity(one.name, _joined(said))
 
-    def _named_account(self) -> Iterator[Named]:
+    def _named_account(self) -> Iterator[NamedEntity]:
         seen: dict[str, str] = {}
         for one in self.associations or ():
             said = ["default" if one.is_default else "", f"QOS {', '.join(one.qos)}" if one.qos else ""]
             seen.setdefault(one.account, _joined(said))
-        yield from (Named(*item) for item in seen.items())
+        yield from (NamedEntity(*item) for item in seen.items())
 
-    def _named_qos(self) -> Iterator[Named]:
+    def _named_qos(self) -> Iterator[NamedEntity]:
         mine = {name for one in self.associations or () for name in one.qos}
         for one in self.qos or ():
             if not mine or one.name in mine:
                 limit = "" if one.max_wall is None else f"at most {format_time_limit(one.max_wall)}"
-                yield Named(one.name, limit)
+                yield NamedEntity(one.name, limit)
 
-    def _named_feature(self) -> Iterator[Named]:
-        yield from (Named(name, _many(count, "node")) for name, count in sorted(self.features.items()))
+    def _named_feature(self) -> Iterator[NamedEntity]:
+        yield from (NamedEntity(name, _many(count, "node")) for name, count in sorted(self.features.items()))
 
-    def _named_node(self) -> Iterator[Named]:
+    def _named_node(self) -> Iterator[NamedEntity]:
         for node in self.nodes:
             state = "+".join((node.state, *node.flags)).lower()
-            yield Named(
-                node.name, _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([Shape(node, 1)])])
+            yield NamedEntity(
+                node.name,
+                _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([NodeShape(node, 1)])]),
             )
 
-    def _named_gres(self, partitions: Sequence[str]) -> Iterator[Named]:
+    def _named_gres(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
             yield from _counted(f"{name}:{kind}" if kind else name, most, nodes)
 
-    def _named_gpu(self, partitions: Sequence[str]) -> Iterator[Named]:
+    def _named_gpu(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         totals, places = Counter[str](), self._places(partitions)
         for shapes in places:  # a job is in one of them
             here = Counter[str]()
@@ -192,20 +193,20 @@ class Facts:
             _, nodes = _resources(_together(places))["gpu", kind]
             yield from _counted(kind, total, nodes)
 
-    def _named_gpu_of_node(self, partitions: Sequence[str]) -> Iterator[Named]:
+    def _named_gpu_of_node(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
             if name == "gpu":
                 yield from _counted(kind, most, nodes)
 
-    def _named_memory(self, partitions: Sequence[str]) -> Iterator[Named]:
+    def _named_memory(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         nodes = Counter[int]()
         for node, number in _together(self._places(partitions)):
             nodes[node.memory // _MIB] += number
         for size, number in sorted(nodes.items()):
-            yield Named(format_memory(size * _MIB), f"all of {_many(number, 'node')}")
-        yield Named("0", "all that its nodes have")
+            yield NamedEntity(format_memory(size * _MIB), f"all of {_many(number, 'node')}")
+        yield NamedEntity("0", "all that its nodes have")
 
-    def _named_time_limit(self, partitions: Sequence[str]) -> Iterator[Named]:
+    def _named_time_limit(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         default = [self.default_partition] if self.default_partition else self.partitions
         chosen = [one for one in self.partitions if one.name in partitions] or default
         limits = [one.max_time for one in chosen if one.max_time is not None]
@@ -216,15 +217,17 @@ class Facts:
                 if seconds is not None:
                     found.setdefault(seconds, []).append(f"{about} {one.name}")
         for seconds, said in sorted(found.items()):
-            yield Named(format_time_limit(seconds).removeprefix("0"), _joined(said))
+            yield NamedEntity(format_time_limit(seconds).removeprefix("0"), _joined(said))
 
-    def _named_reservation(self) -> Iterator[Named]:
+    def _named_reservation(self) -> Iterator[NamedEntity]:
         yield from (
-            Named(one.name, _joined([one.state.lower(), one.partition, one.nodes])) for one in self.reservations
+            NamedEntity(one.name, _joined([one.state.lower(), one.partition, one.nodes])) for one in self.reservations
         )
 
-    def _named_cluster(self) -> Iterator[Named]:
-        yield from (Named(name, "this one" if name == self.config.get("ClusterName") else "") for name in self.clusters)
+    def _named_cluster(self) -> Iterator[NamedEntity]:
+        yield from (
+            NamedEntity(name, "this one" if name == self.config.get("ClusterName") else "") for name in self.clusters
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -241,12 +244,12 @@ def some(names: Collection[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
-def _together(places: Iterable[Iterable[Shape]]) -> list[Shape]:
+def _together(places: Iterable[Iterable[NodeShape]]) -> list[NodeShape]:
     """Return the kinds of nodes of several places, each once."""
     return list({id(shape): shape for shapes in places for shape in shapes}.values())
 
 
-def _resources(shapes: Iterable[Shape]) -> dict[tuple[str, str], tuple[int, int]]:
+def _resources(shapes: Iterable[NodeShape]) -> dict[tuple[str, str], tuple[int, int]]:
     """Return of each generic resource and type how many a node has at most, and how many nodes have it."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for node, number in shapes:
@@ -256,15 +259,15 @@ def _resources(shapes: Iterable[Shape]) -> dict[tuple[str, str], tuple[int, int]
     return found
 
 
-def _counted(name: str, most: int, nodes: int) -> Iterator[Named]:
+def _counted(name: str, most: int, nodes: int) -> Iterator[NamedEntity]:
     where = _many(nodes, "node")
     if name:
-        yield Named(name, f"{where}, up to {most}")
+        yield NamedEntity(name, f"{where}, up to {most}")
     counts = range(1, min(most, _MOST_COUNTS) + 1)
-    yield from (Named(f"{name}:{count}" if name else str(count), where) for count in counts)
+    yield from (NamedEntity(f"{name}:{count}" if name else str(count), where) for count in counts)
 
 
-def _gpus(shapes: Iterable[Shape]) -> list[str]:
+def _gpus(shapes: Iterable[NodeShape]) -> list[str]:
     most = {key: found[0] for key, found in _resources(shapes).items() if key[0] == "gpu"}
     return [
         f"{count} {kind or 'GPU'}{'' if kind or count == 1 else 's'} a node"

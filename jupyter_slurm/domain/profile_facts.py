@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.facts import NamedEntity
 
 __all__ = ["beside", "named_in"]
 
@@ -25,7 +25,7 @@ _TABLES: Final = {
 _OFFERED: Final = ("partition", "account", "qos", "gpu", "gpu-of-node")  # a type need not be a feature as well
 
 
-def named_in(site: Mapping[str, Any], kind: str) -> list[Named]:
+def named_in(site: Mapping[str, Any], kind: str) -> list[NamedEntity]:
     """Return the names of a kind that the profile tells, with all that it says of them.
 
     Parameters
@@ -38,14 +38,14 @@ def named_in(site: Mapping[str, Any], kind: str) -> list[Named]:
     if kind not in _OFFERED:
         return []
     told: Mapping[str, Any] = site.get(_TABLES[kind], {})
-    return [Named(name, _joined([*_limits(one), _beyond(site, kind, name)])) for name, one in told.items()]
+    return [NamedEntity(name, _joined([*_limits(one), _beyond(site, kind, name)])) for name, one in told.items()]
 
 
-def beside(site: Mapping[str, Any], kind: str, names: Iterable[Named]) -> list[Named]:
+def beside(site: Mapping[str, Any], kind: str, names: Iterable[NamedEntity]) -> list[NamedEntity]:
     """Return the names that the cluster has told, each with what only the profile knows of it."""
     if kind not in _TABLES:
         return list(names)
-    return [Named(one.name, _joined([one.about, _beyond(site, kind, one.name)])) for one in names]
+    return [NamedEntity(one.name, _joined([one.about, _beyond(site, kind, one.name)])) for one in names]
 
 
 def _limits(one: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-__all__ = ["LAUNCHERS", "Labelled", "explain_ranks", "has_ranks", "several_tasks"]
+__all__ = ["LAUNCHERS", "RankedOutput", "explain_ranks", "has_ranks", "several_tasks"]
 
 LAUNCHERS = ("srun", "torchrun", "mpi", "ray")
 """What can run a Python cell on all nodes of its job: once for each task, or once, beside a cluster of Ray."""
@@ -16,7 +16,7 @@ _PIECE = re.compile(rb"(?:\x1b\[K)?(?:\[(\d{1,7})\] )?([^\n\r]*[\n\r]|[^\n\r]+\Z
 _LONGEST = 1 << 20  # bytes without an end that are waited for
 
 
-class Labelled:
+class RankedOutput:
     """Takes a stream apart, piece by piece as it comes."""
 
     def __init__(self) -> None:

@@ -21,10 +21,10 @@ __all__ = [
     "COMPARED",
     "NOT_TAKEN",
     "TRANSFERRED",
-    "Change",
-    "Choice",
-    "Folder",
-    "Sign",
+    "FileSignature",
+    "FolderChange",
+    "ResultChoice",
+    "StagedFolder",
     "chosen",
     "is_inside",
     "leads_out",
@@ -64,22 +64,22 @@ _UNITS = {"hour": 3600, "day": 86_400, "week": 604_800}
 _SYNC = ("checksum", "delete")
 
 
-class Sign(NamedTuple):
+class FileSignature(NamedTuple):
     """By what a version of a file is known: its size in bytes and its time in whole seconds (-1: a link)."""
 
     size: int
     mtime: int
 
 
-class Change(NamedTuple):
+class FolderChange(NamedTuple):
     """One line of rsync's list: what is to be made the same as on the side that sends."""
 
     path: str
-    sign: Sign
+    sign: FileSignature
     is_folder: bool
 
 
-class Folder(NamedTuple):
+class StagedFolder(NamedTuple):
     """A folder of the person's machine and, where it was said, its place on the cluster."""
 
     source: str
@@ -87,17 +87,17 @@ class Folder(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Choice:
+class ResultChoice:
     """What of a list travels, and what is left because both sides changed it.
 
     Attributes
     ----------
-    taken : list of Change
+    taken : list of FolderChange
     left : list of str
         Paths.
     """
 
-    taken: list[Change] = field(default_factory=list)
+    taken: list[FolderChange] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
     @property
@@ -111,7 +111,7 @@ class Choice:
         return sum(not change.is_folder for change in self.taken)
 
 
-def parse_words(text: str) -> list[Folder]:
+def parse_words(text: str) -> list[StagedFolder]:
     """Take ``stage=DIR[:DEST],…`` apart.
 
     Raises
@@ -128,7 +128,7 @@ def parse_words(text: str) -> list[Folder]:
                 hint="stage=DIR, stage=DIR:DEST, stage=code,data:/scratch/me/data; a folder with a comma in its name "
                 "can be staged as a part of the one above.",
             )
-        found.append(Folder(match[1], match[2]))
+        found.append(StagedFolder(match[1], match[2]))
     if len({folder.source for folder in found}) < len(found):
         raise UsageError(f"stage={text} names a folder twice.", hint="Name each once.")
     return found
@@ -152,7 +152,7 @@ def sync_words(text: str) -> dict[str, bool]:
     return {word: word in words for word in _SYNC}
 
 
-def parse_listing(raw: bytes) -> list[Change]:
+def parse_listing(raw: bytes) -> list[FolderChange]:
     """Read what rsync prints with the options :data:`COMPARED`; what is neither file, link nor folder is left out."""
     found = []
     for line in raw.split(b"\n"):
@@ -162,8 +162,8 @@ def parse_listing(raw: bytes) -> list[Change]:
         year, month, day, hour, minute, second = (int(number) for number in match.groups()[2:8])
         mtime = _epoch(year, month, day) + hour * 3600 + minute * 60 + second
         name = _ESCAPED.sub(lambda octal: bytes([int(octal[1], 8) & 0xFF]), match[9]).rstrip(b"/")
-        sign = Sign(int(match[2]), -1 if match[1] == b"L" else mtime)
-        found.append(Change(name.decode("utf-8", "surrogateescape"), sign, match[1] == b"d"))
+        sign = FileSignature(int(match[2]), -1 if match[1] == b"L" else mtime)
+        found.append(FolderChange(name.decode("utf-8", "surrogateescape"), sign, match[1] == b"d"))
     return found
 
 
@@ -176,13 +176,17 @@ def _epoch(year: int, month: int, day: int) -> int:
 
 
 def chosen(
-    changes: list[Change], base: Mapping[str, Sign], sign_of: Callable[[str], Sign | None], *, is_pull: bool
-) -> Choice:
+    changes: list[FolderChange],
+    base: Mapping[str, FileSignature],
+    sign_of: Callable[[str], FileSignature | None],
+    *,
+    is_pull: bool,
+) -> ResultChoice:
     """Choose what travels.
 
     Parameters
     ----------
-    changes : list of Change
+    changes : list of FolderChange
         What differs, as the side has it that sends.
     base : mapping
         How each file was when both sides had it alike.
@@ -191,7 +195,7 @@ def chosen(
     is_pull : bool
         Whether the other side sends.
     """
-    choice = Choice()
+    choice = ResultChoice()
     for change in changes:
         known = base.get(change.path)
         if not is_inside(change.path):
@@ -207,7 +211,9 @@ def chosen(
     return choice
 
 
-def _may_be_written(change: Change, known: Sign | None, sign_of: Callable[[str], Sign | None]) -> bool:
+def _may_be_written(
+    change: FolderChange, known: FileSignature | None, sign_of: Callable[[str], FileSignature | None]
+) -> bool:
     """Tell whether what is here may be replaced by what has come: it is not there, or as it was."""
     try:
         here = sign_of(change.path)

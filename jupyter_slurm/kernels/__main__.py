@@ -46,19 +46,19 @@ def main(args: Sequence[str]) -> int:
 
 
 async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int:
-    from jupyter_slurm.kernels.proxy import Front
-    from jupyter_slurm.kernels.startup import Ascent
-    from jupyter_slurm.kernels.state_file import Signpost
+    from jupyter_slurm.kernels.proxy import KernelProxy
+    from jupyter_slurm.kernels.startup import KernelStartup
+    from jupyter_slurm.kernels.state_file import KernelStateFile
 
     name = str(connection.get("kernel_name") or "")
     shown = os.environ.pop(SHOWN_AS, None)
     is_alone, notebook = shown is None, os.environ.get("JPY_SESSION_NAME")
-    signpost = Signpost(file, _starter() if is_alone else notebook, name)
+    signpost = KernelStateFile(file, _starter() if is_alone else notebook, name)
     if is_alone and signpost.data:  # what its client has ended or killed: it wants another kernel
         signpost.write(state="died")
     is_lost = is_alone or not notebook
-    place = Ascent(words, signpost, name=name, display_name=shown or "", is_alone=is_alone, is_lost=is_lost)
-    front = Front(
+    place = KernelStartup(words, signpost, name=name, display_name=shown or "", is_alone=is_alone, is_lost=is_lost)
+    front = KernelProxy(
         connection, place, kernel_info_cache.known(words), lambda told: kernel_info_cache.remember(words, told)
     )
     return await front.run()

@@ -16,14 +16,14 @@ from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.kernels import end_reason
 from jupyter_slurm.kernels import state_file as signposts
-from jupyter_slurm.kernels.login import Entrance
+from jupyter_slurm.kernels.login import ClusterLogin
 from jupyter_slurm.kernels.release import give_back_later
-from jupyter_slurm.kernels.state_file import Signpost
+from jupyter_slurm.kernels.state_file import KernelStateFile
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
 
-__all__ = ["Holding", "give_back"]
+__all__ = ["KernelAllocation", "give_back"]
 
 log = logging.getLogger(__name__)
 
@@ -36,14 +36,14 @@ _RESTARTS_WITHIN = 15.0  # seconds for another front to take over what one had t
 _PAUSES = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, *[300.0] * 12)
 
 
-class Holding:
+class KernelAllocation:
     """The allocation and the step of one kernel.
 
     Parameters
     ----------
     words : sequence of str
         What the kernelspec asks for: cluster, options of sbatch, our words.
-    signpost : Signpost
+    signpost : KernelStateFile
         What is left for who comes next.
     name, display_name : str
         The kernelspec, and how that is shown.
@@ -57,7 +57,7 @@ class Holding:
     def __init__(
         self,
         words: Sequence[str],
-        signpost: Signpost,
+        signpost: KernelStateFile,
         *,
         name: str = "",
         display_name: str = "",
@@ -66,7 +66,7 @@ class Holding:
     ) -> None:
         self._is_alone, self._is_lost = is_alone, is_lost
         self._words, self._signpost, self._name, self._shown_as = list(words), signpost, name, display_name
-        self._entrance = Entrance(words)
+        self._entrance = ClusterLogin(words)
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
         self._former: str | None = None  # a step that is being ended
@@ -223,10 +223,10 @@ def give_back(connection_file: str, *, is_left: bool = False) -> int:
     """Give back what a kernel has left whose front was killed, or has left it; return the exit code."""
     if not signposts.read(connection_file):
         return 0
-    signpost = Signpost(connection_file)
+    signpost = KernelStateFile(connection_file)
     if not signpost.data:  # a front has taken it over meanwhile
         signpost.remove()
         return 0
     if is_left and signpost.data.get("state") != "restarting":  # or had it again
         return 0
-    return 0 if asyncio.run(Holding(signpost.data.get("words") or [], signpost).abandon()) else 1
+    return 0 if asyncio.run(KernelAllocation(signpost.data.get("words") or [], signpost).abandon()) else 1

@@ -8,31 +8,31 @@ from typing import Any
 
 from jupyter_slurm.client.jobs.report import format_size
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.kernels.keeper_connection import Carrier, Parcel
+from jupyter_slurm.kernels.keeper_connection import KeeperConnection, Parcel
 from jupyter_slurm.kernels.messages import Message
 from jupyter_slurm.kernels.placeholder import fail, stop
-from jupyter_slurm.kernels.zmq_channels import Channels
+from jupyter_slurm.kernels.zmq_channels import ZmqChannels
 from jupyter_slurm.runner.link import link
 
-__all__ = ["Running"]
+__all__ = ["KernelForwarding"]
 
 _NAMES = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
 _MOST = 100_000  # requests without an answer whose senders are remembered
 
 
-class Running:
+class KernelForwarding:
     """Passes messages on, and knows which requests have no answer yet.
 
     Parameters
     ----------
-    channels : Channels
+    channels : ZmqChannels
         Where the clients are.
-    carrier : Carrier
+    carrier : KeeperConnection
         The way to the kernel.
     """
 
-    def __init__(self, channels: Channels, carrier: Carrier) -> None:
+    def __init__(self, channels: ZmqChannels, carrier: KeeperConnection) -> None:
         self._channels, self._carrier = channels, carrier
         self._open: OrderedDict[str, tuple[str, Message]] = OrderedDict()
         self._warning = ""

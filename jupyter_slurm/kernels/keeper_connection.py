@@ -10,17 +10,17 @@ from typing import Any
 
 from jupyter_slurm.kernels.messages import Frames
 from jupyter_slurm.runner.link import link
-from jupyter_slurm.runner.link.handshake import GREETS_WITHIN, FrontGreeting, Replaced, Stranger
+from jupyter_slurm.runner.link.handshake import GREETS_WITHIN, PeerRejected, PeerReplaced, ProxyHandshake
 from jupyter_slurm.runner.link.link import Message as Parcel
 
-__all__ = ["Carrier", "Parcel", "Pauses", "Replaced", "Stranger"]
+__all__ = ["KeeperConnection", "Parcel", "PeerRejected", "PeerReplaced", "ReconnectDelays"]
 
 _READ = 256 << 10  # bytes at once
 _TICK = 1.0  # seconds between two looks whether the other end is there
 _SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
 
 
-class Pauses:
+class ReconnectDelays:
     """How long to wait between two connections: longer each time, but not after one that has held."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Pauses:
         return pause
 
 
-class Carrier:
+class KeeperConnection:
     """Carries messages between a front and a keeper; what a broken connection has lost, the next one carries.
 
     Parameters
@@ -84,7 +84,7 @@ class Carrier:
 
         Raises
         ------
-        Stranger, Replaced
+        PeerRejected, PeerReplaced
             Who is there does not know the secret, or has a newer front.
         ConnectionError
             It is broken: another one is needed.
@@ -101,9 +101,9 @@ class Carrier:
                 group.create_task(self._read(loop, connection))
                 group.create_task(self._write(loop, connection))
                 group.create_task(self._watch())
-        except (ExceptionGroup, link.Broken, OSError) as error:
+        except (ExceptionGroup, link.LinkBroken, OSError) as error:
             first = _first(error)
-            if isinstance(first, (link.Broken, OSError)):
+            if isinstance(first, (link.LinkBroken, OSError)):
                 raise ConnectionError(str(first)) from error
             raise first from None
         finally:
@@ -111,8 +111,8 @@ class Carrier:
             self._link.detach()
             connection.close()
 
-    async def _greet(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> FrontGreeting:
-        greeting = FrontGreeting(self._secret, self._who, self._link.received)
+    async def _greet(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> ProxyHandshake:
+        greeting = ProxyHandshake(self._secret, self._who, self._link.received)
         await loop.sock_sendall(connection, greeting.first)
         while not greeting.is_done:
             answer = greeting.feed(await _received(loop, connection))
@@ -143,7 +143,7 @@ class Carrier:
 
     def _pass_on(self, messages: list[Parcel]) -> None:
         if self._link.is_replaced:
-            raise Replaced("another front has taken this kernel over")
+            raise PeerReplaced("another front has taken this kernel over")
         for message in messages:
             self._take(message)
         self._link.confirm()

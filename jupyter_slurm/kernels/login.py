@@ -20,12 +20,12 @@ from jupyter_slurm.errors import HostKeyError, LoginFailed, SlurmError
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
 
-__all__ = ["Entrance"]
+__all__ = ["ClusterLogin"]
 
 _ANSWERS_WITHIN = 10.0  # seconds that the agent has for what it knows without asking
 
 
-class Entrance:
+class ClusterLogin:
     """The way into the cluster that a kernelspec names.
 
     Parameters

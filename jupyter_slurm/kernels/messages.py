@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-__all__ = ["Frames", "Message", "Wire"]
+__all__ = ["Frames", "Message", "MessageFraming"]
 
 Frames = list[bytes]
 """Header, parent header, metadata and content (JSON), then the buffers: a message without who it is for."""
@@ -70,7 +70,7 @@ class Message:
         return str(self.parent.get("msg_id", ""))
 
 
-class Wire:
+class MessageFraming:
     """Signs and reads messages with the key of a connection file.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-__all__ = ["Outage"]
+__all__ = ["OutageNotice"]
 
 _LOOK = 1.0  # seconds between two looks
 _SILENT = 9  # looks: a keeper that has nothing to say says so after 5 s
@@ -13,7 +13,7 @@ _DOWN = "The link to this kernel is down. The kernel goes on: what it prints is 
 _BACK = "The link is back."
 
 
-class Outage:
+class OutageNotice:
     """Tells that the link is down, what it waits for, and that it is back; each of it once.
 
     Parameters

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jupyter_slurm.kernels.messages import Message
-from jupyter_slurm.kernels.zmq_channels import Channels
+from jupyter_slurm.kernels.zmq_channels import ZmqChannels
 
-__all__ = ["StandIn", "fail", "stop"]
+__all__ = ["KernelPlaceholder", "fail", "stop"]
 
 _PATIENCE = 3.0  # seconds that a cell waits before it says what for: most kernels are there by then
 
@@ -27,18 +27,18 @@ _NOTHING: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
 """What is of no use later: it is answered at once, with nothing."""
 
 
-class StandIn:
+class KernelPlaceholder:
     """Keeps what clients want until the kernel is there, and says in the first cell what that waits for.
 
     Parameters
     ----------
-    channels : Channels
+    channels : ZmqChannels
         Where the clients are.
     kernel_info : mapping
         What it says of the kernel, which the last one of its kind has said.
     """
 
-    def __init__(self, channels: Channels, kernel_info: Mapping[str, Any]) -> None:
+    def __init__(self, channels: ZmqChannels, kernel_info: Mapping[str, Any]) -> None:
         self._channels, self._kernel_info = channels, kernel_info
         self._waiting: list[tuple[str, Message]] = []
         self._said: list[str] = []
@@ -119,7 +119,7 @@ class StandIn:
         self._told[first.id] = len(self._said)
 
 
-def fail(channels: Channels, cell: Message, name: str, text: str) -> None:
+def fail(channels: ZmqChannels, cell: Message, name: str, text: str) -> None:
     """End a cell with an error."""
     error = {"ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}
     channels.tell("status", {"execution_state": "busy"}, cell.header)
@@ -130,7 +130,7 @@ def fail(channels: Channels, cell: Message, name: str, text: str) -> None:
     channels.tell("status", {"execution_state": "idle"}, cell.header)
 
 
-def stop(channels: Channels, cell: Message) -> None:
+def stop(channels: ZmqChannels, cell: Message) -> None:
     """End a cell that does not run, since one before it has failed."""
     channels.tell("status", {"execution_state": "busy"}, cell.header)
     channels.answer("shell", cell, {"status": "aborted", "execution_count": 0})

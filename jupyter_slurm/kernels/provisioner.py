@@ -139,6 +139,6 @@ class SlurmProvisioner(LocalProvisioner):
     def _restart_it(self) -> None:
         """Have the next front start another kernel in the allocation, in place of this one."""
         with contextlib.suppress(OSError):
-            post = state_file.Signpost(self._file)
+            post = state_file.KernelStateFile(self._file)
             post.write(state="restarting")
             post.close()

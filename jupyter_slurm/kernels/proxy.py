@@ -13,15 +13,21 @@ from typing import Any, Protocol
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.kernels.forwarding import Running
-from jupyter_slurm.kernels.keeper_connection import Carrier, Parcel, Pauses, Replaced, Stranger
+from jupyter_slurm.kernels.forwarding import KernelForwarding
+from jupyter_slurm.kernels.keeper_connection import (
+    KeeperConnection,
+    Parcel,
+    PeerRejected,
+    PeerReplaced,
+    ReconnectDelays,
+)
 from jupyter_slurm.kernels.messages import Message
-from jupyter_slurm.kernels.outage_notice import Outage
-from jupyter_slurm.kernels.placeholder import StandIn
-from jupyter_slurm.kernels.zmq_channels import Channels
+from jupyter_slurm.kernels.outage_notice import OutageNotice
+from jupyter_slurm.kernels.placeholder import KernelPlaceholder
+from jupyter_slurm.kernels.zmq_channels import ZmqChannels
 from jupyter_slurm.runner.link import link
 
-__all__ = ["CannotBegin", "Front", "Place"]
+__all__ = ["ConnectionInfo", "KernelProxy", "KernelStartError"]
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +44,11 @@ _UNUSED = {
 }
 
 
-class CannotBegin(Exception):
+class KernelStartError(Exception):
     """There will be no kernel; the message says why."""
 
 
-class Place(Protocol):
+class ConnectionInfo(Protocol):
     """Where the kernel is to be, and how to get there."""
 
     secret: bytes
@@ -51,7 +57,7 @@ class Place(Protocol):
     received: int
     """The number of the last message of the keeper that the front before this one has passed on."""
 
-    async def climb(self, standin: StandIn) -> None:
+    async def climb(self, standin: KernelPlaceholder) -> None:
         """Have it begin, or find it; CannotBegin."""
 
     async def connect(self) -> Any:
@@ -88,14 +94,14 @@ class Place(Protocol):
         """Let it go on."""
 
 
-class Front:
+class KernelProxy:
     """Answers clients, by itself until there is a kernel, and then by that.
 
     Parameters
     ----------
     connection : mapping
         The content of the connection file.
-    place : Place
+    place : ConnectionInfo
         Where the kernel is to be.
     kernel_info : mapping
         What is said of the kernel before it is there.
@@ -103,15 +109,17 @@ class Front:
         Is told what it says of itself.
     """
 
-    def __init__(self, connection: Mapping[str, Any], place: Place, kernel_info: Mapping[str, Any], introduced: Any):
+    def __init__(
+        self, connection: Mapping[str, Any], place: ConnectionInfo, kernel_info: Mapping[str, Any], introduced: Any
+    ):
         self._place = place
-        self._channels = Channels(connection, self._take)
-        self._standin = StandIn(self._channels, kernel_info)
+        self._channels = ZmqChannels(connection, self._take)
+        self._standin = KernelPlaceholder(self._channels, kernel_info)
         self._introduced = introduced
-        self._carrier: Carrier | None = None
-        self._running: Running | None = None
+        self._carrier: KeeperConnection | None = None
+        self._running: KernelForwarding | None = None
         self._is_running = False
-        self._outage = Outage(lambda: self._carrier.words if self._carrier else 0, self._tell, place.trouble)
+        self._outage = OutageNotice(lambda: self._carrier.words if self._carrier else 0, self._tell, place.trouble)
         self._note: Mapping[str, Any] = {}  # how the kernel ended, by its keeper
         self._unused = ""  # why the keeper has ended it
         self._has_ended = asyncio.Event()
@@ -222,7 +230,7 @@ class Front:
                 if linked.done():
                     linked.result()
                 await self._died()
-        except CannotBegin as error:
+        except KernelStartError as error:
             self._refuse("KernelNotStarted", str(error), await self._place.kept())
         except Exception as error:
             log.exception("the front has failed")
@@ -239,19 +247,21 @@ class Front:
 
     async def _keep_link(self) -> None:
         """Connect, as often as that is needed, until the kernel is over."""
-        self._carrier = carrier = Carrier(self._place.secret, self._arrived, self._place.received, self._place.took)
-        self._running = Running(self._channels, carrier)
+        self._carrier = carrier = KeeperConnection(
+            self._place.secret, self._arrived, self._place.received, self._place.took
+        )
+        self._running = KernelForwarding(self._channels, carrier)
         if self._place.is_known:
             await self._channels.heard_by_anybody(_CLIENTS_COME_BACK)  # to what the kernel has said meanwhile
             self._begun()
-        pauses = Pauses()
+        pauses = ReconnectDelays()
         while not self._has_ended.is_set():
             carrier.held = 0.0
             try:
                 await carrier.over(await self._place.connect())
-            except Stranger as error:
-                raise CannotBegin(f"What answers on the node is not this kernel: {error}.") from error
-            except Replaced:
+            except PeerRejected as error:
+                raise KernelStartError(f"What answers on the node is not this kernel: {error}.") from error
+            except PeerReplaced:
                 log.warning("another front has taken the kernel over")
                 self._detach()
                 return

@@ -31,15 +31,15 @@ from jupyter_slurm.errors import (
     TunnelError,
 )
 from jupyter_slurm.kernels import end_reason
-from jupyter_slurm.kernels.allocation import Holding
-from jupyter_slurm.kernels.placeholder import StandIn
-from jupyter_slurm.kernels.proxy import CannotBegin
+from jupyter_slurm.kernels.allocation import KernelAllocation
+from jupyter_slurm.kernels.placeholder import KernelPlaceholder
+from jupyter_slurm.kernels.proxy import KernelStartError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
 
 
-__all__ = ["Ascent", "is_of_same_allocation"]
+__all__ = ["KernelStartup", "is_of_same_allocation"]
 
 _WAIT = 1.0  # seconds after which it is looked again why it does not begin
 _LOOK = 1.0  # seconds between two attempts, where nobody answers
@@ -49,8 +49,8 @@ _REQUEUED_WITHIN = 120.0  # seconds; Slurm waits KillWait for what runs there, h
 _SECRET = 32
 
 
-class Ascent(Holding):
-    """The way of one kernel to its node; the parameters are those of :class:`Holding`."""
+class KernelStartup(KernelAllocation):
+    """The way of one kernel to its node; the parameters are those of :class:`KernelAllocation`."""
 
     secret: bytes = b""
     is_known = False
@@ -59,12 +59,12 @@ class Ascent(Holding):
 
     # On the way up ----------------------------------------------------------------------------------------------
 
-    async def climb(self, standin: StandIn) -> None:
+    async def climb(self, standin: KernelPlaceholder) -> None:
         """Have the kernel begin; say on the way what it waits for.
 
         Raises
         ------
-        CannotBegin
+        KernelStartError
             It cannot.
         """
         try:
@@ -81,9 +81,9 @@ class Ascent(Holding):
                     await asyncio.sleep(_LOGS_IN)
             await self._wait(standin)
         except (SlurmError, OSError) as error:
-            raise CannotBegin(str(error)) from error
+            raise KernelStartError(str(error)) from error
 
-    async def _set_out(self, standin: StandIn) -> None:
+    async def _set_out(self, standin: KernelPlaceholder) -> None:
         """Come to the cluster, and find the kernel or ask for one."""
         parsed = await self._do(self._entrance.arrive)
         await self._requeued(standin)
@@ -101,7 +101,7 @@ class Ascent(Holding):
         unknown, closed = (AgentUnreachable, SubmissionUnknown), (ControllerError, TransportError)
         return isinstance(error, unknown) or (is_there and isinstance(error, closed))
 
-    async def _requeued(self, standin: StandIn) -> None:
+    async def _requeued(self, standin: KernelPlaceholder) -> None:
         """Wait for an allocation that Slurm is putting back into the queue: until then nothing starts in it."""
         until = asyncio.get_running_loop().time() + _REQUEUED_WITHIN
         while asyncio.get_running_loop().time() < until and await self._do(self._is_being_requeued):
@@ -171,7 +171,7 @@ class Ascent(Holding):
         key, self.secret = str(post.data["step"]), bytes.fromhex(str(post.data["secret"]))
         self._step = start(cluster, self._allocation, parsed, secret=self.secret, key=key, **whose)
 
-    async def _wait(self, standin: StandIn) -> None:
+    async def _wait(self, standin: KernelPlaceholder) -> None:
         """Wait until the keeper listens; say what for, one line a change."""
         while True:
             try:
@@ -186,7 +186,7 @@ class Ascent(Holding):
                 self._restarts = int((await self._do(lambda: self._granted.refresh()._data)).get("restarts") or 0)
                 return
             if where["finished"]:
-                raise CannotBegin(await self.ended(wait=True) or "The kernel is over before it began.")
+                raise KernelStartError(await self.ended(wait=True) or "The kernel is over before it began.")
             standin.say(_shown(where) or await self._do(self._waits_for))
 
     async def stage(self) -> str:

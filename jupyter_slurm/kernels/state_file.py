@@ -15,7 +15,7 @@ from typing import Any
 
 from jupyter_slurm.kernels.release import give_back_later
 
-__all__ = ["ENDING", "Signpost", "read"]
+__all__ = ["ENDING", "KernelStateFile", "read"]
 
 ENDING = ".slurm"
 """What its name has behind that of the connection file."""
@@ -24,7 +24,7 @@ _LARGEST = 1 << 22
 _LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
 
 
-class Signpost:
+class KernelStateFile:
     """The signpost of a connection file, which one front at a time has; its owner alone can read it.
 
     It says the cluster, the keys of allocation and step, the secret of the link, and the state: ``starting``,

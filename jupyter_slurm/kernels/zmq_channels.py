@@ -12,9 +12,9 @@ from typing import Any
 import zmq
 import zmq.asyncio
 
-from jupyter_slurm.kernels.messages import Frames, Message, Wire
+from jupyter_slurm.kernels.messages import Frames, Message, MessageFraming
 
-__all__ = ["Channels"]
+__all__ = ["ZmqChannels"]
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _NEEDED = ("status", "execute_input", "execute_result", "error", "shutdown_reply
 _SUBSCRIBES = b"\1"  # https://rfc.zeromq.org/spec/29/
 
 
-class Channels:
+class ZmqChannels:
     """The sockets of a connection file, bound; clients are asked and answered through them.
 
     Parameters
@@ -46,7 +46,7 @@ class Channels:
     def __init__(self, connection: Mapping[str, Any], take: Callable[[str, Message], None]) -> None:
         self._connection, self._take = connection, take
         key = str(connection.get("key", "")).encode()
-        self.wire = Wire(key, connection.get("signature_scheme") or "hmac-sha256")
+        self.wire = MessageFraming(key, connection.get("signature_scheme") or "hmac-sha256")
         self._context = zmq.Context()
         self._loops: list[asyncio.Task[None]] = []
         self._sockets: dict[str, Any] = {}

@@ -18,7 +18,7 @@ from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.client.submission.variables import Parcel
+    from jupyter_slurm.client.submission.variables import PackedVariables
 
 __all__ = ["as_python", "cell_name", "check_name", "is_test", "mention", "options_of", "parcel_of", "python_of"]
 
@@ -62,7 +62,7 @@ def cell_name(shell: Any) -> str:
     return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
 
 
-def parcel_of(parsed: MagicLine, namespace: Mapping[str, Any], given: Set[str] = frozenset()) -> Parcel | None:
+def parcel_of(parsed: MagicLine, namespace: Mapping[str, Any], given: Set[str] = frozenset()) -> PackedVariables | None:
     """Return what ``in=`` and ``out=`` ask for, ready to travel; ``given`` is there in each task without that."""
     if not {"in", "out"} & parsed.words.keys():
         return None

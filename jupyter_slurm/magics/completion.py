@@ -12,7 +12,7 @@ from jupyter_slurm.client.clusters.option_tables import known_table, named_optio
 from jupyter_slurm.client.images.image import WORDS as IMAGE_WORDS
 from jupyter_slurm.client.kernels.kernelspecs import listed
 from jupyter_slurm.client.sessions.session import WORDS as LAUNCH_WORDS
-from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.facts import NamedEntity
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, choices_for_option, is_path
 from jupyter_slurm.domain.options.option_parser import OptionTable
@@ -27,7 +27,7 @@ from jupyter_slurm.magics.sbatch import CELL_WORDS, FILE_WORDS
 from jupyter_slurm.magics.slurm import USES
 from jupyter_slurm.magics.srun import CELL_WORDS as STEP_WORDS
 from jupyter_slurm.magics.srun import LINE_WORDS
-from jupyter_slurm.magics.value_completion import Offer, values_of_word
+from jupyter_slurm.magics.value_completion import Suggestion, values_of_word
 
 __all__ = ["complete"]
 
@@ -54,7 +54,7 @@ _TABLES: Final = {
 }
 
 
-class _Place(NamedTuple):
+class _CursorContext(NamedTuple):
     """Where the cursor stands: the magic, the words before, the word that is being typed and its open quote."""
 
     magic: str
@@ -88,23 +88,23 @@ def complete(shell: Any, line: str, cell: str) -> dict[str, Any]:
         rest = _escaped(name[len(offer.item) :], place.quote) if name.startswith(offer.item) else None
         if rest is not None and fragment + rest and len(found) < _MOST:
             found.append(SimpleCompletion(fragment + rest, type=_short(about)))
-    given = found or ([] if _may_be_other(place) else _Nothing())
+    given = found or ([] if _may_be_other(place) else _NoCompletion())
     return {"completions": given, "matched_fragment": fragment, "ordered": True, "suppress": True}
 
 
-class _Nothing(list[Any]):
+class _NoCompletion(list[Any]):
     """No completion at all: where a list looks empty, IPython offers names of Python and files instead."""
 
     def __len__(self) -> int:
         return 1
 
 
-def _may_be_other(place: _Place) -> bool:
+def _may_be_other(place: _CursorContext) -> bool:
     """Whether a file or a name of Python may be meant by a word that nothing of ours begins with."""
     return any(sign in place.text for sign in "/{$") or (place.magic in _FIRST and "=" not in place.text)
 
 
-def _place(line: str) -> _Place | None:
+def _place(line: str) -> _CursorContext | None:
     """Take a line apart that is not typed to its end; None where nothing of it can be understood."""
     at = start = 0
     quote = ""
@@ -125,7 +125,7 @@ def _place(line: str) -> _Place | None:
         text = "".join(token.text for token in tokenize(raw + quote))
     except (UsageError, ValueError):
         return None
-    return _Place(magic, words, raw, text, quote)
+    return _CursorContext(magic, words, raw, text, quote)
 
 
 def _escaped(text: str, quote: str) -> str | None:
@@ -142,7 +142,7 @@ def _short(text: str) -> str:
     return shown.replace(" ", "\N{NO-BREAK SPACE}") or "word"
 
 
-def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
+def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
     """Return what may stand there; nothing where files and Python's names are as good a guess."""
     magic, words, last = place.magic, place.words, place.text
     if magic == "%slurm":
@@ -159,45 +159,47 @@ def _offer(place: _Place, shell: Any, cell: str) -> Offer | None:
     table = known_table(_TABLES.get(command, command))
     if (valued := _valued(table, words, last)) is not None:
         chosen = _chosen(choices_for_option(table.command, *valued), valued[1], _typed(table, words, "partition"))
-        return chosen or (None if is_path(table.command, valued[0]) else Offer(valued[1], []))
+        return chosen or (None if is_path(table.command, valued[0]) else Suggestion(valued[1], []))
     if last.startswith("-"):  # as all versions have them, while those of the cluster are not known
         offered = [] if "=" in last else name_completion.options(table.command) or named_options(table)
-        return Offer(last, offered)
+        return Suggestion(last, offered)
     ours = _own_words(magic, words, last)
     if ours is not None:
         name, equals, value = last.partition("=")
         if equals:
             return values_of_word(name, value, shell, cell) if name in ours else None
-        return Offer(last, _words(magic, ours, words))
+        return Suggestion(last, _words(magic, ours, words))
     if command in COMMANDS:
         return _chosen(choices_for_operand(command, _operands(table, words), last), last)
     return None
 
 
-def _of_image(words: Sequence[str], last: str) -> Offer | None:
+def _of_image(words: Sequence[str], last: str) -> Suggestion | None:
     """Return what may stand where an act, a name and a file do: behind a name, a file is as good a guess."""
     acts = {"build": "from a file or a Python", "pull": "from a registry", "list": "what there is", "remove": ""}
-    return Offer(last, [Named(act, about) for act, about in acts.items()]) if len(words) == 1 else None
+    return Suggestion(last, [NamedEntity(act, about) for act, about in acts.items()]) if len(words) == 1 else None
 
 
-def _of_kernel(words: Sequence[str], last: str, shell: Any) -> Offer | None:
+def _of_kernel(words: Sequence[str], last: str, shell: Any) -> Suggestion | None:
     """Return an act, a kernel that is not in the line yet, or variables."""
     name, equals, value = last.partition("=")
     if not words:
-        return Offer(last, [Named(act, about) for act, about in ACTS.items()])
+        return Suggestion(last, [NamedEntity(act, about) for act, about in ACTS.items()])
     if words[0] != "switch":
         return None
     if equals:
         return values_of_word("in", value, shell, "") if name == "in" else None
     is_named = any(not word.startswith("in=") for word in words[1:])
-    kernels = [] if is_named else [Named(spec.name, spec.display_name) for spec in listed()]
-    return Offer(last, [*kernels, Named("in=", "variables that come along")])
+    kernels = [] if is_named else [NamedEntity(spec.name, spec.display_name) for spec in listed()]
+    return Suggestion(last, [*kernels, NamedEntity("in=", "variables that come along")])
 
 
-def _of_slurm(words: Sequence[str], last: str) -> Offer | None:
+def _of_slurm(words: Sequence[str], last: str) -> Suggestion | None:
     if not words:
-        return Offer(last, [Named(word, about) for word, about in USES.items()])
-    return Offer(last, name_completion.clusters()) if words[0] in ("use", "disconnect") and len(words) == 1 else None
+        return Suggestion(last, [NamedEntity(word, about) for word, about in USES.items()])
+    return (
+        Suggestion(last, name_completion.clusters()) if words[0] in ("use", "disconnect") and len(words) == 1 else None
+    )
 
 
 def _valued(table: OptionTable, words: Sequence[str], last: str) -> tuple[str, str] | None:
@@ -224,7 +226,7 @@ def _typed(table: OptionTable, words: Sequence[str], option: str) -> str:
     return ""
 
 
-def _chosen(choices: Choices | None, value: str, partition: str = "") -> Offer | None:
+def _chosen(choices: Choices | None, value: str, partition: str = "") -> Suggestion | None:
     """Return what can be chosen for the last part of a value."""
     if choices is None:
         return None
@@ -235,11 +237,11 @@ def _chosen(choices: Choices | None, value: str, partition: str = "") -> Offer |
     is_gres = bool({"gres", "gpu", "gpu-of-node"}.intersection(choices.kinds))
     is_theirs = is_gres or bool({"memory", "time-limit"}.intersection(choices.kinds))
     names = name_completion.names(*choices.kinds, partition=partition if is_theirs else "")
-    found = [*(Named(word, "") for word in choices.fixed), *names]
+    found = [*(NamedEntity(word, "") for word in choices.fixed), *names]
     if is_gres:
         depth = max(1, item.count(":"))
         found = [name for name in found if name.name.count(":") <= depth]
-    return Offer(item, found)
+    return Suggestion(item, found)
 
 
 def _own_words(magic: str, words: Sequence[str], last: str) -> Mapping[str, bool | None] | None:
@@ -251,10 +253,10 @@ def _own_words(magic: str, words: Sequence[str], last: str) -> Mapping[str, bool
     return None
 
 
-def _words(magic: str, ours: Mapping[str, bool | None], words: Sequence[str]) -> list[Named]:
+def _words(magic: str, ours: Mapping[str, bool | None], words: Sequence[str]) -> list[NamedEntity]:
     used, about = {word.partition("=")[0] for word in words}, about_words(magic.lstrip("%"))
     return [
-        Named(word + ("=" if takes_value else ""), about.get(word, ""))
+        NamedEntity(word + ("=" if takes_value else ""), about.get(word, ""))
         for word, takes_value in ours.items()
         if word not in used
     ]

@@ -13,21 +13,21 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.submission.dependencies import KINDS
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES
-from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.facts import NamedEntity
 from jupyter_slurm.domain.ranks import LAUNCHERS
 from jupyter_slurm.magics.cell_options import as_python
 
-__all__ = ["Offer", "values_of_word"]
+__all__ = ["Suggestion", "values_of_word"]
 
 
-class Offer(NamedTuple):
+class Suggestion(NamedTuple):
     """What could stand there instead of ``item``, the end of the word that is being typed."""
 
     item: str
-    names: Iterable[Named]
+    names: Iterable[NamedEntity]
 
 
-def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None:
+def values_of_word(word: str, value: str, shell: Any, cell: str) -> Suggestion | None:
     """Return what the value of a word of ours can be; None where nothing is known of it.
 
     Parameters
@@ -42,21 +42,25 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
         The text below the line.
     """
     if word == "env":
-        return Offer(value, name_completion.names("environment"))
+        return Suggestion(value, name_completion.names("environment"))
     if word == "on":
-        return Offer(value, _once([*_variables(shell, _is_open), *name_completion.names("allocation")]))
+        return Suggestion(value, _once([*_variables(shell, _is_open), *name_completion.names("allocation")]))
     if word == "kernel":
-        return Offer(value, name_completion.names("allocation"))
+        return Suggestion(value, name_completion.names("allocation"))
     if word == "launcher":
-        return Offer(value, [Named(name, "") for name in LAUNCHERS])
+        return Suggestion(value, [NamedEntity(name, "") for name in LAUNCHERS])
     if word == "runtime":
-        return Offer(value, [Named(name, "") for name in RUNTIMES])
+        return Suggestion(value, [NamedEntity(name, "") for name in RUNTIMES])
     if word == "from":
-        return None if "/" in value else Offer(value, [Named("docker", "of the node"), Named("podman", "of the node")])
+        return (
+            None
+            if "/" in value
+            else Suggestion(value, [NamedEntity("docker", "of the node"), NamedEntity("podman", "of the node")])
+        )
     if word == "jupyter":
-        return Offer(value, [Named("install", "by pip, beside it, where there is none")])
+        return Suggestion(value, [NamedEntity("install", "by pip, beside it, where there is none")])
     if word == "sweep":
-        return None if ":" in value else Offer(value, _variables(shell, _is_table))
+        return None if ":" in value else Suggestion(value, _variables(shell, _is_table))
     *before, item = value.split(",")
     if word in KINDS:
         jobs = _variables(shell, lambda found: _is_of(found, Job) and not isinstance(found, Allocation))
@@ -64,17 +68,17 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Offer | None
     elif word == "in":
         names = _variables(shell, lambda found: True)
     elif word == "out":
-        names = [Named(name, "of this cell") for name in _assigned(cell)]
+        names = [NamedEntity(name, "of this cell") for name in _assigned(cell)]
     else:
         return None
-    return Offer(item, [named for named in names if named.name not in before])
+    return Suggestion(item, [named for named in names if named.name not in before])
 
 
-def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[Named]:
+def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[NamedEntity]:
     """Return the person's own variables that may be meant, with their types."""
     own: Mapping[str, Any] = shell.user_ns
     return [
-        Named(name, _about(value))
+        NamedEntity(name, _about(value))
         for name, value in own.items()
         if name[:1] != "_" and name not in shell.user_ns_hidden and is_meant(value)
     ]
@@ -103,7 +107,7 @@ def _is_table(value: Any) -> bool:
     return is_frame or isinstance(value, Mapping) or _is_of(value, Mapping)
 
 
-def _once(names: Iterable[Named]) -> Iterator[Named]:
+def _once(names: Iterable[NamedEntity]) -> Iterator[NamedEntity]:
     seen: set[str] = set()
     for named in names:
         if named.name not in seen:

@@ -26,7 +26,7 @@ _HAD["qos"] = "SLURM_JOB_QOS"
 _BEGUN = time.monotonic()
 
 
-class Place:
+class JobDirectory:
     """The job directory and this job's own names in it."""
 
     def __init__(self, folder: str) -> None:
@@ -141,7 +141,7 @@ class Place:
             file.write(text)
 
 
-class Heedless:
+class UncheckedModule:
     """What is said on a stream, and is no reason to fail where the disk is full."""
 
     def __init__(self, stream: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from traitlets.config import Config
 
 from jupyter_slurm.errors import JobNotFound, SlurmError
-from jupyter_slurm.server.session_route import Way
+from jupyter_slurm.server.session_route import SessionRoute
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
@@ -125,7 +125,7 @@ class AgentAccess:
         except SlurmError as error:  # the list of clusters is worth having all the same
             _log.warning("jupyter_slurm: the cluster of this server is not known to the agent: %s", error)
 
-    async def way(self, key: str) -> Way:
+    async def way(self, key: str) -> SessionRoute:
         """Return where a session answers.
 
         Raises
@@ -141,7 +141,7 @@ class AgentAccess:
         except JobNotFound:
             await self.register()  # an agent that was started anew knows of no cluster before somebody names it
             told = await client.aget(f"/v1/sessions/{key}/way")
-        return Way(told["port"], told["path"], told["base_url"], told["token"])
+        return SessionRoute(told["port"], told["path"], told["base_url"], told["token"])
 
     async def house(self) -> None:
         """Take the agent in, where this server is the place for it."""

@@ -19,7 +19,7 @@ from jupyter_slurm.agent.app import MAX_BODY
 from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.server.agent_access import AgentAccess
-from jupyter_slurm.server.allowed_paths import Address, find_address
+from jupyter_slurm.server.allowed_paths import ApiPath, find_address
 from jupyter_slurm.server.problem_handler import ProblemHandler
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class AgentHandler(ProblemHandler):
         path = self.request.path
         return path.removeprefix(prefix) if path.startswith(prefix + "/") else ""
 
-    async def _pass_on(self, address: Address) -> None:
+    async def _pass_on(self, address: ApiPath) -> None:
         method = self.request.method or ""
         operation = address.operations.get(method)
         body = b"" if operation is None else self._read(operation)
@@ -156,7 +156,7 @@ class AgentHandler(ProblemHandler):
         operation.read_body(bytes(self._body))
         return bytes(self._body)
 
-    async def _completed(self, client: AgentClient, address: Address, operation: Operation, body: bytes) -> bytes:
+    async def _completed(self, client: AgentClient, address: ApiPath, operation: Operation, body: bytes) -> bytes:
         """Return a request with what a browser cannot say; a session is then shown below the address of this server."""
         # What a notebook needs, a server that shows jobs does not.
         from jupyter_slurm.server.launch_request import completed, surrounded

@@ -9,14 +9,14 @@ from urllib.parse import quote, unquote_to_bytes, urlencode
 
 from jupyter_slurm.agent.schema import Document, Operation
 
-__all__ = ["Address", "find_address", "fits_sessions"]
+__all__ = ["ApiPath", "find_address", "fits_sessions"]
 
 _PREFIX = re.compile(r"/(?:[A-Za-z0-9@_~%+-][A-Za-z0-9@._~%+-]*/)*")
 _LONGEST = 1024
 
 
 @dataclass(frozen=True)
-class Address:
+class ApiPath:
     """An address of the API.
 
     Attributes
@@ -37,7 +37,7 @@ class Address:
         return urlencode([(name, value) for name, values in given.items() if name in names for value in values])
 
 
-def find_address(document: Document, path: str) -> Address | None:
+def find_address(document: Document, path: str) -> ApiPath | None:
     """Return the address that a path names, or None.
 
     Parameters
@@ -58,7 +58,7 @@ def find_address(document: Document, path: str) -> Address | None:
             continue
         if values is not None and all(operation.read_path(values) is not None for operation in operations.values()):
             spelt = template.format_map({name: quote(value, safe="") for name, value in values.items()})
-            return Address(spelt, operations)
+            return ApiPath(spelt, operations)
     return None
 
 

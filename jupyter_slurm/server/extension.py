@@ -17,9 +17,9 @@ from jupyter_slurm.server.allowed_paths import fits_sessions
 from jupyter_slurm.server.events import SCHEMAS, Events
 from jupyter_slurm.server.kernel_handlers import HANDLERS as KERNELS
 from jupyter_slurm.server.notebook_moves.handlers import HANDLERS as MOVES
-from jupyter_slurm.server.notebook_moves.handlers import Moves
+from jupyter_slurm.server.notebook_moves.handlers import NotebookMoves
 from jupyter_slurm.server.session_proxy.handlers import SESSIONS, SessionHandler
-from jupyter_slurm.server.session_proxy.http_client import Caller
+from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
 
 __all__ = ["SlurmExtension", "has_panel"]
 
@@ -40,7 +40,7 @@ class SlurmExtension(ExtensionApp):
         assert logger is not None
         for schema in SCHEMAS:
             logger.register_event_schema(schema)
-        self._access, self._caller = AgentAccess(self.config, Events(logger.emit).told), Caller()
+        self._access, self._caller = AgentAccess(self.config, Events(logger.emit).told), SessionHttpClient()
         self.handlers.append((SESSIONS, SessionHandler, {"access": self._access, "caller": self._caller}))
         if fits_sessions(self.serverapp.base_url):
             # Kernels and terminals inherit it: what is launched in them has an address of this server.
@@ -48,7 +48,7 @@ class SlurmExtension(ExtensionApp):
         # Before those of the agent, which take all the rest.
         self.handlers.extend((pattern, handler, {"access": self._access}) for pattern, handler in KERNELS)
         managers = (self.serverapp.session_manager, self.serverapp.kernel_manager, self.serverapp.kernel_spec_manager)
-        self._moves = Moves(*managers, self.config)
+        self._moves = NotebookMoves(*managers, self.config)
         self.handlers.extend((pattern, handler, {"moves": self._moves}) for pattern, handler in MOVES)
         self.handlers.append((r"jupyter-slurm/api/.*", AgentHandler, {"access": self._access}))
         # The loop does not run yet. Kernels look for the agent before any browser asks for it.

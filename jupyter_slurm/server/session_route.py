@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
 
-__all__ = ["Way", "kept_back", "kept_on"]
+__all__ = ["SessionRoute", "kept_back", "kept_on"]
 
 # Of one connection, or what this server and nobody else knows a person by.
 _STAY = frozenset(
@@ -29,7 +29,7 @@ Headers = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Way:
+class SessionRoute:
     """What the agent tells of a session that is ready (``SessionWay`` of the API).
 
     Attributes
@@ -69,14 +69,14 @@ class Way:
         return urlunsplit(("", "", path, parts.query, parts.fragment))
 
 
-def kept_on(headers: Iterable[tuple[str, str]], way: Way) -> Headers:
+def kept_on(headers: Iterable[tuple[str, str]], way: SessionRoute) -> Headers:
     """Return the headers of a request that travel on, with what the session knows its person by."""
     kept = _kept(headers, _STAY, _STAY_BEGINNINGS)
     kept.append(("Accept-Encoding", "identity"))  # a page is looked through
     return [*kept, ("Authorization", f"token {way.token}")] if way.token else kept
 
 
-def kept_back(headers: Iterable[tuple[str, str]], way: Way) -> Headers:
+def kept_back(headers: Iterable[tuple[str, str]], way: SessionRoute) -> Headers:
     """Return the headers of an answer that travel back."""
     kept = _kept(headers, _STAY_THERE, _STAY_THERE_BEGINNINGS)
     return [(name, way.location(value) if name.lower() == "location" else value) for name, value in kept]

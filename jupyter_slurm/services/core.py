@@ -21,17 +21,17 @@ from jupyter_slurm.errors import (
 )
 from jupyter_slurm.services.clusters.cluster import Cluster
 from jupyter_slurm.services.clusters.completion import told_by_site
-from jupyter_slurm.services.clusters.housekeeping import Copies, Housekeeping
+from jupyter_slurm.services.clusters.housekeeping import Housekeeping, StagedCopies
 from jupyter_slurm.services.clusters.site import Site, unusable
-from jupyter_slurm.services.connections.clients import Users
+from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.diagnostics.examinations import Examinations
-from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.images.manager import Images
-from jupyter_slurm.services.jobdir.index import Store
+from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobs import array_tasks as tasks
 from jupyter_slurm.services.sessions.manager import Sessions
 from jupyter_slurm.services.slurm.identity import cluster_id, read_about
-from jupyter_slurm.services.slurm.location import Where, here
+from jupyter_slurm.services.slurm.location import ClusterLocation, here
 from jupyter_slurm.services.tunnels.manager import Tunnels
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.base import Transport
@@ -59,8 +59,8 @@ class Core:
         self, settings: Settings, *, folder: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
         self.settings = settings
-        self.bus = Bus()
-        self.users = Users(self._used, clock)
+        self.bus = EventBus()
+        self.users = ClientRegistry(self._used, clock)
         self._clock = clock
         private = folder or settings.runtime_dir or os.path.join(settings.state_dir, "run")
         self._private = os.path.join(private, "ssh")
@@ -68,10 +68,10 @@ class Core:
         self._sites: dict[str, Site] = {}
         self._examinations = Examinations(self._site)
         self._transport = LocalTransport()
-        self._store: Store | None = None
+        self._store: JobIndex | None = None
         self._registering = asyncio.Lock()
         self.housekeeping = Housekeeping(
-            lambda: [(one.tracker, one.watcher, Copies(one.tracker, one.staging)) for one in self._reached()],
+            lambda: [(one.tracker, one.watcher, StagedCopies(one.tracker, one.staging)) for one in self._reached()],
             settings.retention_days,
             clock,
         )
@@ -81,7 +81,7 @@ class Core:
 
     async def start(self) -> None:
         """Find again what was under way: clusters, jobs, submissions without an answer."""
-        self._store = Store(os.path.join(self.settings.state_dir, "index.sqlite"))
+        self._store = JobIndex(os.path.join(self.settings.state_dir, "index.sqlite"))
         with contextlib.suppress(FileNotFoundError, TransportError):
             for name in await self._transport.list_dir(self.settings.job_root):
                 await self._find_again(name)
@@ -349,7 +349,7 @@ class Core:
         self.bus.publish("cluster", cluster.as_dict())
         return cluster
 
-    async def _new_cluster(self, where: Where, transport: Transport) -> Cluster:
+    async def _new_cluster(self, where: ClusterLocation, transport: Transport) -> Cluster:
         if self._store is None:
             raise RuntimeError("the core has not been started")
         cluster = Cluster(

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
-__all__ = ["Bus"]
+__all__ = ["EventBus"]
 
 Event = tuple[str, dict[str, Any]]
 
 
-class Bus:
+class EventBus:
     """Hand every event to everybody who listens.
 
     Each event carries the whole state of one thing. A listener that does not keep up, as when a look at the queue finds

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["Completed", "Context", "FileStat", "Hold", "Once", "Sent", "Stream", "Transport", "Way"]
+__all__ = ["Completed", "Context", "DetachedRun", "DirectoryLock", "FileStat", "Route", "Sent", "Stream", "Transport"]
 
 Sent = Callable[[int, int], None]
 """Is told how many bytes of how many have arrived on the other side."""
@@ -83,7 +83,7 @@ class Stream(Protocol):
         ...
 
 
-class Way(Protocol):
+class Route(Protocol):
     """A way to the ports of one machine. Its methods block, and may be called from any thread."""
 
     @property
@@ -117,7 +117,7 @@ class Way(Protocol):
         ...
 
 
-class Hold(Protocol):
+class DirectoryLock(Protocol):
     """A lock on a file. It ends with :meth:`release`, with its transport or with the process that has it."""
 
     @property
@@ -130,11 +130,11 @@ class Hold(Protocol):
         ...
 
 
-class Once(Protocol):
+class DetachedRun(Protocol):
     """A command that was started for good: see :meth:`Transport.start_once`."""
 
     @property
-    def hold(self) -> Hold | None:
+    def hold(self) -> DirectoryLock | None:
         """The lock of the new folder's first file; None where no folder was asked for."""
         ...
 
@@ -171,7 +171,7 @@ class Transport(Protocol):
         files: Mapping[str, bytes] | None = None,
         context: Context | None = None,
         sent: Sent | None = None,
-    ) -> Once:
+    ) -> DetachedRun:
         """Start a command that must run once and must not die with us.
 
         With ``files``, the directory of ``prefix`` is made first, 0700 and with these files 0600 in it, and the first
@@ -220,7 +220,7 @@ class Transport(Protocol):
         """Remove a file or a tree; what is not there is fine; links are not followed."""
         ...
 
-    async def hold(self, path: str) -> Hold | None:
+    async def hold(self, path: str) -> DirectoryLock | None:
         """Have the lock (``flock``) of a file; None while another process has it.
 
         Where the file system knows no locks everybody gets it: what must not happen twice is made exclusive by other
@@ -245,7 +245,7 @@ class Transport(Protocol):
         """
         ...
 
-    def hops(self) -> Mapping[str, Callable[[], Way]]:
+    def hops(self) -> Mapping[str, Callable[[], Route]]:
         """Return the hosts on the way to that machine by name, each with what makes a way to its own ports."""
         ...
 

@@ -86,13 +86,13 @@ def _tcp_peer(sock: Any) -> int | None:
     return -1 if found is None or not found.inode or found.state not in (*_CONNECTED, _LISTEN) else found.uid
 
 
-class _Found(NamedTuple):
+class _SocketEntry(NamedTuple):
     state: int
     uid: int
     inode: int
 
 
-def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _Found | None:
+def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _SocketEntry | None:
     """Look up one TCP socket (sock_diag(7)); None when there is none."""
     addresses = (local[1], remote[1], socket.inet_aton(local[0]), socket.inet_aton(remote[0]))
     identity = (
@@ -108,10 +108,10 @@ def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _Found | Non
         return None
     state = answer[17]
     uid, inode = struct.unpack_from("=II", answer, 16 + 4 + 48 + 12)
-    return _Found(state, uid, inode)
+    return _SocketEntry(state, uid, inode)
 
 
-def _read_table(local: tuple[str, int], remote: tuple[str, int]) -> _Found | None:
+def _read_table(local: tuple[str, int], remote: tuple[str, int]) -> _SocketEntry | None:
     """Look it up in /proc/net/tcp, where netlink is forbidden; a long table that changes meanwhile may miss a row."""
     ends = [f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (local, remote)]
     listening = None
@@ -119,9 +119,9 @@ def _read_table(local: tuple[str, int], remote: tuple[str, int]) -> _Found | Non
         for line in table:
             row = line.split()
             if row[1:3] == ends:
-                found = _Found(int(row[3], 16), int(row[7]), int(row[9]))
+                found = _SocketEntry(int(row[3], 16), int(row[7]), int(row[9]))
                 if found.inode:
                     return found
             elif row[1] == ends[0] and row[3] == f"{_LISTEN:02X}":
-                listening = _Found(_LISTEN, int(row[7]), int(row[9]))
+                listening = _SocketEntry(_LISTEN, int(row[7]), int(row[9]))
     return listening

@@ -16,9 +16,9 @@ from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.widgets.click_check import Waiting, heard_where_sent
+from jupyter_slurm.widgets.click_check import ClickCheck, heard_where_sent
 
-__all__ = ["BAD", "CALM", "WARN", "Button", "Panel", "calm", "html", "text"]
+__all__ = ["BAD", "CALM", "WARN", "Button", "WidgetPanel", "calm", "html", "text"]
 
 CALM, BAD = "var(--jp-ui-font-color2,GrayText)", "var(--jp-error-color1,#d32f2f)"
 WARN = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
@@ -93,7 +93,7 @@ def text(label: str, *, options: Iterable[str] | None = None, **more: Any) -> An
     return heard_where_sent(kind(description=label, **more))
 
 
-class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """A widget of ours.
 
     It is drawn when something has changed, and its clocks now and then, while it is seen.
@@ -109,7 +109,7 @@ class Panel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self._news: asyncio.Event | None = None
         self._drawing: Future[None] | None = None
         self._said = html()
-        self._waiting = Waiting(self)
+        self._waiting = ClickCheck(self)
         self._body = tuple(children)
         super().__init__([*self._body, self._said])
         heard_where_sent(self)

@@ -13,9 +13,9 @@ from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.output.live_view import notebook
 
 if TYPE_CHECKING:
-    from jupyter_slurm.widgets.base import Panel
+    from jupyter_slurm.widgets.base import WidgetPanel
 
-__all__ = ["Waiting", "answered_where_sent", "heard_where_sent"]
+__all__ = ["ClickCheck", "answered_where_sent", "heard_where_sent"]
 
 _W = TypeVar("_W", bound=ipywidgets.Widget)
 
@@ -49,10 +49,10 @@ class _Probe(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no types
     _view_count = Int(0, allow_none=True).tag(sync=True, echo_update=False)
 
 
-class Waiting:
+class ClickCheck:
     """Finds out, while a cell runs, whether the front end is heard; if not, says below a panel what that means."""
 
-    def __init__(self, panel: Panel) -> None:
+    def __init__(self, panel: WidgetPanel) -> None:
         self._panel = panel
         self._shell: Any = None  # that of the notebook, while it looks
         self._cell = 0

@@ -7,7 +7,7 @@ import time
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.resources import ask
 from jupyter_slurm.client.render.table import escape
-from jupyter_slurm.widgets.base import Button, Panel, calm, html
+from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
 from jupyter_slurm.widgets.job_feed import feed_of
 
 __all__ = ["ClusterView", "cluster_view"]
@@ -23,7 +23,7 @@ def cluster_view() -> ClusterView:
     return shown
 
 
-class ClusterView(Panel):
+class ClusterView(WidgetPanel):
     """What :func:`cluster_view` shows. It looks again when your jobs begin and end, and on request."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -14,11 +14,11 @@ from jupyter_slurm.client.clusters.name_completion import names
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.submission.submit import Submission
-from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.facts import NamedEntity
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.widgets.base import WARN, calm, html, text
 
-__all__ = ["EMPTY", "RESOURCES", "Field", "Fields", "doubts", "said_of"]
+__all__ = ["EMPTY", "RESOURCES", "FormField", "FormFields", "doubts", "said_of"]
 
 EMPTY = "#!/bin/sh\n"
 """What is asked about where nothing was written yet."""
@@ -27,7 +27,7 @@ _SHORT = re.compile("-[A-Za-z]")
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     """One field.
 
     Attributes
@@ -50,35 +50,35 @@ class Field:
 
 
 RESOURCES = (
-    Field("Partition", "-p", "the cluster's default", "partition", "partition"),
-    Field("GPUs", "--gpus", "1, or a100:2", "gpu", "gpus"),
-    Field("CPUs", "-c", "4", usual="cpus"),
-    Field("Memory", "--mem", "16G", "memory", "memory"),
-    Field("Time limit", "--time", "2:00:00", "time-limit", "time"),
-    Field("Account", "-A", "your default", "account", "account"),
-    Field("QOS", "--qos", "", "qos", "qos"),
+    FormField("Partition", "-p", "the cluster's default", "partition", "partition"),
+    FormField("GPUs", "--gpus", "1, or a100:2", "gpu", "gpus"),
+    FormField("CPUs", "-c", "4", usual="cpus"),
+    FormField("Memory", "--mem", "16G", "memory", "memory"),
+    FormField("Time limit", "--time", "2:00:00", "time-limit", "time"),
+    FormField("Account", "-A", "your default", "account", "account"),
+    FormField("QOS", "--qos", "", "qos", "qos"),
 )
 """What a job asks for, in the order in which it is thought of."""
 
 _OF_A_PARTITION = ("gpu", "memory", "time-limit")
 
 
-class Fields:
+class FormFields:
     """Some fields, as they stand.
 
     Parameters
     ----------
-    fields : sequence of Field
+    fields : sequence of FormField
         Which.
     changed : callable
         Called when one has changed.
     """
 
-    def __init__(self, fields: Sequence[Field], changed: Callable[[], None]) -> None:
+    def __init__(self, fields: Sequence[FormField], changed: Callable[[], None]) -> None:
         self._fields = fields
         self._texts = {field.label: self._text(field) for field in fields}
         self._notes = {field.label: html() for field in fields}
-        self._offered: dict[str, list[Named]] = {}
+        self._offered: dict[str, list[NamedEntity]] = {}
         for one in self._texts.values():
             one.observe(lambda _: changed(), "value")
         rows = [
@@ -129,7 +129,7 @@ class Fields:
             self._notes[field.label].value = calm(said) if said else ""
 
     @staticmethod
-    def _text(field: Field) -> Any:
+    def _text(field: FormField) -> Any:
         more = {"placeholder": field.placeholder, "continuous_update": True}
         return text(field.label, options=[] if field.kind else None, **more)
 

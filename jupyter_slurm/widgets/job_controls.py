@@ -11,20 +11,20 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render.job_card import is_finished, title
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.sessions.session import Session
-from jupyter_slurm.widgets.base import Button, Panel, html
+from jupyter_slurm.widgets.base import Button, WidgetPanel, html
 from jupyter_slurm.widgets.job_row import progress
 
-__all__ = ["Controls", "controls"]
+__all__ = ["JobControls", "controls"]
 
 
-def controls(job: Job) -> Controls:
+def controls(job: Job) -> JobControls:
     """Return what can be done with a job that goes on."""
-    shown = Controls(job)
+    shown = JobControls(job)
     shown.go()
     return shown
 
 
-class Controls(Panel):
+class JobControls(WidgetPanel):
     """What stands below the card of a job until its end."""
 
     def __init__(self, job: Job) -> None:

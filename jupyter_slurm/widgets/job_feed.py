@@ -13,7 +13,7 @@ from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.errors import NotConnected, SlurmError
 
-__all__ = ["Feed", "feed_of", "identity"]
+__all__ = ["JobFeed", "feed_of", "identity"]
 
 _SHORTEST, _LONGEST = 0.5, 30.0  # seconds between two attempts to reach the agent
 _OPENS = 0.3  # seconds in which a stream is open: what changed between the list and its beginning is asked for then
@@ -23,7 +23,7 @@ Data = Mapping[str, Any]
 Listener = Callable[[], None]
 
 _lock = threading.Lock()
-_feeds: dict[tuple[int, str], Feed] = {}
+_feeds: dict[tuple[int, str], JobFeed] = {}
 
 
 def identity(data: Data) -> str:
@@ -31,13 +31,13 @@ def identity(data: Data) -> str:
     return str(data.get("key") or f"{data.get('id')}@{data.get('submit_time')}")
 
 
-def feed_of(cluster: Cluster) -> Feed:
+def feed_of(cluster: Cluster) -> JobFeed:
     """Return the one feed of a cluster."""
     with _lock:
-        return _feeds.setdefault((id(cluster.client), cluster.name), Feed(cluster))
+        return _feeds.setdefault((id(cluster.client), cluster.name), JobFeed(cluster))
 
 
-class Feed:
+class JobFeed:
     """What is known of the jobs of a cluster.
 
     Attributes

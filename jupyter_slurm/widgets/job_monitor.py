@@ -20,9 +20,9 @@ from jupyter_slurm.errors import from_problem
 from jupyter_slurm.widgets.base import BAD, Button, calm, html, text
 from jupyter_slurm.widgets.job_feed import identity
 from jupyter_slurm.widgets.job_row import HEAD, row, runs
-from jupyter_slurm.widgets.live_jobs import Live
+from jupyter_slurm.widgets.live_jobs import LiveJobs
 
-__all__ = ["Monitor", "monitor"]
+__all__ = ["JobMonitor", "monitor"]
 
 _ROWS, _FINISHED = 20, 5
 _MORE = 30  # rows that come with a click
@@ -33,7 +33,7 @@ _BUTTONS = f"calc({_LOG + _HOLD + _CANCEL} * var(--jp-widgets-font-size, 13px) +
 Data = Mapping[str, Any]
 
 
-def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> Monitor:
+def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> JobMonitor:
     """Show your jobs on this cluster in a live table, in which they can be looked at and cancelled.
 
     Parameters
@@ -43,12 +43,12 @@ def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> Monitor:
     finished : int
         Jobs that are over among them, the latest.
     """
-    shown = Monitor(current(), rows=rows, finished=finished)
+    shown = JobMonitor(current(), rows=rows, finished=finished)
     shown.go()
     return shown
 
 
-class Monitor(Live):
+class JobMonitor(LiveJobs):
     """What :func:`monitor` shows. ``close()`` ends it; so does the kernel. While nobody sees it, it does not listen."""
 
     def __init__(self, cluster: Cluster, *, rows: int = _ROWS, finished: int = _FINISHED) -> None:
@@ -132,7 +132,7 @@ def _between() -> ipywidgets.Layout:
 class _Row:
     """A line of the table, for one job after the other."""
 
-    def __init__(self, owner: Monitor) -> None:
+    def __init__(self, owner: JobMonitor) -> None:
         self._owner, self._data = owner, dict[str, Any]()
         self._cells = html(flex="1 1 auto", min_width="0", align_self="center")
         self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG}em")

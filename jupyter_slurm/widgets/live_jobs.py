@@ -8,14 +8,14 @@ from typing import Any
 import ipywidgets
 
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.widgets.base import Panel
+from jupyter_slurm.widgets.base import WidgetPanel
 from jupyter_slurm.widgets.job_feed import feed_of
-from jupyter_slurm.widgets.log_view import Log
+from jupyter_slurm.widgets.log_view import LogView
 
-__all__ = ["Live"]
+__all__ = ["LiveJobs"]
 
 
-class Live(Panel):
+class LiveJobs(WidgetPanel):
     """A widget of the jobs of a cluster, with a place for a log.
 
     Parameters
@@ -29,7 +29,7 @@ class Live(Panel):
     def __init__(
         self, cluster: Cluster, above: Iterable[ipywidgets.Widget], below: Iterable[ipywidgets.Widget] = ()
     ) -> None:
-        self._cluster, self._feed, self._log = cluster, feed_of(cluster), Log(self)
+        self._cluster, self._feed, self._log = cluster, feed_of(cluster), LogView(self)
         super().__init__([*above, self._log.box, *below])
         self._feed.look()
 

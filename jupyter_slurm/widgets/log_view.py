@@ -11,17 +11,17 @@ from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.live_view import bundle
 from jupyter_slurm.client.settings import settings
-from jupyter_slurm.widgets.base import Button, Panel, html
+from jupyter_slurm.widgets.base import Button, WidgetPanel, html
 
-__all__ = ["Log"]
+__all__ = ["LogView"]
 
 Data = Mapping[str, Any]
 
 
-class Log:
+class LogView:
     """The card of one job, with the end of its output, below a table."""
 
-    def __init__(self, owner: Panel) -> None:
+    def __init__(self, owner: WidgetPanel) -> None:
         self._owner = owner
         self._card = html(width="100%")
         self._hide = Button("Hide", "Hide this log", self.hide)

@@ -19,15 +19,15 @@ from jupyter_slurm.client.sessions.session import WORDS, Session, SessionList, l
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.widgets.base import Button, calm, html
-from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
+from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, FormField, FormFields, doubts, said_of
 from jupyter_slurm.widgets.job_feed import identity
-from jupyter_slurm.widgets.live_jobs import Live
+from jupyter_slurm.widgets.live_jobs import LiveJobs
 
-__all__ = ["Launcher", "launcher"]
+__all__ = ["SessionLauncher", "launcher"]
 
 _OURS = (
-    Field("Name", "name="),
-    Field("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment", "env"),
+    FormField("Name", "name="),
+    FormField("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment", "env"),
 )
 _TYPED = 0.6  # seconds without a key after which what was typed is looked at
 _LINK = "color:var(--jp-content-link-color,LinkText);text-decoration:underline"
@@ -36,19 +36,19 @@ _ENDED = 600.0  # seconds for which one that failed is shown
 Data = Mapping[str, Any]
 
 
-def launcher() -> Launcher:
+def launcher() -> SessionLauncher:
     """Show your sessions on this cluster, and a form that launches another: a Jupyter in a job."""
-    shown = Launcher(current())
+    shown = SessionLauncher(current())
     shown.go()
     return shown
 
 
-class Launcher(Live):
+class SessionLauncher(LiveJobs):
     """What :func:`launcher` shows. ``close()`` ends it, not the sessions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._typed = 0
-        self._resources, self._ours = Fields(RESOURCES, self._changed), Fields(_OURS, self._changed)
+        self._resources, self._ours = FormFields(RESOURCES, self._changed), FormFields(_OURS, self._changed)
         self._doubts = html(width="100%")
         self._launch = Button("Launch", "Launch a session with these options", lambda: self.work(self._launch_it))
         self._rows: dict[str, _Row] = {}
@@ -135,7 +135,7 @@ class Launcher(Live):
 class _Row:
     """One session: how far it is, where, and what can be done with it."""
 
-    def __init__(self, owner: Launcher) -> None:
+    def __init__(self, owner: SessionLauncher) -> None:
         self._data = dict[str, Any]()
         self._said = html(flex="1 1 auto", min_width="0")
         self._open = Button("Open", "Open it in a browser of the kernel's machine", lambda: owner.show(self._data))

@@ -16,16 +16,16 @@ from jupyter_slurm.client.submission.submit import Submission, python_named, sub
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError
-from jupyter_slurm.widgets.base import Button, Panel, calm, html
+from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
 from jupyter_slurm.widgets.click_check import heard_where_sent
-from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, Field, Fields, doubts, said_of
+from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, FormField, FormFields, doubts, said_of
 from jupyter_slurm.widgets.insert_cell import insert_cell
 from jupyter_slurm.widgets.job_controls import controls
 from jupyter_slurm.widgets.job_row import row
 
 __all__ = ["SubmitForm", "submit_form"]
 
-_FIELDS = (*RESOURCES, Field("Job name", "-J"), Field("Array", "--array", "0-9"))
+_FIELDS = (*RESOURCES, FormField("Job name", "-J"), FormField("Array", "--array", "0-9"))
 _TYPED = 0.6  # seconds without a key after which what was typed is looked at
 _LINE = (
     "user-select:all;white-space:pre-wrap;padding:.2em .4em;background:var(--jp-layout-color2,#eee);"
@@ -46,7 +46,7 @@ def submit_form(cell: str = "") -> SubmitForm:
     return shown
 
 
-class SubmitForm(Panel):
+class SubmitForm(WidgetPanel):
     """What :func:`submit_form` shows.
 
     Attributes
@@ -61,7 +61,7 @@ class SubmitForm(Panel):
         self.job: Job | None = None
         self._cluster = cluster
         self._typed = 0
-        self._fields = Fields(_FIELDS, self._changed)
+        self._fields = FormFields(_FIELDS, self._changed)
         layout = ipywidgets.Layout(width="auto", height="8em")
         hint = "The cell: a script that begins with #!, or Python. Or copy the line below into a cell of its own."
         self._cell = heard_where_sent(ipywidgets.Textarea(cell, placeholder=hint, layout=layout))

@@ -16,7 +16,7 @@ from jupyter_slurm.agent import discovery, routes, sse
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.hosting import serve_in_thread
 from jupyter_slurm.agent.schema import load_document
-from jupyter_slurm.services.connections.prompts import Desk
+from jupyter_slurm.services.connections.prompts import PromptQueue
 
 _LONG = 1000
 
@@ -49,7 +49,7 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
     async def briefly(handler: Any, events: Any, until: Any) -> None:
         await sse.send_events(handler, ended(), until)
 
-    core.desk = Desk("local", core.bus, patience=0.1)  # nobody answers
+    core.desk = PromptQueue("local", core.bus, patience=0.1)  # nobody answers
     monkeypatch.setattr(routes, "send_events", functools.wraps(sse.send_events)(briefly))
     settings = make_settings(agent_host="inprocess", agent_socket="tcp")
     agent = serve_in_thread(settings, core)

@@ -15,7 +15,7 @@ from jupyter_slurm.agent import discovery
 from jupyter_slurm.agent.client import AgentClient
 from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.agent.hosting import ThreadedAgent
-from jupyter_slurm.agent.http_client import Wire
+from jupyter_slurm.agent.http_client import HttpClient
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 from jupyter_slurm.transport import peer_credentials
@@ -103,7 +103,7 @@ def test_another_users_server_hears_nothing(
         assert not endpoint.answers()
         assert process.stdout.readline().strip() == "b''"
         with pytest.raises(AgentRefused, match=f"user {_STRANGER}"):
-            Wire(endpoint).request("GET", "/v1/agent")
+            HttpClient(endpoint).request("GET", "/v1/agent")
         assert process.stdout.readline().strip() == "b''"
         with pytest.raises(AgentUnreachable):
             AgentClient.connect(make_settings(), start=False)

@@ -18,7 +18,7 @@ from jupyter_slurm.agent.endpoint import endpoint_at
 from jupyter_slurm.agent.hosting import ThreadedAgent
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
-from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.event_bus import EventBus
 
 STREAM = "/v1/clusters/local/jobs/{}/stream"
 
@@ -142,7 +142,7 @@ async def test_a_slow_reader_gets_the_newest_of_each() -> None:
 
 async def test_who_hears_of_thousands_at_once_misses_how_none_of_them_is_now() -> None:
     """As where somebody cancels all of 5,000 jobs: one look at the queue tells of each, before anybody can read."""
-    bus = Bus(size=100)
+    bus = EventBus(size=100)
     async with bus.subscribe() as events:
         for state in ("PENDING", "RUNNING", "CANCELLED"):
             for number in range(5_000):

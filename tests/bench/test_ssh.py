@@ -17,10 +17,10 @@ from ssh_hosts import SshHost
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.transport.base import Context
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
 
@@ -46,8 +46,8 @@ def folder(short_tmp: Path, host: SshHost) -> Path:
 
 def _transport(host: SshHost) -> SshTransport:
     key = paramiko.Ed25519Key.from_private_key_file(str(host.key))
-    gate = Gate(lambda hop, shown: None, lambda hop, transport: transport.auth_publickey(hop.user, key))
-    return SshTransport(Link([Host(host.name, host.address, host.port, host.user)], gate))
+    gate = HostVerifier(lambda hop, shown: None, lambda hop, transport: transport.auth_publickey(hop.user, key))
+    return SshTransport(ParamikoLink([HostConfig(host.name, host.address, host.port, host.user)], gate))
 
 
 async def test_a_command_costs_less_than_over_a_control_master(

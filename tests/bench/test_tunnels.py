@@ -20,10 +20,10 @@ import paramiko
 import pytest
 from ssh_hosts import Site, SshHost
 
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port
 
@@ -112,22 +112,22 @@ def served() -> Iterator[Callable[[SshHost, str], int]]:
         process.communicate()
 
 
-def gate(key: Path, code: Callable[[], str] | None = None) -> Gate:
+def gate(key: Path, code: Callable[[], str] | None = None) -> HostVerifier:
     """Let the test in; the package's own log-in has its own tests."""
     private = paramiko.Ed25519Key.from_private_key_file(str(key))
 
-    def login(host: Host, transport: paramiko.Transport) -> None:
+    def login(host: HostConfig, transport: paramiko.Transport) -> None:
         more = transport.auth_publickey(host.user, private)
         if more and code is not None:
             transport.auth_interactive(host.user, lambda title, text, asked: [code() for _ in asked])
 
-    return Gate(lambda host, shown: None, login)
+    return HostVerifier(lambda host, shown: None, login)
 
 
 @contextlib.asynccontextmanager
-async def ours(way: list[Host], who: Gate, port: int) -> AsyncIterator[int]:
+async def ours(way: list[HostConfig], who: HostVerifier, port: int) -> AsyncIterator[int]:
     """The local port of a tunnel of ours."""
-    link = Link(way, who)
+    link = ParamikoLink(way, who)
     transport = SshTransport(link)
     await link.connect()
     listener = listen_on_port(range(18000, 19000), among="those of the bench")
@@ -194,7 +194,7 @@ async def test_one_hop(
     host = ssh_host(name="near")
     port = served(host, host.user)
     ssh = ["ssh", "-F", str(host.ssh_config), "-o", "BatchMode=yes", host.name]
-    way = [Host(host.name, host.address, host.port, host.user)]
+    way = [HostConfig(host.name, host.address, host.port, host.user)]
     with theirs(ssh, port) as other:
         async with ours(way, gate(host.key), port) as mine:
             bulk = await compare(new_table(f"Download of {SIZE // 10**6} MB"), "download", mine, other)
@@ -224,7 +224,7 @@ async def test_over_a_jump_host(ssh_site: Site, served: Callable[..., int], new_
     (site.directory / "code").write_text(site.codes.next() + "\n")
     ssh = site.client("login1")
     hosts = [("gateway", site.gateway.address), ("login1", site.logins["login1"].address)]
-    way = [Host(name, address, 22, site.user) for name, address in hosts]
+    way = [HostConfig(name, address, 22, site.user) for name, address in hosts]
     with theirs(ssh, port, env=site.askpass_environment()) as other:
         async with ours(way, gate(site.key, site.codes.next), port) as mine:
             bulk = await compare(new_table("Download over a jump host"), "download", mine, other)
@@ -238,7 +238,7 @@ async def test_far_away(
     host = ssh_host(name="far", round_trip=0.05)
     port = served(host, host.user)
     ssh = ["ssh", "-F", str(host.ssh_config), "-o", "BatchMode=yes", host.name]
-    way = [Host(host.name, host.address, host.port, host.user)]
+    way = [HostConfig(host.name, host.address, host.port, host.user)]
     with theirs(ssh, port) as other:
         async with ours(way, gate(host.key), port) as mine:
             bulk = await compare(new_table("Download at 50 ms of round trip"), "download", mine, other, 3)
@@ -249,7 +249,7 @@ async def test_resets_lose_no_connection(ssh_host: Callable[..., SshHost], serve
     """Clients that break off in the middle of a download, and while they send."""
     host = ssh_host(name="reset")
     port = served(host, host.user)
-    link = Link([Host(host.name, host.address, host.port, host.user)], gate(host.key))
+    link = ParamikoLink([HostConfig(host.name, host.address, host.port, host.user)], gate(host.key))
     transport = SshTransport(link)
     await link.connect()
     listener = listen_on_port(range(18000, 19000), among="those of the bench")

@@ -13,9 +13,15 @@ from ssh_hosts import Site
 
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError
-from jupyter_slurm.services.tunnels.ssh_config import Place, config_text, entry_for, parse_entries, with_include
+from jupyter_slurm.services.tunnels.ssh_config import (
+    SshConfigFiles,
+    config_text,
+    entry_for,
+    parse_entries,
+    with_include,
+)
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 
 CODE = r"erification code: *"
 
@@ -173,8 +179,8 @@ def test_on_the_cluster_itself_nothing_is_between(
 
 
 def entry(profile: Profile | None = None, **changes: Any) -> str:
-    place = Place("node1", "10.0.0.1", "12", 1_700_000_000)
-    login = Host("login", "login.example", user="ana", user_known_hosts=("/k",), global_known_hosts=())
+    place = SshConfigFiles("node1", "10.0.0.1", "12", 1_700_000_000)
+    login = HostConfig("login", "login.example", user="ana", user_known_hosts=("/k",), global_known_hosts=())
     return entry_for("far", place, profile or Profile("far", "login", **changes), login).text
 
 
@@ -188,22 +194,22 @@ def test_the_way_is_that_of_the_profile() -> None:
     assert "    ProxyCommand ssh -W '[%h]:%p' -F '/a b/100%%' -l bob -p 22 -J one -- login\n" in entry(
         ssh_config="/a b/100%", user="bob", port=22, jump=("one",)
     )
-    login = Host("login", "login", user="ana")
-    through = entry_for("far", Place("a", "a"), Profile("far", "login"), login, "/run/user/1/a b").text
+    login = HostConfig("login", "login", user="ana")
+    through = entry_for("far", SshConfigFiles("a", "a"), Profile("far", "login"), login, "/run/user/1/a b").text
     assert "    ProxyCommand ssh -W '[%h]:%p' -S '/run/user/1/a b' -- login\n" in through
     text = entry()
     assert "    HostName 10.0.0.1\n    HostKeyAlias far-node1\n    User ana\n" in text
     assert "    UserKnownHostsFile /k\n    GlobalKnownHostsFile none\n" in text
-    assert "Proxy" not in entry_for("local", Place("node1", "node1"), None, None).text
+    assert "Proxy" not in entry_for("local", SshConfigFiles("node1", "node1"), None, None).text
 
 
 def test_two_clusters_may_have_nodes_of_one_name(tmp_path: Path) -> None:
     """Where only a list of the administrators counts, the name in that list is used."""
     known = tmp_path / "known"
     known.write_text(f"node1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{43 * 'A'}\n")
-    place = Place("node1", "10.0.0.1")
+    place = SshConfigFiles("node1", "10.0.0.1")
     for strict, alias in (("ask", "far-node1"), ("yes", "node1")):
-        login = Host("login", "login", user="ana", user_known_hosts=(str(known),), strict=strict)
+        login = HostConfig("login", "login", user="ana", user_known_hosts=(str(known),), strict=strict)
         assert f"HostKeyAlias {alias}\n" in entry_for("far", place, Profile("far", "login"), login).text
     known.write_text(known.read_text() * 2 + known.read_text().replace("node1", "far-NODE1"))
     assert "HostKeyAlias far-node1\n" in entry_for("far", place, Profile("far", "login"), login).text
@@ -213,40 +219,40 @@ def test_two_clusters_may_have_nodes_of_one_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "place",
     [
-        Place("a\nHost *\n  ProxyCommand touch x", "a"),
-        Place("a", "a\n    ProxyCommand x"),
-        Place("a", "%h"),
-        Place("-oProxyCommand=x", "a"),
-        Place("*", "a"),
-        Place("a", "a", "12 *"),
-        Place("a", "a b"),
-        Place("", ""),
+        SshConfigFiles("a\nHost *\n  ProxyCommand touch x", "a"),
+        SshConfigFiles("a", "a\n    ProxyCommand x"),
+        SshConfigFiles("a", "%h"),
+        SshConfigFiles("-oProxyCommand=x", "a"),
+        SshConfigFiles("*", "a"),
+        SshConfigFiles("a", "a", "12 *"),
+        SshConfigFiles("a", "a b"),
+        SshConfigFiles("", ""),
     ],
 )
-def test_names_from_outside_begin_no_line_and_no_pattern(place: Place) -> None:
+def test_names_from_outside_begin_no_line_and_no_pattern(place: SshConfigFiles) -> None:
     with pytest.raises(ConfigError):
         entry_for("far", place, None, None)
 
 
 @pytest.mark.parametrize("path", ["/a\nProxyCommand x", '/a"b', "/${HOME}/k", "/a\x1bb"])
 def test_paths_that_cannot_be_written_are_refused(path: str, tmp_path: Path) -> None:
-    login = Host("login", "login", user="ana", user_known_hosts=(path,))
+    login = HostConfig("login", "login", user="ana", user_known_hosts=(path,))
     with pytest.raises(ConfigError):
-        entry_for("far", Place("a", "a"), Profile("far", "login"), login)
+        entry_for("far", SshConfigFiles("a", "a"), Profile("far", "login"), login)
 
 
 def test_keys_of_the_login_node_open_the_node(tmp_path: Path) -> None:
     key = tmp_path / "my key 100%"
     key.touch()
-    login = Host("login", "x", user="ana", identity_files=(str(key), "/nowhere/id"), identities_only=True)
-    text = entry_for("far", Place("a", "a"), Profile("far", "login"), login).text
+    login = HostConfig("login", "x", user="ana", identity_files=(str(key), "/nowhere/id"), identities_only=True)
+    text = entry_for("far", SshConfigFiles("a", "a"), Profile("far", "login"), login).text
     assert f'    IdentityFile "{str(key).replace("%", "%%")}"\n    IdentitiesOnly yes\n' in text
     assert "/nowhere" not in text
 
 
 def test_the_file_is_read_as_it_was_written() -> None:
-    entries = [entry_for("far", Place(f"n{n}", "a", "12_3", n, n == 1), None, None) for n in (1, 2)]
-    entries.append(entry_for("lo-cal.1", Place("n3", "a"), None, None))
+    entries = [entry_for("far", SshConfigFiles(f"n{n}", "a", "12_3", n, n == 1), None, None) for n in (1, 2)]
+    entries.append(entry_for("lo-cal.1", SshConfigFiles("n3", "a"), None, None))
     assert parse_entries(config_text(entries)) == entries
     assert parse_entries("Host x\n  Port 1\n# cluster=far job=* submitted=1 node=n\nHost y\n") == []
     assert parse_entries("") == []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.client.render.terminal import Screen
-from jupyter_slurm.domain.ranks import Labelled, explain_ranks, several_tasks
+from jupyter_slurm.domain.ranks import RankedOutput, explain_ranks, several_tasks
 from jupyter_slurm.runner.ranks import frames, launch, torchrun
 from jupyter_slurm.runner.ranks.rank import set_variables
 
@@ -94,7 +94,7 @@ def test_each_rank_looks_as_in_a_terminal_of_its_own(
     way.gather(sizes)
     assert sorted(way.ended) == [(rank, {"exit_code": rank}) for rank in range(4)] or len(way.ended) == 4
     for stream, content in way.files.items():
-        labelled, found = Labelled(), {}
+        labelled, found = RankedOutput(), {}
         for at in range(0, len(content), sizes[0]):
             for rank, data in labelled.feed(content[at : at + sizes[0]]):
                 assert rank is not None
@@ -104,7 +104,7 @@ def test_each_rank_looks_as_in_a_terminal_of_its_own(
 
 
 def test_a_line_without_an_end_is_neither_waited_for_nor_lost() -> None:
-    labelled, megabyte = Labelled(), b"x" * (1 << 20)
+    labelled, megabyte = RankedOutput(), b"x" * (1 << 20)
     found = [piece for data in (b"[3] ", megabyte, b"end\n[3] y\n") for piece in labelled.feed(data)]
     assert found == [(3, megabyte), (None, b"end\n"), (3, b"y\n")]
 
@@ -139,7 +139,7 @@ def test_what_is_no_frame_was_printed_by_somebody_else() -> None:
     way.pieces.append(b"torchrun says\n\x1ehalf")
     way.gather([5])
     assert way.files[b"o"] == b"torchrun says\n\x1ehalf\n"
-    assert list(Labelled().feed(way.files[b"o"])) == [(None, way.files[b"o"])]
+    assert list(RankedOutput().feed(way.files[b"o"])) == [(None, way.files[b"o"])]
 
 
 def test_a_line_without_end_is_broken() -> None:

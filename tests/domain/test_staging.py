@@ -6,19 +6,28 @@ import calendar
 
 import pytest
 
-from jupyter_slurm.domain.staging import Change, Folder, Sign, chosen, leads_out, parse_listing, parse_words, sync_words
+from jupyter_slurm.domain.staging import (
+    FileSignature,
+    FolderChange,
+    StagedFolder,
+    chosen,
+    leads_out,
+    parse_listing,
+    parse_words,
+    sync_words,
+)
 from jupyter_slurm.errors import UsageError
 
-OLD, NEW, NEWER = Sign(1, 100), Sign(2, 200), Sign(3, 300)
+OLD, NEW, NEWER = FileSignature(1, 100), FileSignature(2, 200), FileSignature(3, 300)
 
 
 def test_the_words_of_a_line():
-    assert parse_words("code") == [Folder("code", None)]
+    assert parse_words("code") == [StagedFolder("code", None)]
     assert parse_words("a:b,c:/x y,d:$S/e,~/f:~/g") == [
-        Folder("a:b", None),
-        Folder("c", "/x y"),
-        Folder("d", "$S/e"),
-        Folder("~/f", "~/g"),
+        StagedFolder("a:b", None),
+        StagedFolder("c", "/x y"),
+        StagedFolder("d", "$S/e"),
+        StagedFolder("~/f", "~/g"),
     ]
     assert sync_words("delete") == {"checksum": False, "delete": True}
     for wrong in ("", "a,,b", ",", "a,a"):
@@ -40,9 +49,9 @@ def test_a_list_of_rsync_is_read_with_all_names_there_can_be():
     )
     at = calendar.timegm((2026, 11, 22, 15, 49, 53))
     assert parse_listing(listing) == [
-        Change("d", Sign(4096, at), True),
-        Change("d/two\nlines \\#123 é", Sign(12, 5), False),
-        Change("link", Sign(1, -1), False),
+        FolderChange("d", FileSignature(4096, at), True),
+        FolderChange("d/two\nlines \\#123 é", FileSignature(12, 5), False),
+        FolderChange("link", FileSignature(1, -1), False),
     ]
     assert parse_listing(b">f+++++++++ 0 2024/02/29-00:00:00 x\n")[0].sign.mtime == calendar.timegm(
         (2024, 2, 29, 0, 0, 0)
@@ -63,13 +72,13 @@ def test_a_list_of_rsync_is_read_with_all_names_there_can_be():
 )
 def test_of_results_those_come_that_nobody_has_changed_here(there, known, here, travels):
     """``None``: both have changed it, which is told."""
-    choice = chosen([Change("x", there, False)], {"x": known} if known else {}, lambda _: here, is_pull=True)
+    choice = chosen([FolderChange("x", there, False)], {"x": known} if known else {}, lambda _: here, is_pull=True)
     assert (bool(choice.taken), bool(choice.left)) == (travels is True, travels is None)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..", "a\0b", ""])
 def test_names_that_lead_out_are_left(name):
-    choice = chosen([Change(name, NEW, False)], {}, lambda _: None, is_pull=True)
+    choice = chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True)
     assert (choice.taken, choice.left) == ([], [name])
 
 
@@ -78,20 +87,20 @@ def test_names_that_lead_out_are_left(name):
 )
 def test_nothing_comes_back_into_what_does_not_travel(name):
     """Whatever the other side lists: a hook of git would be run here."""
-    assert chosen([Change(name, NEW, False)], {}, lambda _: None, is_pull=True).left == [name]
+    assert chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True).left == [name]
 
 
 def test_what_lies_behind_a_link_is_left():
-    def sign_of(name: str) -> Sign | None:
+    def sign_of(name: str) -> FileSignature | None:
         raise OSError(name)
 
-    assert chosen([Change("link/x", NEW, False)], {}, sign_of, is_pull=True).left == ["link/x"]
+    assert chosen([FolderChange("link/x", NEW, False)], {}, sign_of, is_pull=True).left == ["link/x"]
     assert leads_out("a/b", "../../c")
     assert leads_out("a", "/etc")
     assert not leads_out("a/b", "../c")
 
 
 def test_of_what_is_needed_that_goes_which_the_person_has_changed():
-    changes = [Change("mine", NEW, False), Change("of a job that goes on", OLD, False)]
+    changes = [FolderChange("mine", NEW, False), FolderChange("of a job that goes on", OLD, False)]
     base = {"mine": OLD, "of a job that goes on": OLD}
     assert [one.path for one in chosen(changes, base, lambda _: None, is_pull=False).taken] == ["mine"]

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from jupyter_slurm.errors import JobNotFound, UsageError
-from jupyter_slurm.services.connections.clients import Users
-from jupyter_slurm.services.connections.prompts import Desk
-from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.connections.clients import ClientRegistry
+from jupyter_slurm.services.connections.prompts import PromptQueue
+from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 
 __all__ = ["PlumbingCore"]
@@ -76,9 +76,9 @@ class PlumbingCore:
     """Answers at once and remembers what it was asked: for tests of what lies between a client and a core."""
 
     def __init__(self) -> None:
-        self.bus = Bus()
-        self.users = Users(lambda cluster: self.bus.publish("cluster", self._cluster()))
-        self.desk = Desk("local", self.bus, patience=5)
+        self.bus = EventBus()
+        self.users = ClientRegistry(lambda cluster: self.bus.publish("cluster", self._cluster()))
+        self.desk = PromptQueue("local", self.bus, patience=5)
         self.sessions = PlumbingSessions(self._job)
         self.images = PlumbingImages(self._job)
         self.held: dict[str, int] = {}

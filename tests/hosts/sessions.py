@@ -23,7 +23,7 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 from jupyter_slurm.errors import JobNotFound
-from jupyter_slurm.services.slurm.poller import Watcher
+from jupyter_slurm.services.slurm.poller import Poller
 
 __all__ = [
     "Address",
@@ -233,7 +233,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jupyter_slurm.services.sessions.manager._AGAIN", (0.5, 1.0))
     monkeypatch.setattr(
         "jupyter_slurm.services.clusters.cluster.Watcher",
-        lambda look, **more: Watcher(look, **{**more, "shortest": 1.0}),
+        lambda look, **more: Poller(look, **{**more, "shortest": 1.0}),
     )
 
 

@@ -7,14 +7,14 @@ import socket
 
 import pytest
 
-from jupyter_slurm.kernels.keeper_connection import Carrier, Pauses, Stranger
-from jupyter_slurm.runner.link.handshake import KeeperGreeting
+from jupyter_slurm.kernels.keeper_connection import KeeperConnection, ReconnectDelays, Stranger
+from jupyter_slurm.runner.link.handshake import KeeperHandshake
 
 SECRET = b"s" * 32
 
 
 def test_a_connection_that_has_held_is_followed_by_the_next_one_at_once() -> None:
-    pauses = Pauses()
+    pauses = ReconnectDelays()
     told = [pauses.after(0.0) for _ in range(10)]
     assert told == sorted(told)
     assert told[-1] == told[-2] == 5.0
@@ -27,9 +27,9 @@ async def test_it_is_known_how_long_a_connection_has_held(secret: bytes) -> None
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)
-    carrier, loop = Carrier(SECRET, lambda parcel: None, 0, lambda number: None), asyncio.get_running_loop()
+    carrier, loop = KeeperConnection(SECRET, lambda parcel: None, 0, lambda number: None), asyncio.get_running_loop()
     carrying = asyncio.create_task(carrier.over(near))
-    keeper = KeeperGreeting(secret, lambda who: 0)
+    keeper = KeeperHandshake(secret, lambda who: 0)
     while not keeper.is_done and (said := await loop.sock_recv(far, 512)):
         await loop.sock_sendall(far, keeper.feed(said))
     far.shutdown(socket.SHUT_WR)

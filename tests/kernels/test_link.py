@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.runner.link import link
-from jupyter_slurm.runner.link.handshake import FrontGreeting, KeeperGreeting, Replaced, Stranger
+from jupyter_slurm.runner.link.handshake import KeeperHandshake, PeerRejected, PeerReplaced, ProxyHandshake
 from jupyter_slurm.runner.link.link import IOPUB, NOTE, SHELL, Link
 
 SECRET = b"s" * 32
@@ -35,8 +35,8 @@ class Pair:
         self.told: dict[str, list[link.Message]] = {"front": [], "keeper": []}
 
     def connect(self) -> None:
-        ours = FrontGreeting(SECRET, self.who, self.front.received)
-        theirs = KeeperGreeting(SECRET, lambda who: self.keeper.received)
+        ours = ProxyHandshake(SECRET, self.who, self.front.received)
+        theirs = KeeperHandshake(SECRET, lambda who: self.keeper.received)
         theirs.feed(ours.feed(theirs.feed(ours.first)))
         assert ours.is_done
         assert theirs.is_done
@@ -172,14 +172,14 @@ def test_a_front_that_is_new_gets_what_the_one_before_has_not_confirmed() -> Non
     assert numbers(pair.told["keeper"]) == [1, 7]
 
 
-def greet(front: FrontGreeting, keeper: KeeperGreeting, change: Callable[[int, bytes], bytes]) -> None:
+def greet(front: ProxyHandshake, keeper: KeeperHandshake, change: Callable[[int, bytes], bytes]) -> None:
     first = keeper.feed(change(0, front.first))
     keeper.feed(change(2, front.feed(change(1, first))))
 
 
 @given(st.integers(0, 2), st.integers(0, 1000), st.integers(1, 255))
 def test_whoever_changes_a_word_of_the_greeting_is_a_stranger(text: int, at: int, how: int) -> None:
-    front, keeper = FrontGreeting(SECRET, b"the-one!", 3), KeeperGreeting(SECRET, lambda who: 5)
+    front, keeper = ProxyHandshake(SECRET, b"the-one!", 3), KeeperHandshake(SECRET, lambda who: 5)
 
     def change(number: int, data: bytes) -> bytes:
         if number != text or not data:
@@ -187,7 +187,7 @@ def test_whoever_changes_a_word_of_the_greeting_is_a_stranger(text: int, at: int
         where = at % len(data)
         return data[:where] + bytes([data[where] ^ how]) + data[where + 1 :]
 
-    with pytest.raises(Stranger):
+    with pytest.raises(PeerRejected):
         greet(front, keeper, change)
     assert not keeper.is_done
 
@@ -195,8 +195,8 @@ def test_whoever_changes_a_word_of_the_greeting_is_a_stranger(text: int, at: int
 @pytest.mark.parametrize("who", ["front", "keeper"])
 def test_who_does_not_know_the_secret_is_a_stranger(who: str) -> None:
     secrets = {"front": SECRET, "keeper": SECRET, who: b"x" * 32}
-    front, keeper = FrontGreeting(secrets["front"], b"8" * 8, 0), KeeperGreeting(secrets["keeper"], lambda who: 0)
-    with pytest.raises(Stranger, match="secret"):
+    front, keeper = ProxyHandshake(secrets["front"], b"8" * 8, 0), KeeperHandshake(secrets["keeper"], lambda who: 0)
+    with pytest.raises(PeerRejected, match="secret"):
         greet(front, keeper, lambda _, data: data)
     assert not front.is_done
     assert not keeper.is_done
@@ -204,20 +204,20 @@ def test_who_does_not_know_the_secret_is_a_stranger(who: str) -> None:
 
 def test_what_an_end_has_said_proves_nothing_for_the_other_role() -> None:
     """A stranger who sends back what it hears gets nowhere."""
-    front = FrontGreeting(SECRET, b"8" * 8, 0)
-    other = FrontGreeting(SECRET, b"8" * 8, 0)
-    keeper = KeeperGreeting(SECRET, lambda who: 0)
+    front = ProxyHandshake(SECRET, b"8" * 8, 0)
+    other = ProxyHandshake(SECRET, b"8" * 8, 0)
+    keeper = KeeperHandshake(SECRET, lambda who: 0)
     answer = keeper.feed(other.first)
-    with pytest.raises(Stranger):
+    with pytest.raises(PeerRejected):
         front.feed(answer)  # a proof for another greeting
-    with pytest.raises(Stranger):
+    with pytest.raises(PeerRejected):
         keeper.feed(answer[-40:])
 
 
 def test_a_greeting_may_come_byte_by_byte_with_records_right_behind_it() -> None:
     pair = Pair()
     pair.front.send(SHELL, [b"1"])
-    front, keeper = FrontGreeting(SECRET, pair.who, 0), KeeperGreeting(SECRET, lambda who: 0)
+    front, keeper = ProxyHandshake(SECRET, pair.who, 0), KeeperHandshake(SECRET, lambda who: 0)
     answer = b"".join(keeper.feed(bytes([byte])) for byte in front.first)
     last = b"".join(front.feed(bytes([byte])) for byte in answer)
     pair.front.attach(front.received, front.rest)
@@ -226,8 +226,8 @@ def test_a_greeting_may_come_byte_by_byte_with_records_right_behind_it() -> None
 
 
 def test_a_front_that_was_replaced_hears_so_now_and_when_it_comes_again() -> None:
-    front, keeper = FrontGreeting(SECRET, b"8" * 8, 0), KeeperGreeting(SECRET, lambda who: None)
-    with pytest.raises(Replaced):
+    front, keeper = ProxyHandshake(SECRET, b"8" * 8, 0), KeeperHandshake(SECRET, lambda who: None)
+    with pytest.raises(PeerReplaced):
         greet(front, keeper, lambda _, data: data)
     pair = Pair()
     pair.connect()
@@ -249,7 +249,7 @@ def test_silence_breaks_a_connection_and_a_long_message_does_not() -> None:
     pair.settle()
     assert numbers(pair.told["front"]) == [1]
     pair.clock.now += link.DEAD_AFTER + 1
-    with pytest.raises(link.Broken):
+    with pytest.raises(link.LinkBroken):
         pair.front.tick()
 
 
@@ -259,7 +259,7 @@ def test_bytes_that_make_no_sense_break_the_connection_and_nothing_else(data: by
     pair.connect()
     try:
         pair.front.feed(data)
-    except link.Broken:
+    except link.LinkBroken:
         pair.cut()
         pair.connect()
 
@@ -270,12 +270,12 @@ def test_a_message_is_itself_again_and_one_that_is_cut_short_is_none(
 ) -> None:
     packed = b"".join(link.pack(channel, frames))
     assert link.unpack(packed) == (channel, frames)
-    with pytest.raises(link.Broken):
+    with pytest.raises(link.LinkBroken):
         link.unpack(packed[:-cut] if cut < len(packed) else b"")
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"7", b"[" * 100_000])
 def test_a_note_is_an_object(text: bytes) -> None:
-    with pytest.raises(link.Broken):
+    with pytest.raises(link.LinkBroken):
         link.Message(NOTE, [text]).note()
     assert link.Message(NOTE, [json.dumps({"event": "started"}).encode()]).note() == {"event": "started"}

@@ -158,7 +158,9 @@ def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
     wait_for(lambda: front.models[hold]["tooltip"] == f"Hold {about}", "it is not held any more")
     kernel.ok("over = later.cancel()")  # what a cell ends with is shown, with a button below it until its end
     kernel.ok("shown.close()\nassert shown._feed._work is None")
-    kernel.ok("from jupyter_slurm.widgets.job_feed import Feed\nlook, Feed.look = Feed.look, lambda feed: 1 / 0")
+    kernel.ok(
+        "from jupyter_slurm.widgets.job_feed import JobFeed\nlook, JobFeed.look = JobFeed.look, lambda feed: 1 / 0"
+    )
     assert "ZeroDivisionError" in kernel.run("jupyter_slurm.monitor()").traceback  # as where no agent answers
     kernel.ok("Feed.look = look")
     hears = (

@@ -14,7 +14,7 @@ from sessions import Page, ended, hurried, run_a_cell, run_in, start_kernel  # n
 from ssh_hosts import Site
 from ssh_hosts.laptop import NAME, Laptop
 
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 
 _VISIT = """
 import ssl, sys, urllib.request as u
@@ -39,15 +39,15 @@ def attempts(monkeypatch: pytest.MonkeyPatch, site: Site, tmp_path: Path) -> lis
     Found out after 2 s and not 17, given up after 1 s each and not 30, with 3 s between two and not 30, and who opens a
     page meanwhile hears of it after 2 s and not 60.
     """
-    made, opens = list[object](), KeptLink._open
+    made, opens = list[object](), PersistentLink._open
 
-    async def counted(link: KeptLink) -> Any:
+    async def counted(link: PersistentLink) -> Any:
         made.append(link)
         return await opens(link)
 
-    monkeypatch.setattr(KeptLink, "_open", counted)
+    monkeypatch.setattr(PersistentLink, "_open", counted)
     for name, seconds in (("ping", 0.5), ("deadline", 1.2), ("pause", 0.05)):
-        monkeypatch.setitem(KeptLink.__init__.__kwdefaults__ or {}, name, seconds)
+        monkeypatch.setitem(PersistentLink.__init__.__kwdefaults__ or {}, name, seconds)
     monkeypatch.setattr("jupyter_slurm.services.tunnels.tunnel._PATIENCE", 2.0)
     config = tmp_path / "impatient"
     config.write_text("ConnectTimeout 1\n" + site.ssh_config.read_text())

@@ -291,7 +291,7 @@ def test_values_come_and_go_under_either(run, tmp_path):
                 },
                 [],
             ),
-            ((x := values.Packed({"x": 1.5})).item, x.pieces),
+            ((x := values.PackedValue({"x": 1.5})).item, x.pieces),
         ],
     )
     asked = {"in": ["f", "x"], "out": ["y", "z"], "limit": 1000}

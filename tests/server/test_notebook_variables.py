@@ -27,10 +27,10 @@ lies.drop = Answer
 
 
 @pytest.fixture
-async def visitor(tmp_path: Path) -> AsyncIterator[variables.Visitor]:
+async def visitor(tmp_path: Path) -> AsyncIterator[variables.VariableTransfer]:
     manager = AsyncKernelManager(kernel_name="python3", transport="ipc", connection_file=str(tmp_path / "k.json"))
     await manager.start_kernel()
-    one = variables.Visitor(manager)
+    one = variables.VariableTransfer(manager)
     assert await one.begun(lambda _: None) == ""
     yield one
     one.leave()
@@ -41,7 +41,7 @@ async def visitor(tmp_path: Path) -> AsyncIterator[variables.Visitor]:
     ("size", "error"), [(10**15, variables.CannotTravel), (-1, variables.CannotTravel), (LIMIT, variables.KernelGone)]
 )
 async def test_a_kernel_that_tells_of_more_than_it_was_asked_for_fills_no_disk(
-    visitor: variables.Visitor, size: int, error: type[Exception]
+    visitor: variables.VariableTransfer, size: int, error: type[Exception]
 ) -> None:
     said = f"NAME, TYPE, SIZE = '{variables._luggage()[0]}.transit', {variables.TYPE!r}, {size}\n"
     await visitor._reply(lambda: str(visitor._client.execute(said + LIES)))
@@ -50,7 +50,7 @@ async def test_a_kernel_that_tells_of_more_than_it_was_asked_for_fills_no_disk(
 
 
 async def test_a_snapshot_that_nobody_waits_for_is_let_go(
-    visitor: variables.Visitor, monkeypatch: pytest.MonkeyPatch
+    visitor: variables.VariableTransfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a move is given up; the kernel may have little memory left."""
     ready = f"len(__import__('sys').modules['{variables._luggage()[0]}.transit']._ready)"
@@ -75,9 +75,9 @@ async def test_a_snapshot_that_nobody_waits_for_is_let_go(
     assert found["size"]["data"]["text/plain"] == "0"
 
 
-async def test_what_cells_print_does_not_wait_in_the_server(visitor: variables.Visitor) -> None:
+async def test_what_cells_print_does_not_wait_in_the_server(visitor: variables.VariableTransfer) -> None:
     """What is published is read until the kernel has begun, and by a visitor who never asks that not at all."""
-    other = variables.Visitor(visitor._manager)
+    other = variables.VariableTransfer(visitor._manager)
     await other.idle(lambda: None)
     assert other._client._iopub_channel is None
     other.leave()

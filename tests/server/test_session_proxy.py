@@ -22,7 +22,7 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 from jupyter_slurm.errors import TunnelUnproven
-from jupyter_slurm.server.session_proxy.http_client import Caller
+from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -348,7 +348,7 @@ while True:
 
 async def test_somebody_else_on_the_port_is_told_nothing(alice: str) -> None:
     command = ["setpriv", "--reuid", alice, "--clear-groups", sys.executable, "-c", LISTENER]
-    caller, headers = Caller(), [("Authorization", "token secret")]
+    caller, headers = SessionHttpClient(), [("Authorization", "token secret")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

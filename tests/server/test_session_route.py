@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_slurm.server.session_route import Way, kept_back, kept_on
+from jupyter_slurm.server.session_route import SessionRoute, kept_back, kept_on
 
-SAME = Way(8000, "/user/ana/jupyter-slurm/K/", "/user/ana/jupyter-slurm/K/", "secret")
-ROOT = Way(8000, "/user/ana/jupyter-slurm/K/", "/", None)
+SAME = SessionRoute(8000, "/user/ana/jupyter-slurm/K/", "/user/ana/jupyter-slurm/K/", "secret")
+ROOT = SessionRoute(8000, "/user/ana/jupyter-slurm/K/", "/", None)
 
 
 @pytest.mark.parametrize(

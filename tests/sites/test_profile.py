@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.facts import NamedEntity
 from jupyter_slurm.domain.profile_facts import beside, named_in
 from jupyter_slurm.errors import ConfigError, TransportError
 from jupyter_slurm.services.core import Core
@@ -306,17 +306,17 @@ def test_what_a_profile_knows_stands_in_for_the_cluster_and_then_beside_its_word
     known = {**profile.known, "cost": profile.cost}
     offered = dict(named_in(known, "partition"))
     assert offered["gdl"] == "8 v100 a node, at most 48:00:00, for very deep models, an hour counts 2 times"
-    live = [Named("gdl", "3 nodes, at most 2-00:00:00"), Named("new", "1 node")]
+    live = [NamedEntity("gdl", "3 nodes, at most 2-00:00:00"), NamedEntity("new", "1 node")]
     assert beside(known, "partition", live) == [
-        Named("gdl", "3 nodes, at most 2-00:00:00, for very deep models, an hour counts 2 times"),
-        Named("new", "1 node"),
+        NamedEntity("gdl", "3 nodes, at most 2-00:00:00, for very deep models, an hour counts 2 times"),
+        NamedEntity("new", "1 node"),
     ]
     skynet = parse_profile("skynet", shipped_text("skynet").encode(), "x").known
     assert dict(named_in(skynet, "gpu"))["a40"].startswith("--gpus a40:1, ")
     assert named_in(skynet, "feature") == [], "no type is said to be a feature before the cluster has"
-    assert beside(skynet, "feature", [Named("a40", "9 nodes")])[0].about.startswith("9 nodes, --gpus a40:1")
+    assert beside(skynet, "feature", [NamedEntity("a40", "9 nodes")])[0].about.startswith("9 nodes, --gpus a40:1")
     assert named_in(skynet, "node") == []
-    assert beside(skynet, "node", [Named("sky", "idle")]) == [Named("sky", "idle")]
+    assert beside(skynet, "node", [NamedEntity("sky", "idle")]) == [NamedEntity("sky", "idle")]
 
 
 async def test_before_the_log_in_names_are_those_of_the_profile(tmp_path):

@@ -18,26 +18,26 @@ from ssh_hosts import SshHost
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.local.transport import LocalTransport
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompt
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 
-def _gate(host: SshHost) -> Gate:
+def _gate(host: SshHost) -> HostVerifier:
     """What known_hosts and a key file say; the package's own log-in has its own tests."""
 
-    def verify(hop: Host, key: paramiko.PKey) -> None:
+    def verify(hop: HostConfig, key: paramiko.PKey) -> None:
         if f"{key.get_name()} {key.get_base64()}" not in host.known_hosts.read_text():
             raise TransportError("not that host")
 
-    def login(hop: Host, transport: paramiko.Transport) -> None:
+    def login(hop: HostConfig, transport: paramiko.Transport) -> None:
         transport.auth_publickey(hop.user, paramiko.Ed25519Key.from_private_key_file(str(host.key)))
 
-    return Gate(verify, login)
+    return HostVerifier(verify, login)
 
 
 class Nobody:
@@ -52,7 +52,7 @@ class Connected:
     """A transport over SSH, its parts, and what was told of its connection."""
 
     host: SshHost
-    link: KeptLink
+    link: PersistentLink
     transport: SshTransport
     told: list[str] = field(default_factory=list)
 
@@ -72,11 +72,11 @@ def connect_by(short_tmp: Path) -> Iterator[Callable[..., Connected]]:
         carrier: str, host: SshHost, *, user: str | None = None, link: dict[str, Any] | None = None, **options: Any
     ) -> Connected:
         told: list[str] = []
-        way = [Host(host.name, host.address, host.port, user or host.user, strict="yes")]
+        way = [HostConfig(host.name, host.address, host.port, user or host.user, strict="yes")]
         rest = {"told": told.append, "pause": 0.1, **(link or {})}
-        connection: KeptLink
+        connection: PersistentLink
         if carrier == "paramiko":
-            connection = Link(way, _gate(host), **rest)
+            connection = ParamikoLink(way, _gate(host), **rest)
         else:
             target = Target(host.name, ("-l", user or host.user), str(host.ssh_config))
             folder = tempfile.mkdtemp(prefix="m", dir=short_tmp)

@@ -12,9 +12,9 @@ from jupyter_slurm.errors import LoginFailed
 from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
-from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LogWalk
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginLogDiagnosis
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.asyncio]
 
@@ -113,7 +113,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
     config.write_text(host.client_entry("GSSAPIAuthentication yes"))
     way = await way_to("kerberized", config_file=str(config))
     target, found = Target("kerberized", (), str(config)), []
-    walk = LogWalk(way, found.append)
+    walk = LoginLogDiagnosis(way, found.append)
 
     def new_link(**options):
         return OpenSshLink(target, way, Nobody(), str(folder), told=lambda line: None, **options)
@@ -123,7 +123,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
         await transport.run(["true"])
     transport.close()
     assert "kinit" in refused.value.hint
-    transport = SshTransport(Link(way, personal_gate(Nobody())))
+    transport = SshTransport(ParamikoLink(way, personal_gate(Nobody())))
     with pytest.raises(LoginFailed) as refused:
         await transport.run(["true"])
     transport.close()

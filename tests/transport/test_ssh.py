@@ -16,11 +16,11 @@ import pytest
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.link import persistent as kept_module
 from jupyter_slurm.transport.ssh.shell import pool, session_budget
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 pytestmark = pytest.mark.root
 
@@ -221,13 +221,13 @@ async def test_values_are_never_in_a_command_line_or_a_log(login_node, connect, 
 @pytest.mark.parametrize("kind", ["jump", "command"])
 async def test_through_another_host(login_node, connect_by, kind):
     one = connect_by("paramiko", login_node)
-    last = Host("inner", "127.0.0.1", login_node.port, login_node.user, through=(login_node.name,))
+    last = HostConfig("inner", "127.0.0.1", login_node.port, login_node.user, through=(login_node.name,))
     if kind == "jump":
         way = [*one.link._way, last]
     else:
         command = f"ssh -F {login_node.ssh_config} -W 127.0.0.1:{login_node.port} {login_node.name}"
-        way = [Host("inner", "inner", 22, login_node.user, proxy_command=command)]
-    through = SshTransport(Link(way, one.link._gate))
+        way = [HostConfig("inner", "inner", 22, login_node.user, proxy_command=command)]
+    through = SshTransport(ParamikoLink(way, one.link._gate))
     done = await through.run(["sh", "-c", "echo $SSH_CONNECTION; hostname"])
     assert done.stdout.split()[0] == b"127.0.0.1"
     assert done.stdout.split()[-1] == b"login"
@@ -250,8 +250,8 @@ async def test_through_another_host(login_node, connect_by, kind):
 async def test_what_a_proxy_command_says_is_told(login_node, connect_by, command, words):
     gate = connect_by("paramiko", login_node).link._gate
     path = "sh -c " + shlex.quote(command) if ";" in command or "|" in command else command
-    host = Host("inner", "inner", 22, "x", proxy_command=path, connect_timeout=2 if "7777" in command else None)
-    transport = SshTransport(Link([host], gate))
+    host = HostConfig("inner", "inner", 22, "x", proxy_command=path, connect_timeout=2 if "7777" in command else None)
+    transport = SshTransport(ParamikoLink([host], gate))
     with pytest.raises(TransportError, match=words) as failed:
         await transport.run(["true"])
     assert "ProxyCommand of inner" in failed.value.hint
@@ -272,12 +272,12 @@ async def test_a_host_that_cannot_be_reached_is_told_at_once(login_node, connect
     one = connect_by("paramiko", login_node).link
     gate = one._gate
     for way, words in [
-        ([Host("shut", login_node.address, 1, "x")], "shut.*refused"),
-        ([Host("nobody", "no-such-host.invalid", 22, "x")], "nobody.*not known"),
-        ([*one._way, Host("inner", "127.0.0.1", 1, "x")], "inner.*onnect"),
+        ([HostConfig("shut", login_node.address, 1, "x")], "shut.*refused"),
+        ([HostConfig("nobody", "no-such-host.invalid", 22, "x")], "nobody.*not known"),
+        ([*one._way, HostConfig("inner", "127.0.0.1", 1, "x")], "inner.*onnect"),
     ]:
         with pytest.raises(TransportError, match=words):
-            await SshTransport(Link(way, gate)).run(["true"])
+            await SshTransport(ParamikoLink(way, gate)).run(["true"])
     assert time.monotonic() - begin < 10
 
 
@@ -474,15 +474,15 @@ async def test_transfers_go_on_where_they_were(own_host, connect, new_folder):
 async def test_a_sleeping_command_does_not_keep_the_interpreter(login_node):
     script = textwrap.dedent(f"""
         import asyncio, paramiko
-        from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
-        from jupyter_slurm.transport.ssh.via_paramiko.link import Link
-        from jupyter_slurm.transport.ssh.config.ssh_config import Host
+        from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
+        from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+        from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
         from jupyter_slurm.transport.ssh.transport import SshTransport
         key = paramiko.Ed25519Key.from_private_key_file({str(login_node.key)!r})
-        gate = Gate(lambda host, key: None, lambda host, transport: transport.auth_publickey(host.user, key))
-        way = [Host("login", {login_node.address!r}, {login_node.port}, {login_node.user!r})]
+        gate = HostVerifier(lambda host, key: None, lambda host, transport: transport.auth_publickey(host.user, key))
+        way = [HostConfig("login", {login_node.address!r}, {login_node.port}, {login_node.user!r})]
         async def main():
-            transport = SshTransport(Link(way, gate))
+            transport = SshTransport(ParamikoLink(way, gate))
             await transport.run(["true"])
             asyncio.ensure_future(transport.run(["sleep", "1000"]))
             await asyncio.sleep(0.3)

@@ -13,7 +13,7 @@ from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.shell import shell as shell_module
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
-from jupyter_slurm.transport.ssh.shell.shell import Answer, Shell
+from jupyter_slurm.transport.ssh.shell.shell import Shell, ShellAnswer
 
 pytestmark = pytest.mark.root
 
@@ -260,7 +260,7 @@ def _octal(data: bytes) -> str:
 async def test_answers_that_are_no_numbers_are_told_so(login_node, connect, monkeypatch, value):
     transport = connect(login_node).transport
     await transport.run(["true"])
-    monkeypatch.setattr(Shell, "call", lambda *args, **named: Answer("0", (), value, b""))
+    monkeypatch.setattr(Shell, "call", lambda *args, **named: ShellAnswer("0", (), value, b""))
     with pytest.raises(TransportError, match="where a number was due"):
         await transport.stat("/")
     with pytest.raises(TransportError, match="where a number was due"):

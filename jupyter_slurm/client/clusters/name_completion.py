@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current
 from jupyter_slurm.client.clusters.option_tables import named_options, option_table
-from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.facts import NamedEntity
 
 __all__ = ["clusters", "names", "options"]
 
@@ -28,19 +28,19 @@ _OPTIONS = "options of "
 
 
 @dataclass
-class _Known:
+class _CachedNames:
     """What was answered last, and what is being asked."""
 
-    names: list[Named] = field(default_factory=list)
+    names: list[NamedEntity] = field(default_factory=list)
     due: float = 0.0
-    asking: Future[tuple[list[Named], bool]] | None = None
+    asking: Future[tuple[list[NamedEntity], bool]] | None = None
 
 
 _lock = threading.Lock()
-_known: dict[tuple[str, ...], _Known] = {}
+_known: dict[tuple[str, ...], _CachedNames] = {}
 
 
-def names(*kinds: str, partition: str = "") -> list[Named]:
+def names(*kinds: str, partition: str = "") -> list[NamedEntity]:
     """Return the names of some kinds, as the agent tells them; what is not known in a moment is left out.
 
     Parameters
@@ -53,21 +53,21 @@ def names(*kinds: str, partition: str = "") -> list[Named]:
     return [name for kind in kinds for name in _names(kind, partition)]
 
 
-def clusters() -> list[Named]:
+def clusters() -> list[NamedEntity]:
     """Return the clusters that can be chosen, and how it stands with their log-ins."""
     return _names(_CLUSTERS)
 
 
-def options(command: str) -> list[Named]:
+def options(command: str) -> list[NamedEntity]:
     """Return the long options of a command as they are there, with their help; nothing while that is not known."""
     return _names(_OPTIONS + command)
 
 
-def _names(kind: str, partition: str = "") -> list[Named]:
+def _names(kind: str, partition: str = "") -> list[NamedEntity]:
     key = (kind, partition, chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
     patience = _LATER
     with _lock:
-        known = _known.setdefault(key, _Known())
+        known = _known.setdefault(key, _CachedNames())
         if known.asking is None and time.monotonic() >= known.due:
             known.asking = event_loop.spawn(asyncio.to_thread(_ask, kind, partition), contextvars.copy_context())
             patience = _LATER if known.names else _FIRST
@@ -86,7 +86,7 @@ def _names(kind: str, partition: str = "") -> list[Named]:
     return known.names
 
 
-def _ask(kind: str, partition: str) -> tuple[list[Named], bool]:
+def _ask(kind: str, partition: str) -> tuple[list[NamedEntity], bool]:
     """Ask the agent; False: the profile says so, the cluster has not yet. In a thread: an agent may be slow."""
     cluster = current(log_in=False)  # the Tab key asks for no code
     if kind == _CLUSTERS:
@@ -95,11 +95,11 @@ def _ask(kind: str, partition: str) -> tuple[list[Named], bool]:
         return named_options(option_table(cluster, kind.removeprefix(_OPTIONS))), True
     asked = {"wait": f"{_LONGEST / 2}", "partition": partition}
     answer = cluster.client.get(cluster.path("names", kind), params=asked, timeout=_LONGEST)
-    found = [Named(str(one["name"]), str(one["about"])) for one in answer["names"]]
+    found = [NamedEntity(str(one["name"]), str(one["about"])) for one in answer["names"]]
     return found, answer["taken"] is not None
 
 
-def _clusters(cluster: Cluster) -> list[Named]:
+def _clusters(cluster: Cluster) -> list[NamedEntity]:
     told: list[dict[str, Any]] = cluster.client.get("/v1/clusters", timeout=_LONGEST)
-    far = [Named(str(one["id"]), str(one["connection"]["state"])) for one in told if one.get("connection")]
-    return [Named("local", "this machine"), *far]
+    far = [NamedEntity(str(one["id"]), str(one["connection"]["state"])) for one in told if one.get("connection")]
+    return [NamedEntity("local", "this machine"), *far]

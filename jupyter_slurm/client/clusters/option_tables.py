@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, known
-from jupyter_slurm.domain.facts import Named
+from jupyter_slurm.domain.facts import NamedEntity
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
 
 __all__ = ["known_table", "named_options", "option_table"]
@@ -29,9 +29,9 @@ def known_table(command: str) -> OptionTable:
     return OptionTable.for_command(command)
 
 
-def named_options(table: OptionTable) -> list[Named]:
+def named_options(table: OptionTable) -> list[NamedEntity]:
     """Return the long options of a command with their help."""
-    return [Named(f"--{name}", spec.help) for spec in table.specs for name in spec.names]
+    return [NamedEntity(f"--{name}", spec.help) for spec in table.specs for name in spec.names]
 
 
 def _spec(entry: Mapping[str, Any]) -> OptionSpec:

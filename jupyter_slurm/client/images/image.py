@@ -25,7 +25,7 @@ from jupyter_slurm.domain.magic_line.expand import Lookup
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["USE", "WORDS", "Wanted", "addressed", "images", "make", "remove", "wanted"]
+__all__ = ["USE", "WORDS", "ImageRequest", "addressed", "images", "make", "remove", "wanted"]
 
 ACTS = ("build", "pull", "list", "remove")
 
@@ -50,7 +50,7 @@ _NOT_HERE = ("array", "test-only", "wrap", "help", "usage", "version")
 _VARIABLES: Mapping[str, str] = {}
 
 
-class Wanted(NamedTuple):
+class ImageRequest(NamedTuple):
     """What a line asks for.
 
     Attributes
@@ -84,7 +84,7 @@ def addressed(line: str) -> tuple[Cluster, str]:
 
 def wanted(
     cluster: Cluster, line: str, lookup: Lookup | None = None, variables: Mapping[str, str] = _VARIABLES
-) -> Wanted:
+) -> ImageRequest:
     """Return what a line asks for, ``build NAME FILE …`` or ``pull NAME …``.
 
     Raises
@@ -108,7 +108,7 @@ def wanted(
     start = operands[-1].end
     parsed = parse_cell_line(line[start:], option_table(cluster, "sbatch"), WORDS, lookup, variables)
     file = operands[1].text if act == "build" and operands[1].text != ENVIRONMENT else None
-    return Wanted(act, operands[0].text, file, parsed, start)
+    return ImageRequest(act, operands[0].text, file, parsed, start)
 
 
 def _is_ours(text: str) -> bool:
@@ -117,7 +117,7 @@ def _is_ours(text: str) -> bool:
     return WORDS.get(name) is bool(equals)
 
 
-def make(cluster: Cluster, asked: Wanted) -> Job | Preview:
+def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
     """Have a job get or make an image; with ``show``, say what would be submitted.
 
     Raises
@@ -151,7 +151,7 @@ def make(cluster: Cluster, asked: Wanted) -> Job | Preview:
     return handle(cluster, data, from_start=True)
 
 
-def _check(asked: Wanted) -> None:
+def _check(asked: ImageRequest) -> None:
     """Refuse what contradicts itself."""
     words = asked.parsed.words
     for option in asked.parsed.parsed.options:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.client.output.follower import Follower
 
-__all__ = ["Acting", "act", "bring"]
+__all__ = ["JobActionsMixin", "act", "bring"]
 
 
 def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[dict[
     return answers
 
 
-class Acting:
+class JobActionsMixin:
     """The part of a job that is about its place in the queue."""
 
     _cluster: Cluster

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.client import interrupts
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs import wait as waiting
-from jupyter_slurm.client.jobs.actions import Acting
+from jupyter_slurm.client.jobs.actions import JobActionsMixin
 from jupyter_slurm.client.jobs.failure import failure
-from jupyter_slurm.client.jobs.record import Recorded
+from jupyter_slurm.client.jobs.record import RecordMixin
 from jupyter_slurm.client.jobs.report import Report
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.output.follower import Follower
-from jupyter_slurm.client.output.reader import Written
+from jupyter_slurm.client.output.reader import OutputReader
 from jupyter_slurm.client.render.job_card import headline, is_finished, title
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
@@ -33,7 +33,7 @@ __all__ = ["Job"]
 _FRESH = 1.0  # seconds for which an answer of the agent is used again
 
 
-class Job(Recorded, Acting):
+class Job(RecordMixin, JobActionsMixin):
     """One job of a cluster; of an array, see :class:`jupyter_slurm.ArrayJob`.
 
     It comes from ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the
@@ -51,7 +51,7 @@ class Job(Recorded, Acting):
         self._asked = time.monotonic()
         self._from_start = from_start
         self._follower: Follower | None = None
-        self._views: list[live_view.View] = []
+        self._views: list[live_view.LiveView] = []
         self._is_shown = False
         self._submitted_in = live_view.cell_of(live_view.notebook()) if from_start else None
         self._outputs: Outputs | None = None
@@ -367,7 +367,7 @@ class Job(Recorded, Acting):
         if is_finished(self._data):
             follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
         controls = (lambda: live_view.controls_of(self)) if with_controls and not is_finished(self._data) else None
-        shown = live_view.View(shell, follower, settings().output_limit, controls)
+        shown = live_view.LiveView(shell, follower, settings().output_limit, controls)
         self._views.append(shown)
         shown.open(live=live)
 
@@ -417,6 +417,6 @@ class Job(Recorded, Acting):
         return self._cluster.path("jobs", self._reference, *parts)
 
     @property
-    def _written(self) -> Written:
+    def _written(self) -> OutputReader:
         is_array = bool(self._data.get("tasks")) and self._task is None
-        return Written(self._cluster.client, self._path("output"), self._data, is_array=is_array)
+        return OutputReader(self._cluster.client, self._path("output"), self._data, is_array=is_array)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.client.jobs.job import Job
 
-__all__ = ["Record", "Recorded"]
+__all__ = ["Record", "RecordMixin"]
 
 
 class Record(dict[str, Any]):
@@ -41,7 +41,7 @@ def _as_text(name: str, value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-class Recorded:
+class RecordMixin:
     """A job that knows what was submitted, and can submit it again."""
 
     _cluster: Cluster
@@ -89,7 +89,7 @@ class Recorded:
 def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any]) -> Any:
     """Return the submission of a record, with changes."""
     from jupyter_slurm.client.clusters.option_tables import option_table
-    from jupyter_slurm.client.submission.submit import Same, Submission
+    from jupyter_slurm.client.submission.submit import RepeatedSubmission, Submission
     from jupyter_slurm.domain.scripts.resubmission import changed, check_repeatable, has_source
 
     check_repeatable(record)
@@ -108,7 +108,7 @@ def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any
         default_python=record.get("default_python"),
         filename=record.get("filename"),
         script_name=None if is_python else record["script"],
-        values=Same(record["values"]) if record.get("values") else None,
+        values=RepeatedSubmission(record["values"]) if record.get("values") else None,
         resume=record.get("resume"),
         launcher=record.get("launcher"),
         stage=record.get("stage"),

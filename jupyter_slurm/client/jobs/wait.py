@@ -26,7 +26,7 @@ __all__ = ["interrupted", "wait_async", "wait_here"]
 _STEP = 0.5  # an interrupt is noticed at once; this is only how often the deadline is looked at
 
 
-class Awaited(Protocol):
+class WaitMixin(Protocol):
     """What is waited for: :class:`jupyter_slurm.client.jobs.job.Job`."""
 
     @property
@@ -37,12 +37,12 @@ class Awaited(Protocol):
 
 
 def wait_here(
-    job: Awaited,
+    job: WaitMixin,
     follower: Follower,
     timeout: float | None,
     *,
     echo: bool,
-    on_interrupt: Callable[[Awaited], WaitInterrupted] | None = None,
+    on_interrupt: Callable[[WaitMixin], WaitInterrupted] | None = None,
 ) -> None:
     """Wait until a job is over.
 
@@ -84,7 +84,7 @@ def wait_here(
         raise (on_interrupt or interrupted)(job) from None
 
 
-async def wait_async(job: Awaited, follower: Follower) -> None:
+async def wait_async(job: WaitMixin, follower: Follower) -> None:
     """Wait without holding up the loop. A cancelled wait says that the job goes on."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
@@ -169,7 +169,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         target.flush()
 
 
-def interrupted(job: Awaited) -> WaitInterrupted:
+def interrupted(job: WaitMixin) -> WaitInterrupted:
     """Decide what becomes of the job, and say it."""
     if is_finished(job.data):
         return WaitInterrupted(f"Stopped waiting. {job.title} is over; what it left goes on coming back.")
@@ -195,7 +195,7 @@ def interrupted(job: Awaited) -> WaitInterrupted:
     return WaitInterrupted(f"Stopped waiting. {job.title} was cancelled ({why}).")
 
 
-def _ask(job: Awaited) -> tuple[str, str]:
+def _ask(job: WaitMixin) -> tuple[str, str]:
     """Ask once; who cannot be asked, or does not answer, keeps the job."""
     question = f"Cancel {job.title} or keep it running? [c/k] "
     try:

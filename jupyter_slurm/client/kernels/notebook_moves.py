@@ -17,7 +17,7 @@ import httpx
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError, from_problem
 
-__all__ = ["Move", "Notebook", "Wanted", "find", "of_kernel", "wanted"]
+__all__ = ["Move", "MoveRequest", "Notebook", "find", "of_kernel", "wanted"]
 
 _MOVES: Final = "jupyter-slurm/api/server/moves"
 _ANSWERS_WITHIN: Final = 30.0  # seconds
@@ -30,7 +30,7 @@ _USE: Final = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MoveRequest:
     """Where a notebook is to go.
 
     Attributes
@@ -45,7 +45,7 @@ class Wanted:
     names: tuple[str, ...]
 
 
-def wanted(act: str, words: Sequence[str]) -> Wanted:
+def wanted(act: str, words: Sequence[str]) -> MoveRequest:
     """Return what is said behind ``switch`` or ``follow``.
 
     Raises
@@ -63,7 +63,7 @@ def wanted(act: str, words: Sequence[str]) -> Wanted:
     if len(rest) != (act == "switch"):
         said = " ".join(rest) or "nothing"
         raise UsageError(f"{act} takes {'one kernel' if act == 'switch' else 'no kernel'}, not {said}.", hint=_USE[act])
-    return Wanted(rest[0] if rest else None, tuple(dict.fromkeys(names)))
+    return MoveRequest(rest[0] if rest else None, tuple(dict.fromkeys(names)))
 
 
 class _Server:
@@ -128,7 +128,7 @@ class Notebook:
         """Where it lies."""
         return os.path.join(os.path.expanduser(self._server.root), self.path)
 
-    def move(self, to: Wanted) -> Move:
+    def move(self, to: MoveRequest) -> Move:
         """Have it move.
 
         Raises

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.login.link_watch import Silence
+from jupyter_slurm.client.login.link_watch import LinkWatch
 from jupyter_slurm.client.login.prompts import _STEP, _T, _say, put
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _answering(
     # Not a pool's thread: nobody waits for it when the person gives up.
     threading.Thread(target=_make, args=(call, done), name="jupyter-slurm-call", daemon=True).start()
     wait, read, turns = _QUICK, set[str](), 0
-    silence = Silence(client, cluster)
+    silence = LinkWatch(client, cluster)
     while True:
         with contextlib.suppress(TimeoutError):
             return done.result(wait)

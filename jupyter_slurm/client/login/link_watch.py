@@ -14,13 +14,13 @@ from jupyter_slurm.errors import SlurmError
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client import AgentClient
 
-__all__ = ["Silence", "while_waiting"]
+__all__ = ["LinkWatch", "while_waiting"]
 
 _OF_A_CLUSTER = re.compile(r"/v1/clusters/([^/]+)/.")
 _LOOK = 5.0  # seconds that the agent has for what it knows without asking
 
 
-class Silence:
+class LinkWatch:
     """That of a cluster while one call waits.
 
     Parameters
@@ -79,11 +79,11 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-def while_waiting(client: AgentClient, path: str) -> Silence | None:
+def while_waiting(client: AgentClient, path: str) -> LinkWatch | None:
     """Return what is to be done now and then while a call has no answer; None where that is nobody's business.
 
     Of a thread in the background nothing is said: it would stand under any cell.
     """
     found = _OF_A_CLUSTER.match(path)
     is_heard = found is not None and threading.current_thread() is threading.main_thread()
-    return Silence(client, found[1]) if found is not None and is_heard else None
+    return LinkWatch(client, found[1]) if found is not None and is_heard else None

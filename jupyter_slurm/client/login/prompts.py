@@ -34,7 +34,7 @@ def put(client: AgentClient, prompt: Mapping[str, Any], *, declines: bool) -> No
     """
     path = f"/v1/prompts/{prompt['id']}"
     try:
-        with contextlib.closing(_Bell(client, prompt["id"])) as bell:
+        with contextlib.closing(_WakeSignal(client, prompt["id"])) as bell:
             answers = _unless_rung(bell, lambda: ask(prompt))
     except SlurmError as error:
         if not declines and not isinstance(error, LoginDeclined):
@@ -56,7 +56,7 @@ def put(client: AgentClient, prompt: Mapping[str, Any], *, declines: bool) -> No
         client.post(path, json={"answers": answers})
 
 
-class _Bell:
+class _WakeSignal:
     """Calls the main thread back from reading a line, once a prompt does not wait for an answer any more.
 
     Only a signal ends such a reading: it is the one by which a person interrupts.
@@ -93,7 +93,7 @@ class _Bell:
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def _unless_rung(bell: _Bell, call: Callable[[], _T]) -> _T | None:
+def _unless_rung(bell: _WakeSignal, call: Callable[[], _T]) -> _T | None:
     """Return what a call returns, or None when the bell has rung meanwhile."""
     try:
         answer = call()

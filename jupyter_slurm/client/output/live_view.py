@@ -19,13 +19,13 @@ from typing import Any
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.output.follower import Follower
-from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.rich_output import DisplayedOutput
 from jupyter_slurm.client.output.timeline import Panes, not_shown
 from jupyter_slurm.client.render.allocation_card import is_released
 from jupyter_slurm.client.render.job_card import as_html, as_text, output_as_html, output_as_text
 from jupyter_slurm.client.render.session_card import hides_log
 
-__all__ = ["View", "bundle", "cell_of", "controls_of", "is_here", "notebook"]
+__all__ = ["LiveView", "bundle", "cell_of", "controls_of", "is_here", "notebook"]
 
 _SHORTEST = 0.25  # seconds between two drawings
 _BYTES_PER_SECOND = 256 * 1024  # a large output is drawn less often
@@ -53,7 +53,7 @@ def cell_of(shell: Any) -> str:
     return str(header.get("msg_id") or shell.execution_count)
 
 
-def is_here(views: Iterable[View]) -> bool:
+def is_here(views: Iterable[LiveView]) -> bool:
     """Tell whether one of the places is under the cell being run."""
     shell = notebook()
     return shell is not None and any(shown.cell == cell_of(shell) for shown in views)
@@ -69,14 +69,14 @@ def bundle(data: Mapping[str, Any], panes: Panes = (), trouble: str = "", *, pri
     }
 
 
-def _content(block: Panes | Shown) -> tuple[dict[str, Any], dict[str, Any]]:
+def _content(block: Panes | DisplayedOutput) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return data and metadata of what stands below the card."""
-    if isinstance(block, Shown):
+    if isinstance(block, DisplayedOutput):
         return block.data, block.metadata
     return {"text/plain": output_as_text(block), "text/html": output_as_html(block)}, {}
 
 
-class View:
+class LiveView:
     """One place in the notebook where a job is shown.
 
     Parameters
@@ -100,7 +100,7 @@ class View:
         self._closed = False
         self._card: Any = None  # what it was drawn of, and when
         self._drawn_at = 0.0
-        self._drawn: list[Panes | Shown | None] = []  # what stands in each place below it
+        self._drawn: list[Panes | DisplayedOutput | None] = []  # what stands in each place below it
         self._began = time.monotonic()
         self._parent: dict[str, Any] = dict(getattr(shell.display_pub, "parent_header", None) or {})
 
@@ -155,7 +155,7 @@ class View:
             data, left_out = follower.data, follower.timeline.left_out
             trouble = follower.error.message if follower.error else follower.trouble
             first, *blocks = follower.timeline.blocks(self._limit, data)
-        printed = bool(first) or any(not isinstance(block, Shown) for block in blocks)
+        printed = bool(first) or any(not isinstance(block, DisplayedOutput) for block in blocks)
         size = self._publish_card(data, trouble, left_out, first, printed, update)
         if self._controls is not None and not update:
             as_bundle = self._controls()._repr_mimebundle_
@@ -177,7 +177,7 @@ class View:
         self._shell.display_pub.publish(drawn, transient={"display_id": self._id}, update=update)
         return sum(map(len, drawn.values()))
 
-    def _publish_below(self, blocks: list[Panes | Shown]) -> int:
+    def _publish_below(self, blocks: list[Panes | DisplayedOutput]) -> int:
         """Show figures, tables, the text between them, each in a place of its own; what was cleared leaves it empty."""
         size = 0
         for place in range(max(len(blocks), len(self._drawn))):
@@ -185,12 +185,14 @@ class View:
             is_new = place == len(self._drawn)
             if is_new:
                 self._drawn.append(block)
-            elif block is self._drawn[place] or (not isinstance(block, Shown) and block == self._drawn[place]):
+            elif block is self._drawn[place] or (
+                not isinstance(block, DisplayedOutput) and block == self._drawn[place]
+            ):
                 continue
             self._drawn[place] = block
             data, metadata = _content(block) if block is not None else ({}, {})
             self._send(place, data, metadata, update=not is_new)
-            size += block.size if isinstance(block, Shown) else sum(map(len, data.values()))
+            size += block.size if isinstance(block, DisplayedOutput) else sum(map(len, data.values()))
         return size
 
     def _send(self, place: int, data: dict[str, Any], metadata: dict[str, Any], *, update: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jupyter_slurm.client.output.follower import Follower
-from jupyter_slurm.client.output.rich_output import Messages, Shown, place_of
+from jupyter_slurm.client.output.rich_output import DisplayedOutput, DisplayMessages, place_of
 from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, not_shown
 from jupyter_slurm.client.render.terminal import IncrementalFilter
 from jupyter_slurm.runner.cell.display import CLEAR, CLEAR_LATER
@@ -84,7 +84,7 @@ class Printer:
         self._limit, self._display_limit = limit, display_limit
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._texts = {stream: _Text() for stream in STREAMS}
-        self._messages = Messages()
+        self._messages = DisplayMessages()
         self._waiting: list[tuple[dict[str, Any], int]] = []  # what was printed before them is still to come
         self._left_out = 0
 
@@ -171,7 +171,7 @@ class Printer:
             sys.stderr.write(f"\n… the rest of {stream} is not shown here; all of it is in {path}\n")
 
     def _show(self, message: dict[str, Any], size: int) -> None:
-        output = Shown.of(message, size, 0)
+        output = DisplayedOutput.of(message, size, 0)
         if message.get("type") not in ("display", "update") or output is None:
             return
         self._display_limit -= size

@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-__all__ = ["Line", "told"]
+__all__ = ["ProgressLine", "told"]
 
 _LARGE: Final = 10_000_000  # bytes from which it is told
 _MB: Final = 1_000_000
 _EVERY: Final = 0.5  # seconds; what is over sooner is not told
 
 
-class Line:
+class ProgressLine:
     """The line of one transfer, on standard error.
 
     Parameters
@@ -58,7 +58,7 @@ def told(pieces: Iterable[bytes], what: str, total: int) -> Iterator[bytes]:
     total : int
         Its size in bytes.
     """
-    done, line = 0, Line(what)
+    done, line = 0, ProgressLine(what)
     try:
         for piece in pieces:
             yield piece

@@ -11,10 +11,10 @@ from jupyter_slurm.client.output.progress import told
 from jupyter_slurm.client.render.job_card import title
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain
-from jupyter_slurm.domain.ranks import Labelled, has_ranks
+from jupyter_slurm.domain.ranks import RankedOutput, has_ranks
 from jupyter_slurm.errors import JobOutputMissing, SlurmError
 
-__all__ = ["Written"]
+__all__ = ["OutputReader"]
 
 _PIECE = 1_048_576  # bytes asked for at once
 _TAIL = 8_388_608  # bytes looked at, at most, for the last lines
@@ -23,7 +23,7 @@ _LOG_LINES = 20
 _OF_TASK = {"stdout": "job[N].stdout", "stderr": "job[N].stderr", "values": "job[N].outputs"}
 
 
-class Written:
+class OutputReader:
     """The streams of one job, and the file of its values.
 
     Parameters
@@ -84,7 +84,7 @@ class Written:
     def _of_rank(self, rank: int, stream: str) -> str:
         """Return the last lines of one rank."""
         _, size = self._ask(stream, 0, 0)
-        length, labelled, screen = min(size, _TAIL_OF_RANK), Labelled(), Screen(_TAIL_OF_RANK)
+        length, labelled, screen = min(size, _TAIL_OF_RANK), RankedOutput(), Screen(_TAIL_OF_RANK)
         for piece in self._pieces(stream, size - length, length):
             for who, data in labelled.feed(piece):
                 if who == rank:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Messages", "Shown", "place_of"]
+__all__ = ["DisplayMessages", "DisplayedOutput", "place_of"]
 
 _LONGEST = 32 * 1024 * 1024  # a line of the runner's is shorter
 
 
 @dataclass
-class Shown:
+class DisplayedOutput:
     """One output: a MIME bundle, its display id if it has one, and after how many parts of the text it comes."""
 
     id: str | None
@@ -23,7 +23,7 @@ class Shown:
     after: int
 
     @classmethod
-    def of(cls, message: dict[str, Any], size: int, after: int) -> Shown | None:
+    def of(cls, message: dict[str, Any], size: int, after: int) -> DisplayedOutput | None:
         """Read a message; None where it is none."""
         data, metadata, name = message.get("data"), message.get("metadata"), message.get("id")
         if not isinstance(data, dict) or not isinstance(metadata, dict):
@@ -37,7 +37,7 @@ class Shown:
         return f"{text}\n" if isinstance(text, str) else ""
 
 
-class Messages:
+class DisplayMessages:
     """The lines of the file, which come in pieces."""
 
     def __init__(self) -> None:

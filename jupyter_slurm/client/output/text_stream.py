@@ -8,7 +8,7 @@ from collections.abc import Callable
 from jupyter_slurm.client.render.rank_fold import RankedScreen
 from jupyter_slurm.client.render.terminal import Screen, end_of
 
-__all__ = ["Part", "Text"]
+__all__ = ["Part", "TextStream"]
 
 _UNSETTLED = 1_048_576  # bytes of the last part that can still be divided
 _STEPS = 8  # in which an old part is shortened, so that it is not drawn anew for every line of a later one
@@ -18,7 +18,7 @@ Part = tuple[str, bool]
 """The end of a part that is to be seen, and whether something before it is left out."""
 
 
-class Text:
+class TextStream:
     """The end of a stream, as terminals show it: a new one for each part.
 
     A part ends at a byte of the output file. That is heard of before the bytes come, or after: the files of a job are

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jupyter_slurm.client.output.rich_output import Messages, Shown, place_of
-from jupyter_slurm.client.output.text_stream import Text
-from jupyter_slurm.client.render.job_card import Pane
+from jupyter_slurm.client.output.rich_output import DisplayedOutput, DisplayMessages, place_of
+from jupyter_slurm.client.output.text_stream import TextStream
+from jupyter_slurm.client.render.job_card import OutputPane
 from jupyter_slurm.client.render.rank_fold import RankedScreen, open_rank
 from jupyter_slurm.client.render.terminal import Screen
 
@@ -17,7 +17,7 @@ STREAMS = ("stdout", "stderr")
 DISPLAY = "display"
 _MOST = 1000  # outputs beside text
 
-Panes = tuple[Pane, ...]
+Panes = tuple[OutputPane, ...]
 """What was printed between two displays: one for each stream."""
 
 
@@ -37,12 +37,12 @@ class Timeline:
     def __init__(self, limit: int, display_limit: int, *, has_ranks: bool = False) -> None:
         self.left_out = 0
         self.is_full = False  # the job kept no more of them either
-        self._texts = {stream: Text(limit, RankedScreen if has_ranks else Screen) for stream in STREAMS}
+        self._texts = {stream: TextStream(limit, RankedScreen if has_ranks else Screen) for stream in STREAMS}
         self._places: list[tuple[int | None, ...]] = []  # where the text is divided
-        self._shown: list[Shown] = []
+        self._shown: list[DisplayedOutput] = []
         self._gone: list[str] = []  # ids of what was cleared: nobody sees an update of that
         self._limit = display_limit
-        self._messages = Messages()
+        self._messages = DisplayMessages()
         self._read = 0  # bytes of that file
         self._run: tuple[Any, Any] | None = None
         self._is_new_run = False
@@ -52,7 +52,7 @@ class Timeline:
         """Take in a piece of one of the files; return it as a place shows it that has only text."""
         if stream == DISPLAY:
             if offset < self._read:  # the file was written anew
-                self._messages, self._shown, self.left_out, self.is_full = Messages(), [], 0, False
+                self._messages, self._shown, self.left_out, self.is_full = DisplayMessages(), [], 0, False
             self._read = offset + len(data)
             texts = [self._take(*message) for message in self._messages.feed(data)]
             return "".join(texts).encode("utf-8", "replace")
@@ -60,7 +60,7 @@ class Timeline:
         self._clear_if_due()
         return data
 
-    def blocks(self, limit: int, data: Mapping[str, Any]) -> list[Panes | Shown]:
+    def blocks(self, limit: int, data: Mapping[str, Any]) -> list[Panes | DisplayedOutput]:
         """Return what is to be seen, in its order. The first one is text, and may be empty; no other one is.
 
         Parameters
@@ -72,11 +72,11 @@ class Timeline:
         """
         used = [stream for stream in STREAMS if self._texts[stream].has_any(0)]
         shown = {stream: self._texts[stream].shown(limit // len(used)) for stream in used}
-        found: list[Panes | Shown] = []
+        found: list[Panes | DisplayedOutput] = []
         waiting = list(reversed(self._shown))
         for number in range(len(self._places) + 1):
             panes = tuple(
-                Pane(stream, *shown[stream][number], data.get(stream), open_rank(data))
+                OutputPane(stream, *shown[stream][number], data.get(stream), open_rank(data))
                 for stream in used
                 if number in shown[stream]
             )
@@ -89,7 +89,7 @@ class Timeline:
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield all that is kept as text: stream by stream, between the displays."""
         for block in self.blocks(2**62, {}):
-            if isinstance(block, Shown):
+            if isinstance(block, DisplayedOutput):
                 yield DISPLAY, block.text
             else:
                 for pane in block:
@@ -115,7 +115,7 @@ class Timeline:
         return ""
 
     def _show(self, message: dict[str, Any], size: int, *, is_update: bool) -> str:
-        output = Shown.of(message, size, 0)
+        output = DisplayedOutput.of(message, size, 0)
         if output is None:
             return ""
         if not is_update:
@@ -129,7 +129,7 @@ class Timeline:
             return ""
         if places:
             for n in places:
-                self._shown[n] = Shown(output.id, output.data, output.metadata, size, self._shown[n].after)
+                self._shown[n] = DisplayedOutput(output.id, output.data, output.metadata, size, self._shown[n].after)
         else:  # of an update, too: its first form was left out
             self._divide(message)
             self._gone = [name for name in self._gone if name != output.id]

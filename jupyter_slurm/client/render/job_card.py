@@ -17,7 +17,7 @@ from jupyter_slurm.domain.advice.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
 
 __all__ = [
-    "Pane",
+    "OutputPane",
     "advice",
     "as_html",
     "as_text",
@@ -48,7 +48,7 @@ _STREAM = {
 
 
 @dataclass(frozen=True)
-class Pane:
+class OutputPane:
     """The end of one stream of a job: its text with colours, and whether something before it is left out.
 
     Of a job that has ranks, ``rank`` is the one to be seen; what the others printed is folded.
@@ -214,14 +214,14 @@ def _component(part: Mapping[str, Any]) -> str:
     return f"Component {part['id']}: {part['state']}{where}, partition {part['partition']}"
 
 
-def as_text(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *, printed: bool = False) -> str:
+def as_text(data: Mapping[str, Any], panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
     """Return a job and its output as plain text; ``printed``: there is more of that elsewhere."""
     said = notes(data, trouble, printed=printed or bool(panes))
     lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in said)]
     return "\n".join([*lines, output_as_text(panes)] if panes else lines)
 
 
-def output_as_text(panes: Sequence[Pane]) -> str:
+def output_as_text(panes: Sequence[OutputPane]) -> str:
     """Return output as plain text."""
     lines = []
     for pane in panes:
@@ -234,7 +234,7 @@ def output_as_text(panes: Sequence[Pane]) -> str:
     return "\n".join(lines)
 
 
-def as_html(data: Mapping[str, Any], panes: Sequence[Pane], trouble: str = "", *, printed: bool = False) -> str:
+def as_html(data: Mapping[str, Any], panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
     """Return a job and its output as HTML without scripts; everything in it is escaped."""
     parts = [
         '<div class="jupyter-slurm-job" style="line-height:1.4">',
@@ -258,12 +258,12 @@ def state_as_html(data: Mapping[str, Any]) -> str:
     return f'<span style="{style}">{escape(_state(data))}</span>'
 
 
-def output_as_html(panes: Sequence[Pane]) -> str:
+def output_as_html(panes: Sequence[OutputPane]) -> str:
     """Return output as HTML without scripts; everything in it is escaped."""
     return "".join(['<div class="jupyter-slurm-output" style="line-height:1.4">', *map(_pane_as_html, panes), "</div>"])
 
 
-def _pane_as_html(pane: Pane) -> str:
+def _pane_as_html(pane: OutputPane) -> str:
     note = ""
     if pane.shortened:
         note = f"<div{_CALMLY}>{escape(pane.note())}</div>"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.client.render.terminal import Screen, end_of
-from jupyter_slurm.domain.ranks import Labelled, has_ranks
+from jupyter_slurm.domain.ranks import RankedOutput, has_ranks
 
 __all__ = ["RankedScreen", "fold", "open_rank"]
 
@@ -27,7 +27,7 @@ class RankedScreen:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._labelled = Labelled()
+        self._labelled = RankedOutput()
         self._screens: dict[int, Screen] = {}
         self._first: int | None = None
         self._other = Screen(self._share)

@@ -10,7 +10,7 @@ from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.array import ArrayJob, handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, Ending, awaited, is_met, still_awaited
+from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, JobEnd, awaited, is_met, still_awaited
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import JobNotFound, UsageError
@@ -129,8 +129,8 @@ def _is_met(word: str, job: Job) -> bool:
     return is_met(word, KINDS[word], _ending(job), hint)
 
 
-def _ending(job: Job) -> Ending:
-    return Ending(job.title, job.state if job.is_finished else None)
+def _ending(job: Job) -> JobEnd:
+    return JobEnd(job.title, job.state if job.is_finished else None)
 
 
 def _numbers(word: str, job: Job) -> list[str]:

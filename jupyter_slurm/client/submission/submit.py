@@ -23,10 +23,10 @@ from jupyter_slurm.client.submission.upload import hand_over
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.client.submission.variables import Parcel
+    from jupyter_slurm.client.submission.variables import PackedVariables
     from jupyter_slurm.domain.scripts.sweep import Sweep
 
-__all__ = ["Preview", "Same", "Submission", "new_key", "preview", "python_named", "say_doubts", "submit"]
+__all__ = ["Preview", "RepeatedSubmission", "Submission", "new_key", "preview", "python_named", "say_doubts", "submit"]
 
 _LONGEST = 128 * 1024  # bytes of one word of a command, or one variable, with the NUL at its end
 
@@ -54,7 +54,7 @@ class Submission:
         What tracebacks call the cell.
     script_name : str or None
         What the script is called; Slurm names a job after it.
-    values : Parcel or None
+    values : PackedVariables or None
         The variables that travel with a Python cell.
     sweep : Sweep or None
         The parameters of the tasks of an array.
@@ -82,7 +82,7 @@ class Submission:
     python: str | None = None
     filename: str | None = None
     script_name: str | None = None
-    values: Parcel | Same | None = None
+    values: PackedVariables | RepeatedSubmission | None = None
     sweep: Sweep | None = None
     env: str | None = None
     default_python: str | None = None
@@ -129,7 +129,7 @@ class Submission:
 
 
 @dataclass(frozen=True)
-class Same:
+class RepeatedSubmission:
     """The values that travelled with a job, to travel again with the next: the agent has them.
 
     Attributes

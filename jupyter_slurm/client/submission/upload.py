@@ -13,7 +13,7 @@ from jupyter_slurm.client.clusters.clients import whoami
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.login.call import answering
-from jupyter_slurm.client.output.progress import Line
+from jupyter_slurm.client.output.progress import ProgressLine
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError
 
 __all__ = ["hand_over"]
@@ -54,7 +54,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
         return _with_log_in(cluster, path, {**body, "client": whoami()})
     if not is_large:
         return cluster.client.post(path, json=body, idempotent=True)
-    asking = _Asking(cluster, path, body)
+    asking = _UploadPrompts(cluster, path, body)
     try:
         return _followed(cluster, body, asking)
     except KeyboardInterrupt:
@@ -90,7 +90,7 @@ def _is_large(values: Mapping[str, Any]) -> bool:
     return bool(values.get("in"))  # those of another job, which the agent has: how much that is, it says
 
 
-class _Asking:
+class _UploadPrompts:
     """A request that is answered when everything has arrived, in a thread: this one looks how far that is."""
 
     def __init__(self, cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
@@ -115,10 +115,10 @@ class _Asking:
         return self._answer
 
 
-def _followed(cluster: Cluster, body: Mapping[str, Any], asking: _Asking) -> Any:
+def _followed(cluster: Cluster, body: Mapping[str, Any], asking: _UploadPrompts) -> Any:
     """Wait for the answer, and say how far what travels is."""
     what = "folders" if body.get("stage") else "values"
-    line, is_whole = Line(f"{what} to {cluster.name}"), False
+    line, is_whole = ProgressLine(f"{what} to {cluster.name}"), False
     try:
         while not asking.is_over.wait(_LOOKS_EVERY):
             with contextlib.suppress(SlurmError):  # what the request itself is answered counts
@@ -132,7 +132,7 @@ def _followed(cluster: Cluster, body: Mapping[str, Any], asking: _Asking) -> Any
         line.end(is_whole=is_whole)
 
 
-def _given_up(cluster: Cluster, key: str, asking: _Asking) -> str | None:
+def _given_up(cluster: Cluster, key: str, asking: _UploadPrompts) -> str | None:
     """Give up what is on its way, or about to be; return how far it was, None where that was over."""
     path, deadline = cluster.path("jobs", key), time.monotonic() + _ENDS_WITHIN
     while True:

@@ -12,10 +12,10 @@ from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.variables import values as file_of
 from jupyter_slurm.runner.variables.packing import CannotTravel, TooLarge, packed
 
-__all__ = ["Parcel", "parcel"]
+__all__ = ["PackedVariables", "parcel"]
 
 
-class Parcel:
+class PackedVariables:
     """What a cell sends along, ready to travel, and the names of what is to come back.
 
     Parameters
@@ -67,10 +67,10 @@ class Parcel:
 
 def parcel(
     words: Mapping[str, str | None], namespace: Mapping[str, Any], limit: int, given: Set[str] = frozenset()
-) -> Parcel:
-    """Return what ``in=`` and ``out=`` of a magic line ask for; see :class:`Parcel`."""
+) -> PackedVariables:
+    """Return what ``in=`` and ``out=`` of a magic line ask for; see :class:`PackedVariables`."""
     asked = {word: _names(word, words[word] or "") for word in ("in", "out") if word in words}
-    return Parcel(asked.get("in", []), asked.get("out", []), namespace, limit, given)
+    return PackedVariables(asked.get("in", []), asked.get("out", []), namespace, limit, given)
 
 
 def _names(word: str, text: str) -> list[str]:

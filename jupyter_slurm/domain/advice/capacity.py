@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from jupyter_slurm.domain.facts import Facts, Shape, nearest, some
+from jupyter_slurm.domain.facts import Facts, NodeShape, nearest, some
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.values import Gres, format_memory
@@ -109,7 +109,7 @@ def _node_count(request: Request, partitions: Sequence[Partition], where: str) -
         yield f"{request.written('nodes')} asks for {asked} nodes, and {has}.", False
 
 
-def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[Shape]], where: str) -> Iterator[Said]:
+def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[NodeShape]], where: str) -> Iterator[Said]:
     most = max(node.cpus for node in nodes)
     total = max(sum(node.cpus * count for node, count in each) for each in lists)
     if request.cpus_per_node is not None and request.cpus_per_node > most:
@@ -163,7 +163,7 @@ def _gpus(
     asked: Gres,
     where: str,
     *,
-    of_all: Sequence[Shape] | None = None,
+    of_all: Sequence[NodeShape] | None = None,
 ) -> Iterator[Said]:
     """Compare GPUs with what a node has, or all nodes of the largest partition together."""
     if asked.type and any(gres.name == "gpu" and not gres.type for node in nodes for gres in node.gres):
@@ -186,7 +186,7 @@ def _gpus_of(node: Node, kind: str | None) -> int:
     return sum(gres.count for gres in node.gres if gres.name == "gpu" and (not kind or gres.type == kind))
 
 
-def _total(shapes: Iterable[Shape], kind: str | None) -> int:
+def _total(shapes: Iterable[NodeShape], kind: str | None) -> int:
     return sum(_gpus_of(node, kind) * count for node, count in shapes)
 
 

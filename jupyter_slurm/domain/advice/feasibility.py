@@ -17,12 +17,12 @@ from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_
 from jupyter_slurm.domain.values import format_time_limit
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["Doubt", "doubts_about"]
+__all__ = ["FeasibilityWarning", "doubts_about"]
 
 _NONE: Final = ("", "(null)", "N/A", "None", "NONE")
 
 
-class Doubt(NamedTuple):
+class FeasibilityWarning(NamedTuple):
     """One reason.
 
     Attributes
@@ -37,7 +37,7 @@ class Doubt(NamedTuple):
     is_about_names: bool = False
 
 
-def doubts_about(facts: Facts, request: Request) -> list[Doubt]:
+def doubts_about(facts: Facts, request: Request) -> list[FeasibilityWarning]:
     """Return what speaks against a job.
 
     Parameters
@@ -49,7 +49,7 @@ def doubts_about(facts: Facts, request: Request) -> list[Doubt]:
     """
     known = [*map(str.lower, facts.clusters)]
     if known and (wrong := [name for name in request.clusters if name not in (*known, "all")]):
-        return [Doubt(f"There is no cluster {wrong[0]}.{nearest(wrong[0], known)}", True)]
+        return [FeasibilityWarning(f"There is no cluster {wrong[0]}.{nearest(wrong[0], known)}", True)]
     if {*request.clusters} - {facts.config.get("ClusterName", "").lower()}:
         return []  # it may go to another one
     partitions, unknown = _partitions(facts, request)
@@ -60,7 +60,10 @@ def doubts_about(facts: Facts, request: Request) -> list[Doubt]:
     if partitions and not unknown:
         found += _about_access(facts, request, partitions)
         found += _about_time(facts, request, partitions)
-        found += [Doubt(*one) for one in size_doubts(facts, request, partitions, is_moved=_is_moved(facts, request))]
+        found += [
+            FeasibilityWarning(*one)
+            for one in size_doubts(facts, request, partitions, is_moved=_is_moved(facts, request))
+        ]
     return found
 
 
@@ -75,7 +78,7 @@ def _is_moved(facts: Facts, request: Request) -> bool:
     )
 
 
-def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[Doubt]]:
+def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[FeasibilityWarning]]:
     """Return the partitions that the job may run in, and what is wrong with their names."""
     names = request.words("partition")
     if not names and request.chosen.get("reservation"):
@@ -86,11 +89,11 @@ def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[D
         return ([facts.default_partition] if facts.default_partition else []), []
     known = {one.name: one for one in facts.partitions}
     wrong = [name for name in names if name not in known] if known else []
-    unknown = [Doubt(f"There is no partition {name}.{nearest(name, known)}", True) for name in wrong]
+    unknown = [FeasibilityWarning(f"There is no partition {name}.{nearest(name, known)}", True) for name in wrong]
     return [known[name] for name in names if name in known], unknown
 
 
-def _about_accounts(facts: Facts, request: Request) -> Iterator[Doubt]:
+def _about_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
     """Compare account and QOS with the person's own; only where the site holds to them."""
     mine, enforced = facts.associations, facts.words_of("AccountingStorageEnforce")
     account, qos = request.chosen.get("account"), request.chosen.get("qos")
@@ -98,14 +101,14 @@ def _about_accounts(facts: Facts, request: Request) -> Iterator[Doubt]:
         return
     accounts = list(dict.fromkeys(one.account for one in mine))
     if account and account.lower() not in map(str.lower, accounts):
-        yield Doubt(f"You have no account {account} here.{nearest(account, accounts)}", True)
+        yield FeasibilityWarning(f"You have no account {account} here.{nearest(account, accounts)}", True)
     elif qos and "qos" in enforced and facts.qos:
         names = [one.name for one in facts.qos]
         usable = list(dict.fromkeys(name for one in _associations(mine, account) for name in one.qos))
         if qos.lower() not in map(str.lower, names):
-            yield Doubt(f"There is no QOS {qos}.{nearest(qos, usable or names)}", True)
+            yield FeasibilityWarning(f"There is no QOS {qos}.{nearest(qos, usable or names)}", True)
         elif usable and qos.lower() not in map(str.lower, usable):
-            yield Doubt(
+            yield FeasibilityWarning(
                 f"Your account {_account(mine, account)} may not use the QOS {qos}; it may: {some(usable)}.", True
             )
 
@@ -121,16 +124,16 @@ def _account(mine: Sequence[Association] | None, asked: str | None) -> str | Non
     return asked or next((one.account for one in mine or () if one.is_default), None)
 
 
-def _about_reservations(facts: Facts, request: Request) -> Iterator[Doubt]:
+def _about_reservations(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
     if "reservations" in facts.words_of("PrivateData"):
         return
     known = {one.name: one for one in facts.reservations}
     for name in request.words("reservation"):
         if name not in known:
-            yield Doubt(f"There is no reservation {name}.{nearest(name, known)}", True)
+            yield FeasibilityWarning(f"There is no reservation {name}.{nearest(name, known)}", True)
 
 
-def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
+def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
     """Look for nodes that were asked for by name: whether they are there, and in a partition of the job."""
     known, text = facts.node_names, request.chosen.get("nodelist") or ""
     try:
@@ -138,7 +141,7 @@ def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]
     except ParseError:
         return
     if wrong := [name for name in asked if name not in known]:
-        yield Doubt(f"There is no node {wrong[0]}.{nearest(wrong[0], known)}", True)
+        yield FeasibilityWarning(f"There is no node {wrong[0]}.{nearest(wrong[0], known)}", True)
         return
     homes = {node.name: node.partitions for node in facts.nodes if node.name in asked} if asked else {}
     outside = [[name for name, home in homes.items() if one.name not in home] for one in partitions]
@@ -146,10 +149,10 @@ def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]
         name = outside[0][0]
         where = f"partition {partitions[0].name}" if len(partitions) == 1 else some([one.name for one in partitions])
         there = f" It is in: {some(homes[name])}." if homes[name] else ""
-        yield Doubt(f"Node {name} is not in {where}.{there}")
+        yield FeasibilityWarning(f"Node {name} is not in {where}.{there}")
 
 
-def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
+def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
     """Say why no partition takes the job, or not all of them where all have to."""
     if _is_moved(facts, request):
         return
@@ -157,7 +160,7 @@ def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition
     if _is_out(facts, reasons, partitions):
         others = [one.name for one in facts.partitions if _would_take(facts, request, one)]
         instead = f" Partitions that take it: {some(others)}." if others else ""
-        yield Doubt(" ".join(dict.fromkeys(reasons)) + instead)
+        yield FeasibilityWarning(" ".join(dict.fromkeys(reasons)) + instead)
 
 
 def _is_out(facts: Facts, against: Sequence[object], partitions: Sequence[Partition]) -> bool:
@@ -237,7 +240,7 @@ def _not_allowed(
     return ""
 
 
-def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[Doubt]:
+def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
     # Where partitions are held to at once, --time-min does not get round them.
     is_strict = facts.config.get("EnforcePartLimits", "").upper() in ("ALL", "ANY", "YES")
     asked_time = request.time if is_strict else request.least_time
@@ -248,13 +251,15 @@ def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition])
     if qos is not None and not any("partitiontimelimit" in one.flags for one in qos):
         short = [one for one in partitions if one.max_time is not None and seconds > one.max_time]
         if _is_out(facts, short, partitions):
-            yield Doubt(f"{written} is more than {_limits(short)}.{_longer(facts, request, partitions)}")
+            yield FeasibilityWarning(f"{written} is more than {_limits(short)}.{_longer(facts, request, partitions)}")
     asked = request.chosen.get("qos")
     mine = next((one for one in facts.qos or () if asked and one.name.lower() == asked.lower()), None)
     has_other = any(one.fields.get("QoS", "N/A") not in _NONE for one in partitions)
     is_held_to = "limits" in facts.words_of("AccountingStorageEnforce") and not has_other
     if mine and mine.max_wall is not None and seconds > mine.max_wall and is_held_to:
-        yield Doubt(f"{written} is more than the QOS {mine.name} allows ({format_time_limit(mine.max_wall)}).")
+        yield FeasibilityWarning(
+            f"{written} is more than the QOS {mine.name} allows ({format_time_limit(mine.max_wall)})."
+        )
 
 
 def _possible_qos(facts: Facts, request: Request, partitions: Sequence[Partition]) -> list[Qos] | None:

@@ -18,7 +18,7 @@ from typing import Final
 
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["LARGEST_CONTEXT", "Ignored", "has_add", "of_definition", "of_dockerfile"]
+__all__ = ["LARGEST_CONTEXT", "IgnoreRules", "has_add", "of_definition", "of_dockerfile"]
 
 LARGEST_CONTEXT: Final = 256 << 20
 """Bytes of the files of a laptop that may travel with a build."""
@@ -149,7 +149,7 @@ def _plain(source: str) -> str:
 # -- .dockerignore
 
 
-class Ignored:
+class IgnoreRules:
     """What a .dockerignore leaves out.
 
     Parameters

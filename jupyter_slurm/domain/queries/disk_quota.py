@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["ROOM", "Room", "parse_room"]
+__all__ = ["ROOM", "DiskSpace", "parse_room"]
 
 _PATIENCE: Final = 10  # seconds: quota(1) asks each file server, and one may not answer
 
@@ -25,14 +25,14 @@ _FIELDS: Final = 9  # file system; used, quota, limit, grace of blocks, and of f
 _MARKS: Final = "*[]"  # of lfs, and of quota: over the quota, and not quite known
 
 
-class Room(NamedTuple):
+class DiskSpace(NamedTuple):
     """How many bytes may still be written; ``words`` say of what that is the rest."""
 
     free: int
     words: str
 
 
-def parse_room(text: str) -> Room | None:
+def parse_room(text: str) -> DiskSpace | None:
     """Return the room in a folder: of its disk, or what a quota leaves of it; None where nobody tells.
 
     Of a quota the hard limit counts: beyond the other one may go for a while.
@@ -44,9 +44,9 @@ def parse_room(text: str) -> Room | None:
     rows = [row for line in quota.splitlines() if len(row := line.split()) == _FIELDS and row[0] == fields[0]]
     if len(row := lustre.split()) == _FIELDS:  # a long name stands on a line of its own
         rows.append(row)
-    rooms = [Room(left, "left of your quota there") for row in rows if (left := _left(row)) is not None]
+    rooms = [DiskSpace(left, "left of your quota there") for row in rows if (left := _left(row)) is not None]
     if fields[3].isdecimal():
-        rooms.append(Room(int(fields[3]) << 10, "free there"))
+        rooms.append(DiskSpace(int(fields[3]) << 10, "free there"))
     return min(rooms, default=None)
 
 

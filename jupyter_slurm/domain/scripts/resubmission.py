@@ -12,7 +12,7 @@ from jupyter_slurm.errors import JobError, UsageError
 
 __all__ = [
     "LEAVE_OUT",
-    "Ending",
+    "JobEnd",
     "awaited",
     "changed",
     "check_repeatable",
@@ -28,7 +28,7 @@ _ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
 _MET = {"afterok": True, "aftercorr": True, "afterany": None, "afternotok": False}
 
 
-class Ending(NamedTuple):
+class JobEnd(NamedTuple):
     """A job that another one waits for: what it is called, and how it ended; None: it goes on."""
 
     title: str
@@ -76,7 +76,7 @@ def awaited(value: str) -> list[str]:
     return [number for kind, numbers in _conditions(value) if kind for number in numbers]
 
 
-def still_awaited(value: str, endings: Mapping[str, Ending]) -> str | None:
+def still_awaited(value: str, endings: Mapping[str, JobEnd]) -> str | None:
     """Return a --dependency that was given before as it has to be said now; None where nothing of it is left.
 
     Of jobs that are over Slurm may not know any more, so that what is met already falls away.
@@ -96,7 +96,7 @@ def still_awaited(value: str, endings: Mapping[str, Ending]) -> str | None:
     return ",".join(conditions) or None
 
 
-def is_met(word: str, kind: str, job: Ending, hint: str) -> bool:
+def is_met(word: str, kind: str, job: JobEnd, hint: str) -> bool:
     """Tell whether a condition is met already: Slurm forgets jobs that are over, and would refuse their numbers.
 
     Raises

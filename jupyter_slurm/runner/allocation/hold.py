@@ -47,7 +47,7 @@ def granted() -> dict[str, Any]:
     return {"nodes": env.get("SLURM_JOB_NODELIST", ""), "gpus": count, "tasks": env.get("SLURM_NTASKS")}
 
 
-class Step:
+class HeldStep:
     """One step: its job directory and its srun."""
 
     def __init__(self, place: Any) -> None:
@@ -188,18 +188,18 @@ def write(path: str, text: str) -> None:
     os.replace(path + ".tmp", path)
 
 
-class Holder:
+class AllocationHolder:
     """The allocation, from its first moment to its end."""
 
     def __init__(self, place: Any, kind: Any) -> None:
         self.place, self._place_of = place, kind
         self.requests = os.path.join(place.folder, "steps")
         self.lease, self.is_once = float(place.job["lease"]["seconds"]), bool(place.job["lease"].get("once"))
-        self.running: dict[str, Step] = {}
+        self.running: dict[str, HeldStep] = {}
         self.last: Any = None
         self.is_ending = False
         self._late: dict[str, float] = {}
-        self._unrecorded: list[tuple[Step, int, bool]] = []  # ends that could not be written: the disk was full
+        self._unrecorded: list[tuple[HeldStep, int, bool]] = []  # ends that could not be written: the disk was full
         self._instead: dict[str, str] = {}  # processes that were not begun, since there was one
         self._ends: dict[str, tuple[int, str]] = {}  # of processes: how and why they ended
         self._renewed: Any = None
@@ -277,7 +277,7 @@ class Holder:
         """Start a step, once; return whether its request is settled."""
         folder = os.path.join(os.path.dirname(self.place.folder), key)
         try:
-            step = Step(self._place_of(folder))
+            step = HeldStep(self._place_of(folder))
             if step.place.job["step"]["allocation"] != self.place.job["key"]:
                 return True
             process = step.place.job["step"].get("process")
@@ -322,7 +322,7 @@ class Holder:
         folder = os.path.join(os.path.dirname(self.place.folder), process)
         return any(os.path.exists(os.path.join(folder, name)) for name in ("begun", "end.json"))
 
-    def _hand_over(self, key: str, cell: Step, process: str) -> None:
+    def _hand_over(self, key: str, cell: HeldStep, process: str) -> None:
         """Give a cell to its process."""
         owner = self.running.get(process)
         if owner is None:
@@ -363,7 +363,7 @@ class Holder:
         except Exception as trouble:  # noqa: BLE001 - the other steps go on
             sys.stderr.write(f"the end of step {key} could not be recorded: {trouble}\n")
 
-    def _end(self, step: Step, code: int) -> None:
+    def _end(self, step: HeldStep, code: int) -> None:
         """Note that a step is over."""
         self.last = step.code(code)
         self._hear(step)
@@ -382,7 +382,7 @@ class Holder:
         for place in step.cells.values():  # after that: who hears of their end knows of its end
             self._lose(place, *ended)
 
-    def _hear(self, step: Step) -> None:
+    def _hear(self, step: HeldStep) -> None:
         """Wait a moment for word of our own end: of an allocation whose time is over Slurm ends the steps first."""
         until = time.monotonic() + _TOLD_WITHIN
         sign = "CANCELLED AT" if step.place.job["kind"] == "kernel" else " DUE TO "
@@ -425,7 +425,7 @@ def main() -> int:
     place = cell.Place(sys.argv[1])
     if not place.is_ours("holds this allocation"):
         return 0
-    holder = Holder(place, cell.Place)
+    holder = AllocationHolder(place, cell.Place)
     write(os.path.join(place.folder, "granted.json"), json.dumps(granted()))
     place.tell("started")
     load("lifecycle.usage").watch(place)

@@ -28,7 +28,7 @@ _NOTICED = 1 << 20  # bytes by which it has changed
 _ENDS_WITHIN = 1.0  # seconds for what a cell awaited when it was interrupted
 
 
-class Leave(SystemExit):
+class ProcessExit(SystemExit):
     """``exit()`` in a cell: it ends the process, as it ends a kernel."""
 
 
@@ -37,7 +37,7 @@ def _ignore(*_: Any) -> None:
 
 
 def _leave(*_: Any) -> None:
-    raise Leave(0)
+    raise ProcessExit(0)
 
 
 def _ask_nobody(*_: Any, **__: Any) -> str:
@@ -225,7 +225,7 @@ class Process:
         except KeyboardInterrupt:  # before the cell's first line, or after its last one
             code = 130
             signal.signal(signal.SIGINT, _ignore)
-        except Leave:
+        except ProcessExit:
             if os.getpid() != self._pid:
                 os._exit(0)
             return False  # who waits for the cell hears of it from whoever started us
@@ -280,7 +280,7 @@ class Process:
                 raise KeyboardInterrupt
             with self._cell.values_of(place, vars(self._main), self._named):
                 error = self._run_source(place.job["cell"]["source"], self._name(place))
-                if isinstance(error, Leave):
+                if isinstance(error, ProcessExit):
                     raise error
         finally:
             signal.signal(signal.SIGINT, _ignore)

@@ -44,7 +44,7 @@ _METHODS = {
 }
 
 
-class Record:
+class DisplayRecord:
     """The file; it is made when there is something for it."""
 
     def __init__(self, path: str, job: str, restarts: int) -> None:
@@ -208,10 +208,10 @@ def _png(figure: Any) -> bytes:
     return file.getvalue()
 
 
-class Plain:
+class PlainDisplay:
     """``display`` and the value of the last line for a Python that has no IPython."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: DisplayRecord) -> None:
         self.record = record
         self._last = 0
 
@@ -220,14 +220,16 @@ class Plain:
         vars(builtins)["display"] = self.display
         sys.displayhook = self.hook
 
-    def display(self, *values: Any, display_id: Any = None, update: bool = False, **_: Any) -> Handle | None:
+    def display(
+        self, *values: Any, display_id: Any = None, update: bool = False, **_: Any
+    ) -> RecordedDisplayHandle | None:
         """Show values, as IPython's ``display`` does."""
         if display_id is True:
             self._last += 1
             display_id = f"plain-{self._last}"
         for value in values:
             self.record.show(*bundle(value), name=display_id, update=update)
-        return None if display_id is None else Handle(self, display_id)
+        return None if display_id is None else RecordedDisplayHandle(self, display_id)
 
     def hook(self, value: Any) -> None:
         """Show the value of an expression."""
@@ -244,10 +246,10 @@ class Plain:
             pyplot.close("all")
 
 
-class Handle:
+class RecordedDisplayHandle:
     """What ``display(…, display_id=…)`` returns."""
 
-    def __init__(self, plain: Plain, display_id: str) -> None:
+    def __init__(self, plain: PlainDisplay, display_id: str) -> None:
         self.display_id, self._plain = display_id, plain
 
     def display(self, value: Any) -> None:

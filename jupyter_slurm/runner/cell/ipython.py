@@ -128,7 +128,7 @@ def _drawn(widget: Any) -> str:
     return f"<span>{label} {html.escape(str(value) if value is not None else kind)}</span>"
 
 
-class Hook(DisplayHook):  # type: ignore[misc, unused-ignore]
+class CellDisplayHook(DisplayHook):  # type: ignore[misc, unused-ignore]
     """Show the value of an expression, without a prompt."""
 
     def write_output_prompt(self) -> None:
@@ -155,7 +155,7 @@ class Compiler(CachingCompiler):  # type: ignore[misc, unused-ignore]
         return name or str(super().get_code_name(raw_code, transformed_code, number))
 
 
-class Exit(ExitAutocall):  # type: ignore[misc, unused-ignore]
+class CellExit(ExitAutocall):  # type: ignore[misc, unused-ignore]
     """``exit`` and ``quit``, alone or called, with an exit code as those of Python."""
 
     def __call__(self, code: Any = None) -> None:
@@ -189,7 +189,7 @@ class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
 
     @default("exiter")
     def _exiter_default(self) -> Any:
-        exiter: Any = Exit
+        exiter: Any = CellExit
         return exiter(self)
 
     def ask_exit(self, code: Any = None) -> None:
@@ -215,7 +215,7 @@ def start(main: types.ModuleType, record: Any) -> Any:
             config=config,
             ipython_dir=folder,
             user_module=main,
-            displayhook_class=Hook,
+            displayhook_class=CellDisplayHook,
             display_pub_class=Publisher,
         )
     finally:

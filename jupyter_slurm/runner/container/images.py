@@ -26,7 +26,7 @@ lease: Any = load("container.lock")
 notes: Any = load("container.image_notes")
 runtimes: Any = load("container.runtimes")
 programs: Any = load("session.command")
-Refused: Any = runtimes.Refused
+Refused: Any = runtimes.RuntimeRefused
 
 _ANSWER = 60.0  # seconds that the daemon may take for a question
 _LONGEST = 180  # characters of the name of a file, less what is added to it
@@ -68,7 +68,7 @@ def make_folder(described: dict[str, Any], *names: str) -> str:
 
     Raises
     ------
-    Refused
+    RuntimeRefused
         It cannot be, or others may put something there.
     """
     path, is_named = os.path.join(folder_of(described), *names), bool(described.get("image_dir"))
@@ -126,7 +126,7 @@ def provide(runtime: str, image: str, described: dict[str, Any], say: Callable[[
 
     Raises
     ------
-    Refused
+    RuntimeRefused
         It cannot be had; says why.
     """
     with told_to_end():
@@ -324,7 +324,7 @@ def _fetch(
 
     Raises
     ------
-    Refused
+    RuntimeRefused
         It could not.
     """
     code, lines = run(argv, Progress().read, say, env)

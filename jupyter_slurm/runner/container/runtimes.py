@@ -45,12 +45,12 @@ exec </dev/null
 """
 
 
-class Refused(Exception):
+class RuntimeRefused(Exception):
     """There can be no container; says why."""
 
 
 @dataclasses.dataclass
-class Facts:
+class RuntimeFacts:
     """What the node knows, and no command line can say before.
 
     ``gpus`` are ids as Docker takes them; ``memory`` and ``shm`` are bytes, 0 where nobody has said; ``env`` is what
@@ -73,7 +73,7 @@ class Facts:
 
 
 @dataclasses.dataclass
-class Wish:
+class ContainerRequest:
     """What is to run: ``image`` is a path, or its name in Docker's store; ``folders`` are bound where they are.
 
     ``is_python`` says that the command has to be one; ``hold`` is the path of a pipe with whose end the container ends.
@@ -87,7 +87,7 @@ class Wish:
     hold: str = ""
 
 
-def mounts(wish: Wish, facts: Facts) -> list[tuple[str, str, bool]]:
+def mounts(wish: ContainerRequest, facts: RuntimeFacts) -> list[tuple[str, str, bool]]:
     """Return source, place in the container, and whether it may only be read; nothing twice, the outer one first."""
     found: dict[str, tuple[str, str, bool]] = {}
     own = list(wish.folders)
@@ -111,12 +111,12 @@ def _csv(*fields: str) -> str:
     return ",".join('"{}"'.format(field.replace('"', '""')) if set(field) & set(',"\n') else field for field in fields)
 
 
-def _entry(wish: Wish, facts: Facts, text: str = "") -> list[str]:
+def _entry(wish: ContainerRequest, facts: RuntimeFacts, text: str = "") -> list[str]:
     words = [f"{facts.umask:04o}", wish.image, _VERSION if wish.is_python else "", wish.hold, *wish.argv]
     return ["-c", f'{_ENTRY}{text}exec "$@"', facts.name, *words]
 
 
-def docker(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
+def docker(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
     """Return the command line of Docker, and what is added to its environment: values are not in command lines."""
     env = {**facts.env, **_renumbered(facts), "NVIDIA_VISIBLE_DEVICES": ",".join(facts.gpus) or "void"}
     # The last of them: an image may say `all`, and where Docker always has its GPUs at hand, that would be believed.
@@ -133,7 +133,7 @@ def docker(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
     return argv, env
 
 
-def podman(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
+def podman(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
     """Return the command line of Podman, which stays in the control group of the job, and the same limits with it."""
     env = {**facts.env, **_renumbered(facts)}
     argv = ["podman", "run", "--rm", "--init", "--interactive", f"--name={facts.name}", "--network=host"]
@@ -147,7 +147,7 @@ def podman(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
     return argv, env
 
 
-def _container(wish: Wish, facts: Facts, env: dict[str, str]) -> list[str]:
+def _container(wish: ContainerRequest, facts: RuntimeFacts, env: dict[str, str]) -> list[str]:
     """Return what Docker and Podman are told alike: variables, folders, image, command."""
     words = [f"--env={name}" for name in sorted(env)]
     for source, target, is_read_only in mounts(wish, facts):
@@ -157,7 +157,7 @@ def _container(wish: Wish, facts: Facts, env: dict[str, str]) -> list[str]:
     return _text(words, env)
 
 
-def _renumbered(facts: Facts) -> dict[str, str]:
+def _renumbered(facts: RuntimeFacts) -> dict[str, str]:
     """Return which GPUs programs are to see: of those that a container has, numbers begin with 0."""
     told = facts.env.get("CUDA_VISIBLE_DEVICES", "")
     if not facts.gpus or not all(word.isdigit() for word in told.split(",")):
@@ -165,7 +165,9 @@ def _renumbered(facts: Facts) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(len(facts.gpus))))}
 
 
-def apptainer(wish: Wish, facts: Facts, program: str = "apptainer") -> tuple[list[str], dict[str, str]]:
+def apptainer(
+    wish: ContainerRequest, facts: RuntimeFacts, program: str = "apptainer"
+) -> tuple[list[str], dict[str, str]]:
     """Return the command line of Apptainer or Singularity, and its whole environment, which the container gets."""
     argv = [program, "exec", *(["--nv"] if facts.gpus else [])]
     for source, target, is_read_only in mounts(wish, facts):
@@ -175,18 +177,18 @@ def apptainer(wish: Wish, facts: Facts, program: str = "apptainer") -> tuple[lis
     return _text(argv + _entry(wish, facts), facts.env), {**_settings(), **facts.env}
 
 
-def singularity(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
+def singularity(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
     """Return the same for what is called singularity."""
     return apptainer(wish, facts, "singularity")
 
 
-def charliecloud(wish: Wish, facts: Facts) -> tuple[list[str], dict[str, str]]:
+def charliecloud(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
     """Return the command line of ch-run, and its whole environment, which the container gets."""
     argv = ["ch-run", f"--cd={facts.work_dir}"]
     for source, target, is_read_only in mounts(wish, facts):
         _refuse("ch-run", source + target, ":")
         if is_read_only:
-            raise Refused(f"Charliecloud binds no folder for reading only: {source}")
+            raise RuntimeRefused(f"Charliecloud binds no folder for reading only: {source}")
         if source == target and (target + "/").startswith("/tmp/"):  # noqa: S108
             continue  # it brings that of the node
         is_home = source == target == facts.home == f"/home/{facts.env.get('USER')}"
@@ -203,13 +205,13 @@ def _text(words: list[str], env: dict[str, str]) -> list[str]:
         try:
             word.encode()
         except UnicodeError:
-            raise Refused(f"a container gets UTF-8 alone, and not {os.fsencode(word)!r}") from None
+            raise RuntimeRefused(f"a container gets UTF-8 alone, and not {os.fsencode(word)!r}") from None
     return words
 
 
 def _refuse(program: str, path: str, signs: str) -> None:
     if set(path) & set(signs):
-        raise Refused(f"{program} takes no folder with one of {' '.join(signs)} in its name: {path}")
+        raise RuntimeRefused(f"{program} takes no folder with one of {' '.join(signs)} in its name: {path}")
 
 
 def _settings() -> dict[str, str]:

@@ -40,7 +40,7 @@ def _code(folder: str) -> str:
     return f"await (__import__('sys').modules.get('jupyter_slurm_kernel_run_cell') or {loaded}).run({folder!a})"
 
 
-class Cell:
+class RunningCell:
     """One cell, and its files.
 
     Parameters
@@ -151,7 +151,7 @@ class Cell:
             self._record.close()
 
 
-class Cells:
+class RunningCells:
     """Those that wait, the one that runs, and the last ones that did.
 
     Parameters
@@ -166,8 +166,8 @@ class Cells:
 
     def __init__(self, folder: str, ask: Callable[[dict[str, Any]], str], interrupt: Callable[[], None]) -> None:
         self._folder, self._ask, self._interrupt = os.path.dirname(folder), ask, interrupt
-        self._cells: dict[str, Cell] = {}  # by their keys
-        self._asked: dict[str, Cell] = {}  # by ids of requests
+        self._cells: dict[str, RunningCell] = {}  # by their keys
+        self._asked: dict[str, RunningCell] = {}  # by ids of requests
         self._line = b""
         self._has_begun = False
         self._refuses = self._gone = ""  # why the kernel takes none, and why it is over
@@ -193,7 +193,7 @@ class Cells:
         known = self._cells.get(key)
         if not what and known is None:
             self._forget()
-            self._cells[key] = known = Cell(os.path.join(self._folder, key))
+            self._cells[key] = known = RunningCell(os.path.join(self._folder, key))
             self._send(known)
         elif what and known is not None and not known.is_over:
             if known.withdraw():
@@ -209,7 +209,7 @@ class Cells:
             del self._cells[key]
         self._asked = {number: one for number, one in self._asked.items() if one.key in self._cells}
 
-    def _send(self, one: Cell) -> None:
+    def _send(self, one: RunningCell) -> None:
         """Have a cell run, if it can."""
         if self._gone:
             self._lose(one)
@@ -238,12 +238,12 @@ class Cells:
         for one in self._waiting():
             self._lose(one)
 
-    def _lose(self, one: Cell) -> None:
+    def _lose(self, one: RunningCell) -> None:
         if not (one.has_begun or one.withdraw()):
             one.begin()  # its kernel had no time to say so
         one.end(1, interrupted=not one.has_begun, lost=self._gone)
 
-    def _waiting(self) -> list[Cell]:
+    def _waiting(self) -> list[RunningCell]:
         return [one for one in self._cells.values() if not one.is_over]
 
     # -- what the kernel says
@@ -284,7 +284,7 @@ class Cells:
             self._settle(one)
         return kind in _FOR_THE_FRONT
 
-    def _show(self, one: Cell, kind: str, content: dict[str, Any]) -> bool:
+    def _show(self, one: RunningCell, kind: str, content: dict[str, Any]) -> bool:
         name = (content.get("transient") or {}).get("display_id")
         if kind == "update_display_data" and name not in self._shown:
             return True  # the kernel's notebook has shown it
@@ -293,7 +293,7 @@ class Cells:
         one.show(kind, content)
         return False
 
-    def _hear_news(self, one: Cell, told: dict[str, Any]) -> None:
+    def _hear_news(self, one: RunningCell, told: dict[str, Any]) -> None:
         if "begun" in told:
             one.begin()
             if one.is_stopped:
@@ -302,7 +302,7 @@ class Cells:
             one.code = told["exit_code"]
 
     @staticmethod
-    def _settle(one: Cell) -> None:
+    def _settle(one: RunningCell) -> None:
         """End a cell that is done, when all that it said has come."""
         if one.is_answered and one.is_done and not one.is_over:
             if not one.has_begun:

@@ -73,15 +73,17 @@ class Keeper:
         self.idle = float(self.asked.get("idle") or _IDLE)
         self.activity = kernel_idle.Activity()
         self.ready = selectors.DefaultSelector()
-        self._bell = messages.Bell()
+        self._bell = messages.WakeSignal()
         self.ready.register(self._bell.file, selectors.EVENT_READ, self._bell.listen)
-        self.door = kernel_door.Door(bytes.fromhex(self.asked["secret"]), self.ready, self._take, self._tell_front)
+        self.door = kernel_door.ProxyListener(
+            bytes.fromhex(self.asked["secret"]), self.ready, self._take, self._tell_front
+        )
         self.kernel: Any = None
         self.wires: Any = None
         self.info: dict[str, Any] | None = None  # what the kernel says of itself, when it has begun
         self._probe, self._probed, self._has_published = "", 0.0, False
         self._own: set[str] = set()  # ids of our own requests
-        self.cells = kernel_cells.Cells(place.folder, self._ask_for_cell, self._interrupt)
+        self.cells = kernel_cells.RunningCells(place.folder, self._ask_for_cell, self._interrupt)
         self._early: list[tuple[str, list[bytes]]] = []
         self._starts, self._is_hinted = 0, False
         self._killed, self._degree = 0.0, 0  # how it is being ended
@@ -168,7 +170,7 @@ class Keeper:
         self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
         self.kernel.start()
         self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
-        self.wires = kernel_wires.Wires(self.kernel.sockets.connect, self.kernel.key, self._bell.ring)
+        self.wires = kernel_wires.ChannelSockets(self.kernel.sockets.connect, self.kernel.key, self._bell.ring)
 
     def _starts_again(self) -> bool:
         """Start another one in the place of one that has ended since somebody else had one of its ports."""

@@ -81,7 +81,7 @@ def _listening(port: int) -> Any:
     return listener
 
 
-class Guest:
+class PendingConnection:
     """A connection that has not proven yet that it is a front's."""
 
     def __init__(self, sock: Any, words: Any) -> None:
@@ -89,7 +89,7 @@ class Guest:
         self.deadline = time.monotonic() + greeting.GREETS_WITHIN
 
 
-class Door:
+class ProxyListener:
     """Listens for fronts, and has one of them at a time.
 
     Parameters
@@ -109,7 +109,7 @@ class Door:
         self._listener.setblocking(False)
         ready.register(self._listener, selectors.EVENT_READ, self._accept)
         self.port = int(self._listener.getsockname()[1])
-        self._guests: list[Guest] = []
+        self._guests: list[PendingConnection] = []
         self._sock: Any = None
         self._who = b""
         self._gone: set[bytes] = set()  # fronts in whose place others have come
@@ -132,7 +132,7 @@ class Door:
                 sock.close()
                 return
             sock.setblocking(False)
-            guest = Guest(sock, greeting.KeeperGreeting(self._secret, self._received_of))
+            guest = PendingConnection(sock, greeting.KeeperHandshake(self._secret, self._received_of))
             self._guests.append(guest)
             self._ready.register(sock, selectors.EVENT_READ, lambda _: self._hear(guest))
             if len(self._guests) > _GUESTS:
@@ -141,12 +141,12 @@ class Door:
     def _received_of(self, who: bytes) -> int | None:
         return None if who in self._gone else self.link.received if who == self._who else 0
 
-    def _dismiss(self, guest: Guest) -> None:
+    def _dismiss(self, guest: PendingConnection) -> None:
         self._guests.remove(guest)
         self._ready.unregister(guest.sock)
         guest.sock.close()
 
-    def _hear(self, guest: Guest) -> None:
+    def _hear(self, guest: PendingConnection) -> None:
         try:
             data = guest.sock.recv(512)
             answer = guest.greeting.feed(data)
@@ -154,7 +154,7 @@ class Door:
                 guest.sock.sendall(answer)  # fits into what the system keeps for a new connection
         except BlockingIOError:
             return
-        except (OSError, greeting.Stranger) as error:
+        except (OSError, greeting.PeerRejected) as error:
             sys.stderr.write(f"A connection is refused: {error}\n")
             self._dismiss(guest)
             return
@@ -165,7 +165,7 @@ class Door:
         elif not data:
             self._dismiss(guest)
 
-    def _attach(self, guest: Guest) -> None:
+    def _attach(self, guest: PendingConnection) -> None:
         """Have a front that has proven itself, in place of the one before."""
         is_new = guest.greeting.who != self._who
         if self._sock is not None:
@@ -194,7 +194,7 @@ class Door:
             yield
         except BlockingIOError:
             pass
-        except (OSError, link.Broken) as error:
+        except (OSError, link.LinkBroken) as error:
             sys.stderr.write(f"The front is gone: {error}\n")
             self.drop()
 

@@ -36,7 +36,7 @@ def word(told: dict[str, Any], name: str) -> str:
     return said if isinstance(said, str) else ""
 
 
-class Bell:
+class WakeSignal:
     """A pipe that another thread, or a signal, rings: whoever selects ``file`` wakes up."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ program: Any = load("session.command")
 sockets: Any = load("kernel.sockets")
 start: Any = load("kernel.start")
 
-CannotStart = sockets.CannotStart
+CannotStart = sockets.KernelStartError
 _TAIL = 8000  # bytes of what it printed that are kept
 _PIECE = 65_536
 _AT_ONCE = 16  # pieces that are passed on before anything else gets its turn

@@ -21,7 +21,7 @@ _HOST = "127.0.0.1"
 _CONNECTS_WITHIN = 5.0  # seconds, on the loopback
 
 
-class CannotStart(Exception):
+class KernelStartError(Exception):
     """There will be no kernel; the message and ``hint`` are for the person."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -81,8 +81,8 @@ class Ports:
         try:
             while len(free) < len(CHANNELS):
                 free.add(program.free_port())
-        except program.CannotServe as error:
-            raise CannotStart(str(error), error.hint) from None
+        except program.SessionStartError as error:
+            raise KernelStartError(str(error), error.hint) from None
         self._numbers = dict(zip(CHANNELS, free))
 
     def told(self) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Ports:
             is_ours = bool(listening) and listening.keys() <= program.sockets_of(self._family())
         for address in listening.values():
             if is_ours and not program.is_loopback(address):
-                raise CannotStart(
+                raise KernelStartError(
                     f"The kernel listens on {address}, where others reach it over the network.",
                     f"It is told to listen on {_HOST}; one that does not can be no kernel here.",
                 )

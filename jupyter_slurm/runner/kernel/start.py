@@ -20,7 +20,7 @@ HOW = "interrupt"  # file: "message", where the kernel is to be asked
 _PYTHON = re.compile(r"python[0-9.]*")
 
 
-class Lacking(Exception):
+class PackageMissing(Exception):
     """There is no such kernel here."""
 
 
@@ -81,10 +81,10 @@ def find(name: str) -> tuple[dict[str, Any], str]:
             here = f"The image {os.environ['JUPYTER_SLURM_CONTAINER'].partition(' ')[2]}"
         if name == "python3":
             how = f"{sys.executable} -m pip install ipykernel"
-            raise Lacking(
+            raise PackageMissing(
                 f"{here}: {sys.executable} has no ipykernel. Install it ({how}), or name another Python or image."
             )
-        raise Lacking(f"{here} has no kernel {name}; it has {', '.join(sorted(there)) or 'none'}.")
+        raise PackageMissing(f"{here} has no kernel {name}; it has {', '.join(sorted(there)) or 'none'}.")
     try:
         with open(os.path.join(folder, "kernel.json"), encoding="utf-8") as file:
             told = json.load(file)
@@ -93,7 +93,7 @@ def find(name: str) -> tuple[dict[str, Any], str]:
             told["argv"][0] = sys.executable
         return told, folder
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise Lacking(f"{folder}/kernel.json cannot be read: {error}.") from None
+        raise PackageMissing(f"{folder}/kernel.json cannot be read: {error}.") from None
 
 
 def become(told: dict[str, Any], folder: str, connection_file: str) -> None:
@@ -110,14 +110,14 @@ def become(told: dict[str, Any], folder: str, connection_file: str) -> None:
     try:
         os.execvpe(argv[0], argv, env)  # noqa: S606 - a kernelspec's words
     except OSError as error:
-        raise Lacking(f"{argv[0]} cannot be run here: {error.strerror}.") from None
+        raise PackageMissing(f"{argv[0]} cannot be run here: {error.strerror}.") from None
 
 
 def main() -> int:
     """Become the kernel; say why there is none."""
     try:
         become(*find(sys.argv[1]), sys.argv[2])
-    except Lacking as error:
+    except PackageMissing as error:
         sys.stderr.write(f"{error}\n")
     return LACKING
 

@@ -55,7 +55,7 @@ class Signer:
         return None
 
 
-class Wire:
+class ChannelSocket:
     """One connection to a socket of the kernel."""
 
     def __init__(self, sock: Any, kind: str, identity: bytes) -> None:
@@ -97,7 +97,7 @@ class Wire:
                     self._out.appendleft(head[count:])
 
 
-class Reader:
+class ChannelReader:
     """Reads what is published as fast as it comes, in a thread.
 
     Parameters
@@ -137,7 +137,7 @@ class Reader:
         return bool(self._pieces)
 
 
-class Wires:
+class ChannelSockets:
     """All connections to one kernel.
 
     Parameters
@@ -155,8 +155,8 @@ class Wires:
     def __init__(self, reach: Callable[[str], Any], key: bytes, wake: Callable[[], None]) -> None:
         self._reach, self._signer, self._wake = reach, Signer(key), wake
         self._identity = b"keeper-" + os.urandom(8).hex().encode("ascii")
-        self.wires: dict[str, Wire] = {}
-        self.reader: Reader | None = None
+        self.wires: dict[str, ChannelSocket] = {}
+        self.reader: ChannelReader | None = None
         self.refused = 0  # messages without the right signature
 
     def connect(self) -> bool:
@@ -165,17 +165,17 @@ class Wires:
             if name not in self.wires:
                 try:
                     kind = "SUB" if name == "iopub" else "DEALER"
-                    self.wires[name] = wire = Wire(self._reach(name), kind, self._identity)
+                    self.wires[name] = wire = ChannelSocket(self._reach(name), kind, self._identity)
                 except OSError:
                     return False
                 if name != "iopub":
                     wire.sock.setblocking(False)
         self._write_out(self.wires["iopub"])
-        self.reader = Reader(self.wires["iopub"].sock, self._wake)
+        self.reader = ChannelReader(self.wires["iopub"].sock, self._wake)
         return True
 
     @staticmethod
-    def _write_out(wire: Wire) -> None:
+    def _write_out(wire: ChannelSocket) -> None:
         """Write what few bytes there are: to a socket that blocks, and whose other side reads."""
         while wire.has_more:
             wire.write()

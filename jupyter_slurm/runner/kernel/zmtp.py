@@ -20,7 +20,7 @@ _LARGE = 64 << 10  # one that is put together by itself
 _EVERYTHING = b"\0\x01\x01"  # a message of one byte: subscribe to all that begins with nothing
 
 
-class Unspoken(Exception):
+class ProtocolError(Exception):
     """The other side does not speak ZMTP 3."""
 
 
@@ -81,7 +81,7 @@ class Peer:
                         break
                     (length,) = _SIZE.unpack_from(view, at + 1)
                     if length > _LARGEST:
-                        raise Unspoken(f"a frame of {length} bytes")
+                        raise ProtocolError(f"a frame of {length} bytes")
                 if size - start < length:
                     if length > _LARGE:
                         self._body, self._flags, self._lacks = bytearray(view[start:]), flags, length - (size - start)
@@ -108,9 +108,9 @@ class Peer:
         theirs = bytes(self._incoming[: len(_GREETING)])
         del self._incoming[: len(_GREETING)]
         if theirs[0] != 0xFF or theirs[9] != 0x7F or theirs[_VERSION] < 3:
-            raise Unspoken("the kernel's sockets speak another version of ZMTP")
+            raise ProtocolError("the kernel's sockets speak another version of ZMTP")
         if theirs[_MECHANISM].rstrip(b"\0") != b"NULL":
-            raise Unspoken("the kernel's sockets want another mechanism than NULL")
+            raise ProtocolError("the kernel's sockets want another mechanism than NULL")
         self._is_greeted = True
         properties = {b"Socket-Type": self._kind.encode("ascii")}
         if self._kind == "DEALER":
@@ -120,7 +120,7 @@ class Peer:
     def _take(self, flags: int, body: bytes | bytearray, messages: list[list[bytes]]) -> None:
         if flags & _COMMAND:
             if body[1:6] == b"ERROR":
-                raise Unspoken(f"the kernel's socket refuses us: {body[7:].decode('utf-8', 'replace')}")
+                raise ProtocolError(f"the kernel's socket refuses us: {body[7:].decode('utf-8', 'replace')}")
             self.is_ready = self.is_ready or body[1:6] == b"READY"
             return
         self._frames.append(cast(bytes, body))

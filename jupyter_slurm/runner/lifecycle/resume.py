@@ -100,7 +100,7 @@ def running(argv: list[str]) -> list[int]:
     return found
 
 
-class State:
+class ResumeState:
     """How the job stands, as the controller says: its state, and three times in seconds since the epoch."""
 
     def __init__(self, words: list[str]) -> None:
@@ -125,15 +125,15 @@ class State:
         return min(by_duration, by_clock) if by_clock > by_duration - _LATE else by_duration
 
 
-def state_of(job: str) -> State | None:
+def state_of(job: str) -> ResumeState | None:
     """Ask the controller about the job; None when it does not answer."""
     form = ",".join(f"{field}:64" for field in _FIELDS)
     code, out, _ = ask("squeue", "--local", "--noheader", "--states=all", f"--jobs={job}", f"--Format={form}")
     words = out.split()
-    return State(words) if code == 0 and len(words) >= len(_FIELDS) else None
+    return ResumeState(words) if code == 0 and len(words) >= len(_FIELDS) else None
 
 
-class Run:
+class ResumableRun:
     """One run of the job."""
 
     def __init__(self, place: Any, restarts: int, most: int) -> None:
@@ -334,7 +334,7 @@ def main() -> int:
     place = load("cell.run").Place(sys.argv[1])
     if not place.is_ours():
         return 0
-    run = Run(place, int(os.environ.get("SLURM_RESTART_COUNT") or 0), int(place.job["resume"]))
+    run = ResumableRun(place, int(os.environ.get("SLURM_RESTART_COUNT") or 0), int(place.job["resume"]))
     if not run.introduce():
         place.end(1)
         return 1

@@ -103,7 +103,7 @@ def check_whose(folder: str) -> None:
         raise OSError(f"others may write in {folder}")
 
 
-class Copy:
+class StageCopy:
     """A folder's copy on the node's disk."""
 
     def __init__(self, shared: str, local: str) -> None:
@@ -156,7 +156,7 @@ class Copy:
         )
 
 
-def copied(place: Any) -> Copy | None:
+def copied(place: Any) -> StageCopy | None:
     """Copy the folder of the job; None where it runs in the folder itself, which is told."""
     stage, here = place.job["stage"], os.getcwd()
     shared = stage["folders"][0]["dest"]
@@ -166,7 +166,7 @@ def copied(place: Any) -> Copy | None:
         say(f"the job has several nodes: it runs in {shared}, which all of them see")
         return None
     name = f"jupyter_slurm-{place.job_id}{place.suffix}-{os.getpid()}"
-    made = Copy(shared, os.path.join(place_of(stage["local"]), name))
+    made = StageCopy(shared, os.path.join(place_of(stage["local"]), name))
     before = signal.signal(signal.SIGTERM, lambda got, _: sys.exit(128 + got))
     try:
         made.make()
@@ -191,7 +191,7 @@ def command(place: Any, args: list[str]) -> list[str]:
     return [sys.executable, "-u", path_of(started), place.folder, *args]
 
 
-def follow(argv: list[str], made: Copy, *, is_announced: bool) -> int:
+def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
     """Run it on the node's disk; return its exit code, as a shell tells it."""
     process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
     heard: list[int] = []

@@ -67,7 +67,7 @@ def _measure(place: Any, runner: int, lives: int) -> None:
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
         name.write("usage")  # so that nobody takes it for the runner
     gc.freeze()  # the memory is the runner's, as long as nobody touches it
-    group, every = Group(), _interval()
+    group, every = ControlGroup(), _interval()
     points = [_point(group, runner)]
     while not select.select([lives], [], [], every)[0] and _is_there(runner):
         points.append(_point(group, runner))
@@ -92,12 +92,12 @@ def _interval() -> float:
     return _EVERY
 
 
-def _point(group: Group, runner: int) -> list[float | None]:
+def _point(group: ControlGroup, runner: int) -> list[float | None]:
     cpu, memory = group.used() or _family_used(runner)
     return [time.time(), cpu, memory, *_gpus()]
 
 
-def _told(place: Any, group: Group, points: list[Any]) -> dict[str, Any]:
+def _told(place: Any, group: ControlGroup, points: list[Any]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "job": place.job_id,
@@ -123,7 +123,7 @@ def _memory_given() -> int | None:
     return of_cpu * cpus << 20 if of_cpu and cpus else None
 
 
-class Group:
+class ControlGroup:
     """The control group of this job on this node (cgroups(7), version 2 or 1), if Slurm has made one."""
 
     def __init__(self) -> None:

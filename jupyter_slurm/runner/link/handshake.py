@@ -25,15 +25,15 @@ _ASKS, _ANSWERS, _PROVES = struct.Struct(">4sB8s16s"), struct.Struct(">4sBB16sQ"
 _PROOF = 32
 
 
-class Stranger(Exception):
+class PeerRejected(Exception):
     """Who is at the other end does not know the secret, or speaks otherwise."""
 
 
-class Replaced(Exception):
+class PeerReplaced(Exception):
     """A newer front has come: this one is to leave."""
 
 
-class Greeting:
+class Handshake:
     """One end of a greeting."""
 
     def __init__(self, secret: bytes) -> None:
@@ -68,18 +68,18 @@ class Greeting:
         text, proof = text[:-_PROOF], text[-_PROOF:]
         self._said += text
         if not hmac.compare_digest(proof, self._proof(role)):
-            raise Stranger("the other end does not know the secret of this kernel")
+            raise PeerRejected("the other end does not know the secret of this kernel")
         return text
 
 
 def _know(magic: bytes, version: int) -> None:
     if magic != _MAGIC:
-        raise Stranger("the other end speaks otherwise")
+        raise PeerRejected("the other end speaks otherwise")
     if version != _VERSION:
-        raise Stranger(f"the other end speaks version {version} of the link, this one {_VERSION}")
+        raise PeerRejected(f"the other end speaks version {version} of the link, this one {_VERSION}")
 
 
-class FrontGreeting(Greeting):
+class ProxyHandshake(Handshake):
     """The greeting of a front.
 
     Parameters
@@ -103,13 +103,13 @@ class FrontGreeting(Greeting):
             _know(*_ANSWERS.unpack_from(text)[:2])
             told, _, self.received = _ANSWERS.unpack(self._believe(b"keeper", text))[2:]
             if told:
-                raise Replaced("another front has taken this kernel over")
+                raise PeerReplaced("another front has taken this kernel over")
             self.is_done = True
             return self._prove(b"front", _PROVES.pack(self._own))
         return b""
 
 
-class KeeperGreeting(Greeting):
+class KeeperHandshake(Handshake):
     """The greeting of a keeper.
 
     Parameters

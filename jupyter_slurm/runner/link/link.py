@@ -32,7 +32,7 @@ _MOST_FRAMES = 10_000
 _NOTHING = memoryview(b"")
 
 
-class Broken(Exception):
+class LinkBroken(Exception):
     """The connection is over: nobody answers, or what came makes no sense."""
 
 
@@ -47,9 +47,9 @@ class Message(NamedTuple):
         try:
             told = json.loads(self.frames[0])
         except (IndexError, ValueError, RecursionError) as error:
-            raise Broken(f"a note that cannot be read: {error}") from None
+            raise LinkBroken(f"a note that cannot be read: {error}") from None
         if not isinstance(told, dict):
-            raise Broken("a note that is no object")
+            raise LinkBroken("a note that is no object")
         return told
 
 
@@ -82,16 +82,16 @@ def unpack(payload: bytes | memoryview) -> Message:
     try:
         channel, count = _COUNT.unpack_from(payload)
         if count > _MOST_FRAMES:
-            raise Broken(f"a message of {count} frames")
+            raise LinkBroken(f"a message of {count} frames")
         lengths = struct.unpack_from(f">{count}I", payload, _COUNT.size)
     except struct.error as error:
-        raise Broken(f"a record that is cut short: {error}") from None
+        raise LinkBroken(f"a record that is cut short: {error}") from None
     at, frames = _COUNT.size + 4 * count, []
     for length in lengths:
         frames.append(bytes(payload[at : at + length]))
         at += length
     if at != len(payload):
-        raise Broken(f"a record of {len(payload)} bytes for frames of {at}")
+        raise LinkBroken(f"a record of {len(payload)} bytes for frames of {at}")
     return Message(channel, frames)
 
 
@@ -271,7 +271,7 @@ class Link:
             while size - at >= _HEADER.size:
                 kind, length = _HEADER.unpack_from(view, at)
                 if length > LARGEST:
-                    raise Broken(f"a frame of {length} bytes")
+                    raise LinkBroken(f"a frame of {length} bytes")
                 if size - at - _HEADER.size < length:
                     break
                 at += _HEADER.size
@@ -285,7 +285,7 @@ class Link:
 
     def _handle(self, kind: int, body: memoryview, messages: list[Message]) -> None:
         if kind in (_DATA, _ACK) and len(body) < _NUMBER.size:
-            raise Broken("a record without a number")
+            raise LinkBroken("a record without a number")
         if kind == _DATA:
             (number,) = _NUMBER.unpack_from(body)
             if number > self._fed:
@@ -344,7 +344,7 @@ class Link:
         if not self.is_attached:
             return
         if now - self._heard > DEAD_AFTER:
-            raise Broken(f"nothing was heard for {DEAD_AFTER:g} s")
+            raise LinkBroken(f"nothing was heard for {DEAD_AFTER:g} s")
         if now - self._spoke > SPEAKS_AFTER:
             self._spoke = now
             self._words.append(_HEADER.pack(_ALIVE, 0))

@@ -68,7 +68,7 @@ def plain(text: bytes) -> bytes:
     return re.sub(rb"\\(\\|0000)", lambda found: b"\\" if found.group(1) == b"\\" else b"\0", text)
 
 
-class Circumstances:
+class CommandContext:
     """Those of a command, and the command: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…."""
 
     def __init__(self, words: List[bytes], env: Dict[bytes, bytes], umask: int) -> None:
@@ -299,7 +299,7 @@ class Starter:
         """Start a command, unless it was: PREFIX TOKEN DRAFT SECONDS #FILES (KIND NAME CONTENT)… and circumstances."""
         prefix, token, draft, wait, count = words[0], words[1], words[2], float(words[3]), int(words[4])
         files = [(words[at], words[at + 1], words[at + 2]) for at in range(5, 5 + 3 * count, 3)]
-        asked = Circumstances(words[5 + 3 * count :], self.env, self.umask)
+        asked = CommandContext(words[5 + 3 * count :], self.env, self.umask)
         opened = []  # type: List[int]
         try:
             state, note, number = self.begin(prefix, token, draft, files, asked, opened)
@@ -325,7 +325,7 @@ class Starter:
         token: bytes,
         draft: bytes,
         files: List[Tuple[bytes, bytes, bytes]],
-        asked: Circumstances,
+        asked: CommandContext,
         opened: List[int],
     ) -> Tuple[str, str, Optional[int]]:
         """Make what there must be, and start the command; return what became of it, why, and the number of the hold."""

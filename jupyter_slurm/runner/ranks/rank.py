@@ -51,11 +51,11 @@ def record_of(cell: Any, place: Any, sink: int) -> Any:
     """Return a record of what the cell shows that writes into a pipe."""
     display = cell.load("cell.display")
 
-    class Piped(display.Record):  # type: ignore[name-defined, misc, unused-ignore]
+    class PipedOutput(display.DisplayRecord):  # type: ignore[name-defined, misc, unused-ignore]
         def _open(self) -> None:
             self._file = sink
 
-    return Piped(os.path.join(place.folder, "display.jsonl"), place.job_id, 0)
+    return PipedOutput(os.path.join(place.folder, "display.jsonl"), place.job_id, 0)
 
 
 def run_cell(cell: Any, place: Any, args: list[str], rank: int, sink: int) -> int:
@@ -83,7 +83,7 @@ def check_mpi(ranks: int) -> None:
         sys.stderr.flush()
 
 
-class Pump:
+class OutputPump:
     """Sends what the child prints, until it is over."""
 
     def __init__(self, sender: Any, pipes: dict[int, bytes], child: int, warning: str | None) -> None:
@@ -184,7 +184,7 @@ def main() -> int:
         os.close(pair[1])
     sender = cell.load("ranks.frames").Sender(rank, write_all)
     pipes = {pair[0]: stream for stream, pair in ends.items()}
-    code, used = Pump(sender, pipes, child, warning_of(place)).run()
+    code, used = OutputPump(sender, pipes, child, warning_of(place)).run()
     told = {"exit_code": code, "node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename}
     told["ranks"] = int(os.environ["WORLD_SIZE"])
     sender.end({**told, "cpu": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024})

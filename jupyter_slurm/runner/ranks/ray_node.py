@@ -59,11 +59,11 @@ ray.shutdown()
 """
 
 
-class Ended(Exception):
+class RayEnded(Exception):
     """Somebody ends this process."""
 
 
-class Failed(Exception):
+class RayFailed(Exception):
     """There will be no Ray; says why."""
 
 
@@ -128,7 +128,7 @@ def make_folder(path: str) -> None:
         os.mkdir(path, 0o700)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise Failed(f"{path} on {node_name()} is somebody else's: run it again")
+        raise RayFailed(f"{path} on {node_name()} is somebody else's: run it again")
 
 
 def sweep() -> None:
@@ -210,7 +210,9 @@ def check_whose(address: str) -> None:
     except OSError:
         found = relay.listeners(*relay.tables(), int(port))
     if any(user != os.getuid() for place, user in found if place in (host, "0.0.0.0", "::")):  # noqa: S104
-        raise Failed(f"somebody else has taken port {port} of {node_name()}, where Ray's head was to be: run it again")
+        raise RayFailed(
+            f"somebody else has taken port {port} of {node_name()}, where Ray's head was to be: run it again"
+        )
 
 
 def work() -> int:
@@ -219,7 +221,7 @@ def work() -> int:
 
     def look(*_: Any) -> None:
         if can_reach(address):  # else it is a signal for the cell
-            raise Ended
+            raise RayEnded
 
     signal.signal(signal.SIGUSR2, look)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
@@ -230,7 +232,7 @@ def work() -> int:
         if not why:
             break
         if waited > _PATIENCE:
-            raise Failed(f"{node_name()} does not reach Ray's head at {address}: {why}")
+            raise RayFailed(f"{node_name()} does not reach Ray's head at {address}: {why}")
         if waited > _WORDLESS and not is_told:
             is_told = True
             say(f"{node_name()} does not reach Ray's head at {address} yet: {why}")
@@ -240,14 +242,14 @@ def work() -> int:
         code = ray.process.wait()
         if can_reach(address):
             return 0  # the head has ended, and this with it
-        raise Failed(
+        raise RayFailed(
             f"Ray ended on {node_name()} ({load('session.command').words_of(code)}). What it said last:\n{ray.said()}"
         )
     finally:
         ray.end()
 
 
-class Head:
+class RayHead:
     """The first node: Ray's head, and the cell."""
 
     def __init__(self, place: Any, args: list[str]) -> None:
@@ -296,7 +298,7 @@ class Head:
                         return
                     if not line:
                         with open(log.name, encoding="utf-8", errors="replace") as text:
-                            raise Failed(f"Ray on {node_name()} does not answer:\n{text.read()[-2000:].rstrip()}")
+                            raise RayFailed(f"Ray on {node_name()} does not answer:\n{text.read()[-2000:].rstrip()}")
                     there = line
                 elif not is_told and time.monotonic() - begun > _WORDLESS:
                     is_told = True
@@ -309,9 +311,11 @@ class Head:
 
     def _check(self, ray: Ray, begun: float, there: str) -> None:
         if ray.process.poll() is not None:
-            raise Failed(f"Ray's head did not start on {node_name()}. What it said last:\n{ray.said()}")
+            raise RayFailed(f"Ray's head did not start on {node_name()}. What it said last:\n{ray.said()}")
         if time.monotonic() - begun > _PATIENCE:
-            raise Failed(f"after {_PATIENCE:.0f} s Ray is not on all {self._nodes} nodes; there are: {there or 'none'}")
+            raise RayFailed(
+                f"after {_PATIENCE:.0f} s Ray is not on all {self._nodes} nodes; there are: {there or 'none'}"
+            )
 
     def _run_cell(self, ray: Ray) -> int:
         self._cell = os.fork()
@@ -341,24 +345,26 @@ def run(place: Any, args: list[str]) -> int:
     """Be the node that this is; return its exit code."""
     set_variables(os.environ, path_of(place, "token"))
     if importlib.util.find_spec("ray") is None:
-        raise Failed(f"{sys.executable} on {node_name()} has no ray; python=PATH or env=NAME chooses one that has it")
-    return Head(place, args).run() if os.environ["JUPYTER_SLURM_RAY_ROLE"] == "head" else work()
+        raise RayFailed(
+            f"{sys.executable} on {node_name()} has no ray; python=PATH or env=NAME chooses one that has it"
+        )
+    return RayHead(place, args).run() if os.environ["JUPYTER_SLURM_RAY_ROLE"] == "head" else work()
 
 
 def main() -> int:
     """Run it; say what went wrong."""
 
     def end(*_: Any) -> None:
-        raise Ended
+        raise RayEnded
 
     signal.signal(signal.SIGTERM, end)
     dies_with_parent()
     try:
         return run(load("cell.run").Place(sys.argv[1]), sys.argv[2:])
-    except Failed as error:
+    except RayFailed as error:
         say(str(error))
         return 1
-    except Ended:
+    except RayEnded:
         return 128 + signal.SIGTERM
 
 

@@ -42,7 +42,7 @@ _LISTEN, _TIME_WAIT = "0A", "06"
 _LINGERS = 60.0  # seconds in TIME_WAIT (tcp(7)); the table says how many are left
 
 
-class CannotServe(Exception):
+class SessionStartError(Exception):
     """There will be no server; the message and ``hint`` are for the person."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -59,7 +59,7 @@ def root_of(wanted: Any) -> str:
     """Return the folder that a server shows, or begins in."""
     root = os.path.join(os.getcwd(), os.path.expanduser(wanted)) if wanted else os.getcwd()
     if not os.path.isdir(root):
-        raise CannotServe(f"{node_name()} has no folder {root}.", "dir=FOLDER names one that the node sees.")
+        raise SessionStartError(f"{node_name()} has no folder {root}.", "dir=FOLDER names one that the node sees.")
     return root
 
 
@@ -197,7 +197,7 @@ def free_port() -> int:
         port = random_port()
         if _is_free(port):
             return port
-    raise CannotServe(f"{node_name()} has no free port from {FIRST} to {LAST}.", "Another node may have one.")
+    raise SessionStartError(f"{node_name()} has no free port from {FIRST} to {LAST}.", "Another node may have one.")
 
 
 def _is_free(port: int) -> bool:
@@ -213,7 +213,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-class Program:
+class CommandProcess:
     """One command that serves: its process, its port, and how it is used.
 
     Parameters
@@ -253,7 +253,7 @@ class Program:
             hint = "env=NAME names an environment that has it, image=NAME:TAG an image; or write its whole path."
             if " " in words[0]:
                 hint = "Behind -- each word of a command stands for itself: without quotes around them all."
-            raise CannotServe(f"{node} has no {words[0]}.", hint)
+            raise SessionStartError(f"{node} has no {words[0]}.", hint)
         try:
             self.process = subprocess.Popen(
                 words,
@@ -265,7 +265,7 @@ class Program:
                 preexec_fn=dying_with_us(),
             )
         except (OSError, ValueError) as error:
-            raise CannotServe(f"{words[0]} cannot be run on {node}: {error}.") from error
+            raise SessionStartError(f"{words[0]} cannot be run on {node}: {error}.") from error
 
     def is_ready(self) -> bool:
         """Tell whether it answers, on its port: somebody else's process on that port does not count."""
@@ -276,7 +276,7 @@ class Program:
                 sys.stderr.write(f"Port {self.port} was taken before {self.module} had it: another one is tried.\n")
                 self.start()
                 return False
-            raise CannotServe(
+            raise SessionStartError(
                 f"{self.module} ended before it was ready ({words_of(code)}).",
                 "The last lines of its log say why; it has to stay in the foreground.",
             )
@@ -284,7 +284,7 @@ class Program:
         addresses = [row.address for row in listening if row.inode in own]
         for address in addresses:
             if not is_loopback(address):
-                raise CannotServe(
+                raise SessionStartError(
                     f"{self.module} listens on {address}, where others reach it over the network.",
                     "Have it listen on {host}, the node's loopback, only: --host {host}, --bind {host} or what it has.",
                 )

@@ -25,7 +25,7 @@ if "load" not in globals():  # load() gives it to what it loads
 
     load = runpy.run_path(__file__[: -len("session/jupyter.py")] + "loader.py")["load"]
 program: Any = load("session.command")
-CannotServe: Any = program.CannotServe
+CannotServe: Any = program.SessionStartError
 
 
 class NoJupyter(CannotServe):  # type: ignore[misc]  # it is read by its path
@@ -151,7 +151,7 @@ def environment() -> dict[str, str]:
     return env
 
 
-class Server:
+class JupyterServer:
     """One Jupyter: its files, its process, and how it is asked.
 
     Parameters

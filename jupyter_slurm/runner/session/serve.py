@@ -48,10 +48,10 @@ def server_of(place: Any) -> Any:
         os.unlink(os.path.join(place.folder, "served.json"))  # of a run before this one
     place.stage("")
     asked = place.job["session"]
-    return program.Program(asked, jupyters.environment()) if asked.get("command") else jupyters.Server(place)
+    return program.Program(asked, jupyters.environment()) if asked.get("command") else jupyters.JupyterServer(place)
 
 
-class Session:
+class SessionRun:
     """The server, from its first moment to its end."""
 
     def __init__(self, place: Any) -> None:
@@ -117,7 +117,7 @@ class Session:
             return None
         try:
             door = load("session.tls_door")
-            self.door = door.Door(os.path.join(self.place.folder, door.NAME), ports, port)
+            self.door = door.TlsDoor(os.path.join(self.place.folder, door.NAME), ports, port)
         except (OSError, ValueError, ImportError) as error:
             why = f"{program.node_name()} opens no port for this session: {error}"
             sys.stderr.write(f"{why}.\n")
@@ -199,7 +199,7 @@ def main() -> int:
     if not place.is_ours("serves this session"):
         return 0
     place.tell("started")
-    return Session(place).run()
+    return SessionRun(place).run()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ this job (TLS), and whoever knocks says first what only a reader of that file ca
 behind, which listens on the loopback. After that come frames: length (4 bytes, big-endian) and data; a length of 0 is
 the end of one direction, so that a connection which broke is never taken for one that has ended.
 
-Python 3.8+, standard library only. The agent has :class:`Sealed` at its end, too.
+Python 3.8+, standard library only. The agent has :class:`TlsConnection` at its end, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def context_of(certificate: str, *, is_server: bool) -> Any:
     return context
 
 
-class Sealed:
+class TlsConnection:
     """A connection whose bytes nobody else reads or changes; one thread receives, one other sends.
 
     Parameters
@@ -137,7 +137,7 @@ class Sealed:
         self.stream.close()
 
 
-class Door:
+class TlsDoor:
     """Listens on all addresses of the node, on the first free port of a range.
 
     Parameters
@@ -197,7 +197,7 @@ class Door:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             sock.settimeout(_KNOCKS)
-            outer = Sealed(sock, self._context, is_server=True)
+            outer = TlsConnection(sock, self._context, is_server=True)
             said = b""
             while len(said) < len(self._secret):
                 more = outer.recv(len(self._secret) - len(said))

@@ -93,7 +93,7 @@ class _Packer:
             raise CannotTravel("\n".join(dict.fromkeys(self._troubles)))
         return [*self._imports.values(), *self._joined(list(self._in_order(dict(values))), values)]
 
-    def _joined(self, items: list[_Item], values: Mapping[str, file_of.Packed]) -> list[_Item]:
+    def _joined(self, items: list[_Item], values: Mapping[str, file_of.PackedValue]) -> list[_Item]:
         """Put values with objects in common where the first of them stands, if what they need stands before that."""
         for group in file_of.together(values):
             places = [at for at, (item, _) in enumerate(items) if item["kind"] == "pickle" and item["name"] in group]
@@ -102,13 +102,13 @@ class _Packer:
             if len(group) > 1 and needed.isdisjoint(behind):
                 with contextlib.suppress(Exception):  # else each one for itself, as they could be
                     named = {name: self._namespace[name] for name in group}
-                    found = file_of.Packed(named, self._defined, limit=self._limit)
+                    found = file_of.PackedValue(named, self._defined, limit=self._limit)
                     items[places[0]] = found.item, found.pieces
                     for at in reversed(places[1:]):
                         del items[at]
         return items
 
-    def _in_order(self, values: dict[str, file_of.Packed]) -> Iterator[_Item]:
+    def _in_order(self, values: dict[str, file_of.PackedValue]) -> Iterator[_Item]:
         """Give definitions behind what they use, values too (``def f(rate=RATE)``), and the other values at the end."""
         begun, made = set[str](), set[str]()
 
@@ -155,12 +155,12 @@ class _Packer:
         is_source = is_of_the_notebook(value) and name not in self._by_value
         return name in self._namespace and not isinstance(value, types.ModuleType) and not is_source
 
-    def _pickled(self, name: str, compared: bool) -> file_of.Packed | None:
+    def _pickled(self, name: str, compared: bool) -> file_of.PackedValue | None:
         """Return a value as a pickle; None where it cannot travel."""
         value = self._namespace[name]
         try:
-            return file_of.Packed({name: value}, self._defined, compared, self._limit)
-        except file_of.Larger as error:
+            return file_of.PackedValue({name: value}, self._defined, compared, self._limit)
+        except file_of.SizeLimitExceeded as error:
             self.larger[name] = error.size
             return None
         except Exception as error:  # noqa: BLE001 - whatever a value of the person's raises

@@ -57,7 +57,7 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
                 return NotImplemented  # it is taken apart into a tensor, which comes by here, and what makes it one
             size = value.element_size() * value.nelement()
             if value.layout is torch.strided and size > self.limit:
-                raise Larger(size)  # before it is copied out of the GPU
+                raise SizeLimitExceeded(size)  # before it is copied out of the GPU
             return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         inherited = getattr(super(), "reducer_override", None)
         return NotImplemented if inherited is None else inherited(value)
@@ -73,7 +73,7 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
         return found is value
 
 
-class Larger(Exception):
+class SizeLimitExceeded(Exception):
     """A value that has at least ``size`` bytes, which is more than can travel: it was not pickled to its end."""
 
     def __init__(self, size: int) -> None:
@@ -91,7 +91,7 @@ class _Bounded(io.BytesIO):
     def write(self, data: Any) -> int:
         size = self.tell() + memoryview(data).nbytes
         if size > self._limit:
-            raise Larger(size)
+            raise SizeLimitExceeded(size)
         return super().write(data)
 
 
@@ -99,13 +99,13 @@ class Unreadable(Exception):
     """Values that cannot be used here; the message says which and why."""
 
 
-class Packed:
+class PackedValue:
     """Values as one item: ``item`` and its ``pieces``, of which the large ones are views of the values themselves.
 
     Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source. Another
     one that has got such a name is not. Those that the values need are ``met``. Where they are to be ``compared``,
     ``parts`` are the objects that they consist of, by id, and so that no id is another object's in the meantime.
-    What has to be copied is, up to a ``limit`` of bytes; beyond that it is :class:`Larger`.
+    What has to be copied is, up to a ``limit`` of bytes; beyond that it is :class:`SizeLimitExceeded`.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ def _is_fixed(part: Any) -> bool:
         return False
 
 
-def together(packed: Mapping[str, Packed]) -> list[list[str]]:
+def together(packed: Mapping[str, PackedValue]) -> list[list[str]]:
     """Return the names in groups: of values that have in common what can be changed, and each other one alone."""
     groups: dict[str, list[str]] = {}
     for name, one in packed.items():
@@ -348,18 +348,18 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
 def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: dict[str, Any]) -> None:
     """Write the values that the notebook wants back; of those that cannot travel, the reason."""
     items: list[tuple[dict[str, Any], list[Any]]] = []
-    found: dict[str, Packed] = {}
+    found: dict[str, PackedValue] = {}
     for name in names:
         try:
             if name not in namespace:
                 raise Unreadable("the cell ended without it")
-            found[name] = packed = Packed({name: namespace[name]}, named, len(names) > 1, limit)
+            found[name] = packed = PackedValue({name: namespace[name]}, named, len(names) > 1, limit)
             if packed.size > limit:
-                raise Larger(packed.size)
+                raise SizeLimitExceeded(packed.size)
         except Exception as error:  # noqa: BLE001 - one bad value does not lose the rest
             found.pop(name, None)
             said = str(error) if isinstance(error, Unreadable) else f"it cannot be pickled: {error}"
-            if isinstance(error, Larger):
+            if isinstance(error, SizeLimitExceeded):
                 said = f"{error}, {limit / 1e6:.1f} MB can travel: write a file"
             items.append(({"kind": "error", "name": name, "error": said}, []))
             sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
@@ -367,6 +367,6 @@ def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, na
         come = [found[name] for name in group]
         if len(group) > 1:
             with contextlib.suppress(Exception):  # else each one for itself, as they could be
-                come = [Packed({name: namespace[name] for name in group}, named)]
+                come = [PackedValue({name: namespace[name] for name in group}, named)]
         items += [(one.item, one.pieces) for one in come]
     write(path, items)

@@ -19,10 +19,10 @@ from jupyter_slurm.agent.schema import Operation
 from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
 from jupyter_slurm.config import load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
-from jupyter_slurm.server.notebook_moves.move import Move
+from jupyter_slurm.server.notebook_moves.move import NotebookMove
 from jupyter_slurm.server.problem_handler import ProblemHandler
 
-__all__ = ["HANDLERS", "Moves"]
+__all__ = ["HANDLERS", "NotebookMoves"]
 
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": "^[^\\x00-\\x1f\\x7f]*$"}
 _WANTED: Final = Operation(
@@ -47,7 +47,7 @@ _REMEMBERED: Final = 50  # moves that are over
 _NO_PYTHON: Final = ("r", "julia")  # of kernels on nodes others may be Python's by another name
 
 
-class Moves:
+class NotebookMoves:
     """The notebooks of a Jupyter server that move, and those that have.
 
     Parameters
@@ -60,9 +60,9 @@ class Moves:
 
     def __init__(self, sessions: Any, kernels: Any, specs: Any, config: Config) -> None:
         self._sessions, self._kernels, self._specs, self._config = sessions, kernels, specs, config
-        self._known: dict[str, Move] = {}
+        self._known: dict[str, NotebookMove] = {}
 
-    async def begin(self, notebook: str, kernel: str | None, names: Sequence[str]) -> Move:
+    async def begin(self, notebook: str, kernel: str | None, names: Sequence[str]) -> NotebookMove:
         """Have a notebook move.
 
         Parameters
@@ -92,19 +92,21 @@ class Moves:
         if any(one.session == session["id"] and not one.is_over for one in self._known.values()):
             raise JobError(f"{notebook} is on its way to another kernel already.", hint="Give that up first.")
         shown = str(specs[chosen].get("display_name") or chosen)
-        move = Move(self._sessions, self._kernels, session, kernel=chosen, shown=shown, names=names, limit=limit)
+        move = NotebookMove(
+            self._sessions, self._kernels, session, kernel=chosen, shown=shown, names=names, limit=limit
+        )
         self._known[move.id] = move
         for old in [one.id for one in self._known.values() if one.is_over][:-_REMEMBERED]:
             del self._known[old]
         return move
 
-    def find(self, key: str) -> Move:
+    def find(self, key: str) -> NotebookMove:
         """Return a move; JobNotFound."""
         if key not in self._known:
             raise JobNotFound("There is no such move.")
         return self._known[key]
 
-    def listed(self) -> list[Move]:
+    def listed(self) -> list[NotebookMove]:
         """Return all that are known."""
         return list(self._known.values())
 
@@ -169,7 +171,7 @@ def _is_python(spec: Mapping[str, Any]) -> bool:
 class _MoveHandler(ProblemHandler):
     """What these handlers have in common."""
 
-    def initialize(self, moves: Moves) -> None:
+    def initialize(self, moves: NotebookMoves) -> None:
         """Tornado's constructor."""
         self._moves = moves
         self._track_activity = self.request.method not in ("GET", "HEAD")  # a tab that looks is no person at work

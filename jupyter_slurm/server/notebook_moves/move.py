@@ -15,9 +15,9 @@ from tornado import web
 
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, Visitor
+from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, VariableTransfer
 
-__all__ = ["Move"]
+__all__ = ["NotebookMove"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class _Failed(Exception):
     """The notebook stays where it is; the message says why."""
 
 
-class Move:
+class NotebookMove:
     """One notebook on its way.
 
     Parameters
@@ -233,10 +233,10 @@ class Move:
         return sentences(f"{', '.join(came.names)} came along", *came.troubles)
 
     @contextlib.contextmanager
-    def _visiting(self, kernel: str) -> Iterator[Visitor]:
+    def _visiting(self, kernel: str) -> Iterator[VariableTransfer]:
         if kernel not in self._kernels:
             raise KernelGone("The kernel is over.")
-        visitor = Visitor(self._kernels.get_kernel(kernel))
+        visitor = VariableTransfer(self._kernels.get_kernel(kernel))
         try:
             yield visitor
         finally:

@@ -17,7 +17,7 @@ from typing import IO, Any, Final
 
 from jupyter_slurm.runner.variables.transit import TYPE
 
-__all__ = ["Came", "CannotTravel", "KernelGone", "Visitor"]
+__all__ = ["CannotTravel", "KernelGone", "ReceivedVariables", "VariableTransfer"]
 
 _PIECE: Final = 4 << 20  # bytes of a message, and then a third more
 _IN_MEMORY: Final = 1 << 20
@@ -48,14 +48,14 @@ class CannotTravel(Exception):
 
 
 @dataclass(frozen=True)
-class Came:
+class ReceivedVariables:
     """What came of giving variables to a kernel: the names that it has, and why it has not the others."""
 
     names: Sequence[str]
     troubles: Sequence[str]
 
 
-class Visitor:
+class VariableTransfer:
     """A client of a kernel that leaves no trace in its history, and no name in its variables.
 
     Parameters
@@ -146,7 +146,7 @@ class Visitor:
         """Have the kernel let its snapshot go, whenever it comes to that: nobody waits for the answer."""
         self._ask(_expressions("drop()"))
 
-    async def give(self, names: Sequence[str], snapshot: IO[bytes]) -> Came:
+    async def give(self, names: Sequence[str], snapshot: IO[bytes]) -> ReceivedVariables:
         """Put a snapshot into the variables of the kernel."""
         snapshot.seek(0)
         start = 0
@@ -154,7 +154,7 @@ class Visitor:
             await self._call(f'give({start}, "{base64.b64encode(part).decode("ascii")}")')
             start += len(part)
         told = await self._call(f"unpack({list(names)!r}, globals())")
-        return Came(tuple(told["came"]), tuple(told["troubles"]))
+        return ReceivedVariables(tuple(told["came"]), tuple(told["troubles"]))
 
     async def _call(self, call: str, waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
         """Call a function of ``runner/variables/transit.py``."""

@@ -22,8 +22,8 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TunnelUnproven
 from jupyter_slurm.server.agent_access import AgentAccess
-from jupyter_slurm.server.session_proxy.http_client import Caller
-from jupyter_slurm.server.session_route import Way, kept_back, kept_on
+from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
+from jupyter_slurm.server.session_route import SessionRoute, kept_back, kept_on
 
 __all__ = ["SESSIONS", "SessionHandler"]
 
@@ -45,7 +45,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
 
     auth_resource = "jupyter-slurm"
 
-    def initialize(self, access: AgentAccess, caller: Caller) -> None:
+    def initialize(self, access: AgentAccess, caller: SessionHttpClient) -> None:
         """Tornado's constructor."""
         self._access, self._caller = access, caller
         self._task: asyncio.Future[None] | None = None
@@ -147,7 +147,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             self._task.cancel()
         super().on_connection_close()
 
-    async def _pass_on(self, way: Way) -> None:
+    async def _pass_on(self, way: SessionRoute) -> None:
         target = way.target(self.request.path, self.request.query)
         try:
             async with self._caller.ask(
@@ -164,7 +164,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
                 return
             raise web.HTTPError(502, _SILENT) from error
 
-    async def _pass_back(self, way: Way, answer: httpx.Response) -> None:
+    async def _pass_back(self, way: SessionRoute, answer: httpx.Response) -> None:
         assert isinstance(answer.stream, httpx.AsyncByteStream)
         self.set_status(answer.status_code, answer.reason_phrase or None)
         self._headers = httputil.HTTPHeaders()  # the other side says what may be done with its pages
@@ -181,7 +181,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             self.write(chunk)
             await web.RequestHandler.flush(self)
 
-    def _show(self, way: Way, page: bytes) -> None:
+    def _show(self, way: SessionRoute, page: bytes) -> None:
         """Answer with a page, less the token that JupyterLab writes into it: scripts send our XSRF token instead."""
         assert self.xsrf_token  # sets the cookie that has it, where there is none
         if len(_XSRF.findall(self.request.headers.get("Cookie", ""))) > 1:
@@ -192,7 +192,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
 
     # WebSockets -------------------------------------------------------------------------------------------------
 
-    async def _connect(self, way: Way) -> None:
+    async def _connect(self, way: SessionRoute) -> None:
         """Connect to the session first: a browser is told what the other side has agreed to."""
         asked = self.request.headers.get("Sec-WebSocket-Protocol")
         target = way.target(self.request.path, self.request.query)
@@ -256,7 +256,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         is_foreign = site in ("cross-site", "same-site") and use != "document"
         return is_foreign and not bool(self.token_authenticated)
 
-    async def _find(self, key: str) -> Way:
+    async def _find(self, key: str) -> SessionRoute:
         """Return where a session answers; one that was launched for another server's address is not shown here."""
         try:
             way = await self._access.way(key)

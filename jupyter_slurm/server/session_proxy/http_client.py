@@ -18,7 +18,7 @@ from tornado.websocket import WebSocketClientConnection
 from jupyter_slurm.agent.async_client import check_peer, refuse_stranger
 from jupyter_slurm.errors import AgentRefused, TunnelUnproven
 
-__all__ = ["Caller"]
+__all__ = ["SessionHttpClient"]
 
 _CONNECT = 30.0  # a tunnel takes a connection at once
 _AGREE = 90.0  # a Jupyter agrees to a kernel's WebSocket when that has started, for which it has 60 s
@@ -32,7 +32,7 @@ _is_asking = ContextVar("_is_asking", default=False)
 _library_log = logging.getLogger("httpcore.http11")
 
 
-class Caller:
+class SessionHttpClient:
     """Asks, with connections that are kept for a while. It keeps no cookies and follows nothing."""
 
     def __init__(self) -> None:

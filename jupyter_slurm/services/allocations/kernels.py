@@ -17,12 +17,12 @@ from typing import Any
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.jobdir.untrusted import read_left
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.shared_process import kernel_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 
-__all__ = ["Kernels", "Planned"]
+__all__ = ["Kernels", "PlannedKernel"]
 
 _NOTE = 65_536  # bytes of what a keeper leaves
 _FIRST, _LONGEST = 0.1, 1.0  # seconds between two looks whether it listens
@@ -30,7 +30,7 @@ _OF_THE_NODE = "python3"  # runs the keeper where the kernel's own Python is in 
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedKernel:
     """What a step has because it is a kernel: in ``step.json``, in its record, and files of its own."""
 
     step: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Kernels:
     def __init__(self, client: SlurmClient, tracker: Tracker, environments: Environments, home: str) -> None:
         self._client, self._tracker, self._environments, self._home = client, tracker, environments, home
 
-    async def plan(self, asked: Mapping[str, Any]) -> Planned:
+    async def plan(self, asked: Mapping[str, Any]) -> PlannedKernel:
         """Work out what a step needs to be the kernel that is asked for.
 
         Raises
@@ -86,14 +86,14 @@ class Kernels:
         record: dict[str, Any] = {"kernel": kernel_dict(kernel)}
         if described:
             record["environment"] = image or described
-        return Planned(step, record, {"kernel.json": json.dumps({**known, "image": image, "cwd": cwd}).encode()})
+        return PlannedKernel(step, record, {"kernel.json": json.dumps({**known, "image": image, "cwd": cwd}).encode()})
 
-    async def where(self, entry: Entry, wait: float) -> dict[str, Any]:
+    async def where(self, entry: TrackedJob, wait: float) -> dict[str, Any]:
         """Return where a kernel is reached, as soon as that is known.
 
         Parameters
         ----------
-        entry : Entry
+        entry : TrackedJob
             The step.
         wait : float
             Seconds in which it may come to that.
@@ -113,7 +113,7 @@ class Kernels:
             await asyncio.sleep(pause)
             pause = min(_LONGEST, 1.2 * pause)
 
-    async def _left(self, entry: Entry) -> dict[str, Any]:
+    async def _left(self, entry: TrackedJob) -> dict[str, Any]:
         """Return what the keeper, and what starts its kernel, have left; nothing while they cannot have begun."""
         allocation = self._tracker.find(entry.allocation or "")
         if entry.is_finished or (entry.state.is_pending and not (allocation and allocation.state.is_running)):

@@ -13,17 +13,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 
-__all__ = ["Releases"]
+__all__ = ["Leases"]
 
 log = logging.getLogger(__name__)
 
 _GRACE = 300.0  # seconds without a kernel, a step, or anybody who follows it
 
 
-class Releases:
+class Leases:
     """Note what was given back, and give back what nobody has any more.
 
     Parameters
@@ -46,7 +46,7 @@ class Releases:
         if asked["kind"] == "allocation" and lease and process and not lease.get("keep"):
             self._processes[asked["key"]] = process
 
-    def note(self, entry: Entry, signal: str | None) -> None:
+    def note(self, entry: TrackedJob, signal: str | None) -> None:
         """Note that an allocation was given back: to Slurm it is cancelled as any job."""
         if signal is None and entry.kind == "allocation" and entry.record is not None:
             entry.record["released"] = "forgotten" if entry.key == self._forgotten else "asked"

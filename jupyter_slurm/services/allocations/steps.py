@@ -30,15 +30,15 @@ from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.jobdir.ownership import read_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
-from jupyter_slurm.services.jobs.directory_scan import Shelf
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.shared_process import owner_of, process_of
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
-from jupyter_slurm.transport.base import Once
+from jupyter_slurm.transport.base import DetachedRun
 
 __all__ = ["Steps"]
 
@@ -65,7 +65,9 @@ class Steps:
         Seconds that asking for a step may take.
     """
 
-    def __init__(self, client: SlurmClient, tracker: Tracker, shelf: Shelf, kernels: Kernels, timeout: float) -> None:
+    def __init__(
+        self, client: SlurmClient, tracker: Tracker, shelf: JobDirectoryScan, kernels: Kernels, timeout: float
+    ) -> None:
         self._client, self._tracker, self._shelf, self._timeout = client, tracker, shelf, timeout
         self._kernels = kernels
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -75,7 +77,7 @@ class Steps:
 
     # -- what a front door asks for
 
-    async def start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def start(self, allocation: TrackedJob, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Ask for a step, once.
 
         Raises
@@ -100,7 +102,7 @@ class Steps:
                 )
             return await self._start(allocation, asked)
 
-    async def _start(self, allocation: Entry, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _start(self, allocation: TrackedJob, asked: Mapping[str, Any]) -> dict[str, Any]:
         process = owner_of(asked, self._tracker.find, allocation)
         folder = self._tracker.folder.job(asked["key"])
         step = self._step(asked, await self._client.options("srun"), allocation)
@@ -114,7 +116,7 @@ class Steps:
         files |= kernel.files if kernel else {}
         if path := (asked.get("values") or {}).get("file"):
             files["in.values"] = await asyncio.to_thread(read_own, path)
-        entry = Entry(self._tracker.name, folder=folder)
+        entry = TrackedJob(self._tracker.name, folder=folder)
         entry.recall(record, self._tracker.clock())
         self._tracker.add(entry)
         try:
@@ -145,7 +147,7 @@ class Steps:
             )
         return job_dict(found)
 
-    async def _judge(self, entry: Entry, once: Once) -> None:
+    async def _judge(self, entry: TrackedJob, once: DetachedRun) -> None:
         """Take it back where the request could not be made; where that is not known, it is made again later."""
         done = await once.result(self._timeout)
         if once.hold is not None:
@@ -161,11 +163,11 @@ class Steps:
             )
 
     @staticmethod
-    def _request(allocation: Entry, name: str) -> str:
+    def _request(allocation: TrackedJob, name: str) -> str:
         assert allocation.folder is not None
         return allocation.folder.file(posixpath.join("steps", name))
 
-    def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: Entry) -> dict[str, Any]:
+    def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: TrackedJob) -> dict[str, Any]:
         """Return what the holder needs to know."""
         options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
         names = step_options(table, options, is_process=is_one_task)
@@ -188,7 +190,7 @@ class Steps:
         }
 
     def _record(
-        self, asked: Mapping[str, Any], folder: JobFolder, allocation: Entry, step: Mapping[str, Any]
+        self, asked: Mapping[str, Any], folder: JobFolder, allocation: TrackedJob, step: Mapping[str, Any]
     ) -> tuple[dict[str, Any], bytes]:
         kind, args = asked["kind"], step["args"]
         text, name = asked.get("text") or "", "cell.sh"
@@ -227,12 +229,14 @@ class Steps:
                 record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
         return record, text.encode("utf-8", "surrogateescape")
 
-    def of(self, allocation: Entry) -> list[dict[str, Any]]:
+    def of(self, allocation: TrackedJob) -> list[dict[str, Any]]:
         """Return the steps of an allocation, the first one first."""
         steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
         return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
 
-    async def send(self, step: Entry, signal: str | None, cancel: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
+    async def send(
+        self, step: TrackedJob, signal: str | None, cancel: Callable[[str], Awaitable[Any]]
+    ) -> dict[str, Any]:
         """Interrupt a step (INT), or end it; ``cancel`` ends an allocation that waits for this one alone.
 
         Raises
@@ -253,7 +257,7 @@ class Steps:
                 await cancel(allocation.key or "")
         return job_dict(step)
 
-    async def with_memory(self, step: Entry, told: dict[str, Any]) -> dict[str, Any]:
+    async def with_memory(self, step: TrackedJob, told: dict[str, Any]) -> dict[str, Any]:
         """Add to what is told of a process for cells how much memory it has, as it wrote that down on its node."""
         if step.kind == "process" and step.folder is not None and not step.is_finished:
             with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
@@ -263,7 +267,7 @@ class Steps:
 
     # -- what goes on meanwhile
 
-    async def learn(self, entry: Entry) -> None:
+    async def learn(self, entry: TrackedJob) -> None:
         """Take in what the runner of an allocation, or of a step, told when it began."""
         if entry.folder is None or entry.record is None or not (entry.is_step or entry.kind == "allocation"):
             return
@@ -282,7 +286,7 @@ class Steps:
         await self._number(entry)
         self._tracker.save_soon(entry)
 
-    async def _number(self, step: Entry) -> None:
+    async def _number(self, step: TrackedJob) -> None:
         allocation = await self._allocation(step) if step.is_step else None
         if allocation is not None and step.record is not None and allocation.id is not None:
             number = step.record["step"].get("id")
@@ -298,7 +302,7 @@ class Steps:
             elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
                 await self._renew(entry)
 
-    def resume(self, step: Entry) -> None:
+    def resume(self, step: TrackedJob) -> None:
         """Go on with a step that an agent before us asked for: it may not have come to that."""
         task = asyncio.create_task(self._resume(step), name=f"step {step.key}")
         self._tasks.add(task)
@@ -310,14 +314,14 @@ class Steps:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _resume(self, step: Entry) -> None:
+    async def _resume(self, step: TrackedJob) -> None:
         allocation = await self._allocation(step)
         if allocation is not None and not allocation.is_finished and step.state.is_pending:
             with contextlib.suppress(TransportError):
                 await self._client.transport.make_dir(self._request(allocation, step.key or ""))
         await self.learn(step)
 
-    async def _look_after(self, step: Entry) -> None:
+    async def _look_after(self, step: TrackedJob) -> None:
         if step.number is None:
             await self._number(step)
         allocation = await self._allocation(step)
@@ -332,7 +336,7 @@ class Steps:
             step.end_time = allocation.end_time if allocation else None
         await self._tracker.finish(step)
 
-    async def _look_into(self, step: Entry) -> None:
+    async def _look_into(self, step: TrackedJob) -> None:
         """Read now and then what the job directory says, where no sign told it: signs only make it quick."""
         now, key = self._tracker.clock(), step.key or ""
         if abs(now - self._looked.setdefault(key, now)) < _LOOKS_EVERY:
@@ -345,7 +349,7 @@ class Steps:
         if await self._has_ended(step):
             await self._tracker.finish(step)
 
-    def _behind_others(self, step: Entry, allocation: Entry) -> JobRecord | None:
+    def _behind_others(self, step: TrackedJob, allocation: TrackedJob) -> JobRecord | None:
         """Tell of a step that it waits for others: srun itself is silent about it, for two minutes."""
         now, created = self._tracker.clock(), float((step.record or {}).get("created") or 0.0)
         if not step.state.is_pending or not _is_alone(step) or now - created < _BEGINS or allocation.id is None:
@@ -353,20 +357,20 @@ class Steps:
         others = (e for e in self._tracker.active() if e.allocation == step.allocation and e.state.is_running)
         return JobRecord(allocation.id, step.state, reason=BUSY) if any(map(_is_alone, others)) else None
 
-    def _say_why(self, step: Entry, latest: JobRecord | None) -> None:
+    def _say_why(self, step: TrackedJob, latest: JobRecord | None) -> None:
         """Have a step wait for what its allocation waits for, or for other steps."""
         if step.state.is_pending and step.latest != latest:
             step.latest = latest
             self._tracker.tell(step)
 
-    async def _has_ended(self, step: Entry) -> bool:
+    async def _has_ended(self, step: TrackedJob) -> bool:
         if step.folder is None:
             return False
         with contextlib.suppress(FileNotFoundError, TransportError):
             await self._client.transport.list_dir(step.folder.path)  # what was seen there before is looked at anew
         return await self._tracker.read_end(step)
 
-    async def _renew(self, allocation: Entry) -> None:
+    async def _renew(self, allocation: TrackedJob) -> None:
         """Say on the node that somebody uses the allocation, a few times while the lease lasts."""
         now, key = self._tracker.clock(), allocation.key or ""
         seconds = float(((allocation.record or {}).get("lease") or {}).get("seconds") or 0.0)
@@ -386,18 +390,18 @@ class Steps:
             del self._renewed[key]
             log.info("the lease of allocation %s was not renewed: %s", allocation.id, error)
 
-    async def _allocation(self, step: Entry) -> Entry | None:
+    async def _allocation(self, step: TrackedJob) -> TrackedJob | None:
         key = step.allocation or ""
         return self._tracker.entries.get(key) or await self._shelf.get(key)
 
 
-def _is_of_earlier_run(step: Entry, allocation: Entry) -> bool:
+def _is_of_earlier_run(step: TrackedJob, allocation: TrackedJob) -> bool:
     """Tell whether a step ran before its allocation was requeued: where a node failed, nobody has noted its end."""
     run = ((step.record or {}).get("step") or {}).get("restarts")
     return step.state.is_running and run is not None and allocation.restarts > run
 
 
-def _is_alone(step: Entry) -> bool:
+def _is_alone(step: TrackedJob) -> bool:
     """Tell whether srun was asked for a step that shares nothing with others; a cell in a process is none of srun's."""
     return process_of(step) is None and "--overlap" not in ((step.record or {}).get("argv") or [])
 

@@ -16,35 +16,35 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError, SubmissionUnknown
 from jupyter_slurm.services.allocations.kernels import Kernels
-from jupyter_slurm.services.allocations.leases import Releases
+from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
-from jupyter_slurm.services.clusters.completion import Names
-from jupyter_slurm.services.clusters.job_actions import Acts
+from jupyter_slurm.services.clusters.completion import NameCompletion
+from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.environments.resolver import Environments
-from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.inventory.accounting_usage import UsageReports
-from jupyter_slurm.services.inventory.all_jobs import OthersKeeper
-from jupyter_slurm.services.inventory.facts import FactsKeeper
-from jupyter_slurm.services.inventory.resources import ResourcesKeeper
-from jupyter_slurm.services.jobdir.index import Store
+from jupyter_slurm.services.inventory.all_jobs import AllJobs
+from jupyter_slurm.services.inventory.facts import ClusterFacts
+from jupyter_slurm.services.inventory.resources import ResourceInventory
+from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import check_task, task_of
-from jupyter_slurm.services.jobs.directory_scan import Shelf
-from jupyter_slurm.services.jobs.job import Entry
-from jupyter_slurm.services.jobs.runner_events import Signs
+from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.runner_events import RunnerEvents
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.results.reader import Reader
+from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name, printable
-from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.passthrough import pass_through
-from jupyter_slurm.services.slurm.poller import Watcher
-from jupyter_slurm.services.staging.machine_seal import Seals
+from jupyter_slurm.services.slurm.poller import Poller
+from jupyter_slurm.services.staging.machine_seal import MachineSeal
 from jupyter_slurm.services.staging.manager import Staging
-from jupyter_slurm.services.submission.recovery import Settler
+from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.resubmit import asked_again
-from jupyter_slurm.services.submission.submitter import Intake
+from jupyter_slurm.services.submission.submitter import Submitter
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Cluster"]
@@ -64,7 +64,7 @@ class Cluster:
 
     Parameters
     ----------
-    where : Where
+    where : ClusterLocation
         Its place.
     transport : Transport
         The way there.
@@ -72,12 +72,12 @@ class Cluster:
 
     def __init__(
         self,
-        where: Where,
+        where: ClusterLocation,
         *,
         transport: Transport,
         settings: Settings,
-        store: Store,
-        bus: Bus,
+        store: JobIndex,
+        bus: EventBus,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.id, self.name, self.where = where.id, "", where
@@ -85,7 +85,7 @@ class Cluster:
         self.folder = ClusterFolder(where.folder)
         self.client = SlurmClient(transport, where, settings.command_timeout)
         self.tracker = Tracker(self.id, self.client, self.folder, store, bus, clock)
-        self.watcher = Watcher(
+        self.watcher = Poller(
             self._look,
             needed=self._is_looked_for,
             waited_for=self._is_waited_for,
@@ -93,27 +93,29 @@ class Cluster:
             longest=max(where.poll_shortest, settings.poll_longest),
             told=lambda: bus.publish("cluster", self.as_dict()),
         )
-        self.settler = Settler(self.tracker, self.client, self.watcher, settings.submit_timeout)
-        self.shelf = Shelf(self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry))
+        self.settler = SubmissionRecovery(self.tracker, self.client, self.watcher, settings.submit_timeout)
+        self.shelf = JobDirectoryScan(
+            self.tracker, lambda entry: (self.steps if entry.is_step else self.settler).resume(entry)
+        )
         self.kernels = Kernels(self.client, self.tracker, Environments(where, transport, clock), where.home)
         self.steps = Steps(self.client, self.tracker, self.shelf, self.kernels, settings.submit_timeout)
-        self.releases = Releases(self.tracker, self.cancel)
+        self.releases = Leases(self.tracker, self.cancel)
         known = (self.client, self.tracker, self.settler, self.releases, self.watcher)
-        self.acts = Acts(*known, find=functools.partial(self.entry, is_shown=False), cancel=self.cancel)
-        self.signs = Signs(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
-        self._facts = FactsKeeper(self.client, where.user, clock, where.advice)
+        self.acts = JobActions(*known, find=functools.partial(self.entry, is_shown=False), cancel=self.cancel)
+        self.signs = RunnerEvents(self.tracker, self.shelf, self.steps.learn, self.watcher.wake)
+        self._facts = ClusterFacts(self.client, where.user, clock, where.advice)
         known_names = (where.environments, where.known)
-        self.names = Names(self._facts, self.tracker, self.watcher, self._learn_names, *known_names)
-        self.resources = ResourcesKeeper(
+        self.names = NameCompletion(self._facts, self.tracker, self.watcher, self._learn_names, *known_names)
+        self.resources = ResourceInventory(
             self.client, self._facts, where.user, interval=where.poll_shortest, cost=where.cost, clock=clock
         )
-        self.others = OthersKeeper(self.client, where.user, interval=where.poll_shortest, clock=clock)
+        self.others = AllJobs(self.client, where.user, interval=where.poll_shortest, clock=clock)
         self.usage = UsageReports(self.client, where.user, cost=where.cost, clock=clock)
-        self.staging = Staging(self.tracker, where, Seals(settings.state_dir))
+        self.staging = Staging(self.tracker, where, MachineSeal(settings.state_dir))
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts, self.staging)
-        self._intake = Intake(self.about, where, settings, *pieces)
+        self._intake = Submitter(self.about, where, settings, *pieces)
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
-        self.reader = Reader(
+        self.reader = ResultReader(
             self.client, self.tracker, self.watcher.wake, lambda: self.reached(), find=self.entry, shown=self.task_of
         )
         self.tending: list[Callable[[], Awaitable[None]]] = [self.signs.read, self.steps.tend, self.releases.tend]
@@ -239,7 +241,7 @@ class Cluster:
         finally:
             self._glancing = None
 
-    async def entry(self, reference: str, *, is_shown: bool = True) -> Entry:
+    async def entry(self, reference: str, *, is_shown: bool = True) -> TrackedJob:
         """Return a job by key or Slurm id; a job that is not known yet is asked for.
 
         Parameters
@@ -276,28 +278,28 @@ class Cluster:
             )
         entry = await self._made_beside_us(mine)
         if entry is None:
-            entry = Entry(self.id, id=job, state=mine[0].state, described=True)
+            entry = TrackedJob(self.id, id=job, state=mine[0].state, described=True)
             entry.see(mine, self._clock())
             self.tracker.add(entry)
         self.watcher.wake()
         return entry
 
-    async def one(self, reference: str) -> Entry:
+    async def one(self, reference: str) -> TrackedJob:
         """Return a job, or one task of an array (``12_3``) in the form of a job of its own; see :meth:`entry`."""
         return self.task_of(reference, await self.entry(reference))
 
-    def task_of(self, reference: str, entry: Entry) -> Entry:
+    def task_of(self, reference: str, entry: TrackedJob) -> TrackedJob:
         """Return what a reference means of an entry that it has found: one task, or all of it, its parts as one."""
         task = task_of(reference, entry)
         return self.tracker.whole(entry) if task is None else entry.of_task(task)
 
-    async def _made_beside_us(self, records: list[JobRecord]) -> Entry | None:
+    async def _made_beside_us(self, records: list[JobRecord]) -> TrackedJob | None:
         """Return the job if its script lies in a job directory: another agent of this user has submitted it."""
         below = f"{self.folder.path}/"
         keys = [command[len(below) :].split("/")[0] for r in records if (command := r.command or "").startswith(below)]
         return await self.shelf.get(keys[0]) if keys else None
 
-    async def _describe_once(self, entry: Entry) -> None:
+    async def _describe_once(self, entry: TrackedJob) -> None:
         """Learn name and output of a job that the poller found: not its business, but that of who asks for it."""
         if entry.folder is not None or entry.id is None or entry.described:
             return
@@ -330,7 +332,7 @@ class Cluster:
             await self._cancel_one(part, target, signal, task)
         return job_dict(self.task_of(reference, entry))
 
-    async def _cancel_one(self, entry: Entry, target: str, signal: str | None, task: int | None = None) -> None:
+    async def _cancel_one(self, entry: TrackedJob, target: str, signal: str | None, task: int | None = None) -> None:
         if entry.id is None and not entry.is_finished:
             if signal:
                 raise SubmissionUnknown(f"{entry.key} has no id yet: it can get no signal", hint="Wait a moment.")

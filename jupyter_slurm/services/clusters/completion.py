@@ -9,15 +9,15 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jupyter_slurm.domain.facts import NAMED, Named
+from jupyter_slurm.domain.facts import NAMED, NamedEntity
 from jupyter_slurm.domain.profile_facts import beside, named_in
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.inventory.facts import FactsKeeper
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.inventory.facts import ClusterFacts
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.poller import Watcher
+from jupyter_slurm.services.slurm.poller import Poller
 
-__all__ = ["Names", "told_by_site"]
+__all__ = ["NameCompletion", "told_by_site"]
 
 _OWN: Final = ("job", "finished", "step", "allocation")
 
@@ -25,12 +25,12 @@ _RECENT = 60.0  # seconds; the queue is looked at again for the sake of jobs tha
 _MOST, _MOST_FINISHED = 1000, 50  # the newest ones
 
 
-class Names:
+class NameCompletion:
     """Give names without asking Slurm for each key press.
 
     Parameters
     ----------
-    keeper : FactsKeeper
+    keeper : ClusterFacts
         Of the cluster.
     tracker, watcher
         Of the person's jobs there.
@@ -44,9 +44,9 @@ class Names:
 
     def __init__(
         self,
-        keeper: FactsKeeper,
+        keeper: ClusterFacts,
         tracker: Tracker,
-        watcher: Watcher,
+        watcher: Poller,
         learn_names: Callable[[], Awaitable[None]],
         environments: Mapping[str, Mapping[str, Any]],
         site: Mapping[str, Any],
@@ -76,7 +76,7 @@ class Names:
             await self._look(wait)
             return _told(self._tracker.clock(), self._own(kind))
         about = {name: ", ".join(sorted(described)) for name, described in self._environments.items()}
-        return _told(self._tracker.clock(), [Named(*item) for item in about.items()])
+        return _told(self._tracker.clock(), [NamedEntity(*item) for item in about.items()])
 
     async def stop(self) -> None:
         """End."""
@@ -103,14 +103,14 @@ class Names:
         finally:
             self._looking = None
 
-    def _own(self, kind: str) -> list[Named]:
+    def _own(self, kind: str) -> list[NamedEntity]:
         entries = self._tracker.everybody() if kind == "finished" else self._tracker.active()
         newest = sorted(entries, key=lambda entry: entry.submit_time or 0.0, reverse=True)
         found = (named for entry in newest for named in _names_of(entry, kind))
         return list(itertools.islice(found, _MOST_FINISHED if kind == "finished" else _MOST))
 
 
-def _names_of(entry: Entry, kind: str) -> Iterator[Named]:
+def _names_of(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
     """Give the name that a job, step or allocation is typed by, if it is of that kind."""
     if entry.is_step != (kind == "step") or entry.is_finished != (kind == "finished"):
         return
@@ -121,7 +121,7 @@ def _names_of(entry: Entry, kind: str) -> Iterator[Named]:
     if name:
         called = number if is_allocation else label or record.get("name") or (latest.name if latest else None)
         nodes = (latest.nodes if latest else None) or entry.told_nodes
-        yield Named(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
+        yield NamedEntity(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
 
 
 def told_by_site(site: Mapping[str, Any], kind: str) -> dict[str, Any]:

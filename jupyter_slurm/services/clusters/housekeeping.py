@@ -12,12 +12,12 @@ from typing import Any
 from jupyter_slurm.domain.staging import BASE
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.poller import Watcher
+from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.manager import Staging
 
-__all__ = ["Copies", "Housekeeping"]
+__all__ = ["Housekeeping", "StagedCopies"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,10 @@ class Housekeeping:
     """
 
     def __init__(
-        self, reached: Callable[[], Iterable[tuple[Tracker, Watcher, Copies]]], days: float, clock: Callable[[], float]
+        self,
+        reached: Callable[[], Iterable[tuple[Tracker, Poller, StagedCopies]]],
+        days: float,
+        clock: Callable[[], float],
     ) -> None:
         self._reached, self._days, self._clock = reached, days, clock
         self._daily: asyncio.Task[None] | None = None
@@ -85,7 +88,7 @@ class Housekeeping:
 
 
 async def _clean(
-    tracker: Tracker, watcher: Watcher, copies: Copies, before: float, *, dry_run: bool
+    tracker: Tracker, watcher: Poller, copies: StagedCopies, before: float, *, dry_run: bool
 ) -> tuple[list[str], int]:
     """Remove the directories of jobs that ended before a time.
 
@@ -109,7 +112,7 @@ async def _clean(
         except SlurmError as error:
             log.warning("jobs that ended today stay: %s", error.message)
             before = min(before, tracker.clock() - _DAY)  # a controller forgets what is over long before
-    removed, kept = list[Entry](), list[Entry]()
+    removed, kept = list[TrackedJob](), list[TrackedJob]()
     old = {entry.key for entry in tracker.entries.values() if _is_old(tracker.whole(entry), before)}
     for entry in list(tracker.entries.values()):
         if entry.folder is None or entry.key not in old or not await _is_over(tracker, entry, dry_run=dry_run):
@@ -123,12 +126,12 @@ async def _clean(
     return paths + await _remains(tracker, before, dry_run=dry_run), len(kept)
 
 
-def _is_old(entry: Entry, before: float) -> bool:
+def _is_old(entry: TrackedJob, before: float) -> bool:
     is_over = entry.is_finished and not entry.has_results_there
     return is_over and (entry.end_time or entry.submit_time or before) < before
 
 
-async def _is_over(tracker: Tracker, entry: Entry, *, dry_run: bool) -> bool:
+async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> bool:
     """Remove a directory if what is written there says so too: another agent may know that the job goes on."""
     if entry.folder is None:
         return False
@@ -178,7 +181,7 @@ async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[st
     return removed
 
 
-class Copies:
+class StagedCopies:
     """Those of one cluster.
 
     Parameters
@@ -190,7 +193,9 @@ class Copies:
     def __init__(self, tracker: Tracker, staging: Staging) -> None:
         self._tracker, self._staging = tracker, staging
 
-    async def remove(self, gone: Iterable[Entry], kept: Iterable[Entry], before: float, *, dry_run: bool) -> list[str]:
+    async def remove(
+        self, gone: Iterable[TrackedJob], kept: Iterable[TrackedJob], before: float, *, dry_run: bool
+    ) -> list[str]:
         """Remove copies that jobs which are gone had to themselves; never a folder that somebody has named.
 
         One that has what is not here stays: what a filter leaves out, for one, as checkpoints are, or what both sides
@@ -198,7 +203,7 @@ class Copies:
 
         Parameters
         ----------
-        gone, kept : iterable of Entry
+        gone, kept : iterable of TrackedJob
             Jobs, whose results have come back where they are gone.
         before : float
             Seconds since the epoch: a copy that was synchronised later stays.
@@ -220,7 +225,7 @@ class Copies:
         removed = [folder for _, folder in sorted(candidates.items())]
         return [folder["dest"] for folder in removed if await self._is_removed(folder, before, dry_run=dry_run)]
 
-    async def _own(self, entry: Entry) -> list[dict[str, Any]]:
+    async def _own(self, entry: TrackedJob) -> list[dict[str, Any]]:
         is_ours = await self._staging.is_of_here(entry)
         return [folder for folder in _folders(entry) if is_ours and await self._staging.has_own_copy(folder)]
 
@@ -243,6 +248,6 @@ class Copies:
         return True
 
 
-def _folders(entry: Entry) -> list[dict[str, Any]]:
+def _folders(entry: TrackedJob) -> list[dict[str, Any]]:
     stage = (entry.record or {}).get("stage") or {}
     return list(stage.get("folders") or ())

@@ -13,17 +13,17 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.job_actions import COSTS, DONE, act_argv, refusals
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
-from jupyter_slurm.services.allocations.leases import Releases
+from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import task_of
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
-from jupyter_slurm.services.slurm.poller import Watcher
-from jupyter_slurm.services.submission.recovery import Settler
+from jupyter_slurm.services.slurm.poller import Poller
+from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 
-__all__ = ["Acts"]
+__all__ = ["JobActions"]
 
 _AT_ONCE = 50  # jobs in one command
 _QUEUE = 120.0  # seconds that jobs may stand in line
@@ -33,17 +33,17 @@ _FEW = 3  # of so many it is asked at once what became of them; of more, the nex
 
 
 @dataclass
-class _Case:
+class _JobAction:
     """A job with which something is to be done: which, and what Slurm calls it."""
 
     reference: str
-    entry: Entry
+    entry: TrackedJob
     task: int | None
-    targets: dict[str, Entry]
+    targets: dict[str, TrackedJob]
     error: SlurmError | None = None
 
 
-class Acts:
+class JobActions:
     """Cancel, hold, release and requeue, and set time limits.
 
     Parameters
@@ -60,11 +60,11 @@ class Acts:
         self,
         client: SlurmClient,
         tracker: Tracker,
-        settler: Settler,
-        releases: Releases,
-        watcher: Watcher,
+        settler: SubmissionRecovery,
+        releases: Leases,
+        watcher: Poller,
         *,
-        find: Callable[[str], Awaitable[Entry]],
+        find: Callable[[str], Awaitable[TrackedJob]],
         cancel: Callable[[str], Awaitable[Any]],
     ) -> None:
         self._client, self._tracker, self._settler, self._releases = client, tracker, settler, releases
@@ -82,23 +82,24 @@ class Acts:
         named = list(dict.fromkeys(references))
         # Together: of those that nobody knows, which Slurm is asked about, some would wait for minutes in a row.
         found = await asyncio.gather(*(self._case_or_answer(act, reference) for reference in named))
-        cases = [one for one in found if isinstance(one, _Case)]
+        cases = [one for one in found if isinstance(one, _JobAction)]
         await self._run(act, cases, minutes)
         if cases:
             await self._look(cases)
         answers = [
-            _answer(one.error, self._told(one.entry, one.reference)) if isinstance(one, _Case) else one for one in found
+            _answer(one.error, self._told(one.entry, one.reference)) if isinstance(one, _JobAction) else one
+            for one in found
         ]
         return [{"job": reference, **answer} for reference, answer in zip(named, answers, strict=True)]
 
-    async def _case_or_answer(self, act: str, reference: str) -> _Case | dict[str, Any]:
+    async def _case_or_answer(self, act: str, reference: str) -> _JobAction | dict[str, Any]:
         try:
             case = await self._case(act, reference)
             return case or _answer(None, self._told(await self._find(reference), reference))
         except SlurmError as error:
             return _answer(error, None)
 
-    async def _case(self, act: str, reference: str) -> _Case | None:
+    async def _case(self, act: str, reference: str) -> _JobAction | None:
         """Return what is to be done by a command; None: it is done, or there is nothing to do."""
         entry = await self._find(reference)
         if entry.is_step or entry.id is None:  # or it ended without a number
@@ -123,9 +124,9 @@ class Acts:
         if act == "cancel" and task is None:
             parts[0].is_growing = False
         going = [part for part in parts if part.id is not None and (part is entry or not part.is_finished)]
-        return _Case(reference, entry, task, {str(part.of_task(task).id): part for part in going})
+        return _JobAction(reference, entry, task, {str(part.of_task(task).id): part for part in going})
 
-    async def _run(self, act: str, cases: Sequence[_Case], minutes: int | None) -> None:
+    async def _run(self, act: str, cases: Sequence[_JobAction], minutes: int | None) -> None:
         for some in _batches(cases):
             targets = {target: case for case in some for target in case.targets}
             try:
@@ -146,13 +147,13 @@ class Acts:
                 elif act == "cancel":
                     self._note_cancelled(case.targets[target], case.task)
 
-    def _note_cancelled(self, entry: Entry, task: int | None) -> None:
+    def _note_cancelled(self, entry: TrackedJob, task: int | None) -> None:
         self._releases.note(entry, None)
         if task is not None:
             array_tasks.cancelled(entry, task, self._tracker.clock())
             self._tracker.tell(entry)
 
-    async def _look(self, cases: Sequence[_Case]) -> None:
+    async def _look(self, cases: Sequence[_JobAction]) -> None:
         """Learn what became of them: a few are asked for, of more the queue tells, at the latest to the poller."""
         singles = self._client.singles
         was_over = any(case.entry.is_finished for case in cases)  # for those the poller does not look
@@ -166,7 +167,7 @@ class Acts:
                 if case.entry.id is not None and singles.is_ready():
                     await self._tracker.see(case.entry, await self._client.describe(case.entry.id))
 
-    def _told(self, entry: Entry, reference: str) -> dict[str, Any]:
+    def _told(self, entry: TrackedJob, reference: str) -> dict[str, Any]:
         task = task_of(reference, entry)
         return job_dict(self._tracker.whole(entry) if task is None else entry.of_task(task))
 
@@ -183,13 +184,13 @@ def _minutes(act: str, time_limit: str | None) -> int | None:
     return math.ceil(seconds / 60)
 
 
-def _is_a_part(reference: str, entry: Entry) -> bool:
+def _is_a_part(reference: str, entry: TrackedJob) -> bool:
     """Whether somebody else's step of a job is named, or a component of it: less than the entry that was found."""
     named = JobId.parse(reference) if reference != entry.key else None
     return named is not None and (named.step is not None or named.het is not None)
 
 
-def _refused(entry: Entry) -> SlurmError:
+def _refused(entry: TrackedJob) -> SlurmError:
     if entry.is_step:
         return UsageError("A step cannot be held or requeued.", hint="Its allocation can.")
     if entry.is_finished:
@@ -197,9 +198,9 @@ def _refused(entry: Entry) -> SlurmError:
     return JobError("The job is still being submitted.", hint="Try again when it has a number.")
 
 
-def _batches(cases: Sequence[_Case]) -> Iterator[list[_Case]]:
+def _batches(cases: Sequence[_JobAction]) -> Iterator[list[_JobAction]]:
     """Divide jobs so that a command has not too many; the parts of an array stay together."""
-    some: list[_Case] = []
+    some: list[_JobAction] = []
     for case in cases:
         if some and sum(len(each.targets) for each in some) + len(case.targets) > _AT_ONCE:
             yield some

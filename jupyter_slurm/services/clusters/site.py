@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.connections.prompts import Desk
-from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.connections.prompts import PromptQueue
+from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.ownership import make_own
-from jupyter_slurm.services.slurm.location import Where, look
+from jupyter_slurm.services.slurm.location import ClusterLocation, look
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
-    from jupyter_slurm.services.connections.transports import Carried
+    from jupyter_slurm.services.connections.transports import SiteTransports
 
 __all__ = ["Site", "unusable"]
 
@@ -47,7 +47,7 @@ class Site:
         How it is reached.
     new_cluster : callable
         Makes and starts the cluster, given its place and the transport there.
-    bus : Bus
+    bus : EventBus
         Who is told.
     users : callable
         Returns who uses the log-in, as the API tells it.
@@ -62,18 +62,18 @@ class Site:
     def __init__(
         self,
         profile: Profile,
-        new_cluster: Callable[[Where, Transport], Awaitable[Cluster]],
-        bus: Bus,
+        new_cluster: Callable[[ClusterLocation, Transport], Awaitable[Cluster]],
+        bus: EventBus,
         users: Callable[[], list[dict[str, Any]]],
         *,
         folder: str,
         poll_shortest: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.profile, self.desk = profile, Desk(profile.name, bus, clock=clock)
+        self.profile, self.desk = profile, PromptQueue(profile.name, bus, clock=clock)
         self._new_cluster, self._bus, self._users = new_cluster, bus, users
         self._folder, self._poll_shortest, self._clock = folder, poll_shortest, clock
-        self.carried: Carried | None = None
+        self.carried: SiteTransports | None = None
         self.arrival: list[Finding] = []  # what the last log-in has found on its way; grows in another thread
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
@@ -111,7 +111,7 @@ class Site:
         """Whether it can be used at once."""
         return self._cluster is not None and (self.carried is None or self.carried.link.is_alive)
 
-    async def connect(self, first: Callable[[Carried], Awaitable[None]] | None = None) -> Cluster:
+    async def connect(self, first: Callable[[SiteTransports], Awaitable[None]] | None = None) -> Cluster:
         """Log in, unless it is done; all who call meanwhile wait for the same log-in.
 
         Parameters
@@ -186,7 +186,7 @@ class Site:
         users = self._users() if self._cluster is not None else []
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
 
-    async def _come_back(self, carried: Carried) -> None:
+    async def _come_back(self, carried: SiteTransports) -> None:
         """Wait for the link, which may be down; as long as it takes only while a person is asked something for it."""
         coming = asyncio.ensure_future(carried.connect())  # at once when it is up
         now = asyncio.get_running_loop().time
@@ -206,7 +206,7 @@ class Site:
             coming.cancel()
         await coming
 
-    async def _log_in(self, first: Callable[[Carried], Awaitable[None]] | None) -> Cluster:
+    async def _log_in(self, first: Callable[[SiteTransports], Awaitable[None]] | None) -> Cluster:
         from jupyter_slurm.services.connections.transports import (
             carry,  # paramiko takes a while, and who stays here needs none
         )

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["User", "Users"]
+__all__ = ["ClientRegistry", "ClientUse"]
 
 
 @dataclass(frozen=True)
-class User:
+class ClientUse:
     """A process that asked for a cluster.
 
     Attributes
@@ -32,7 +32,7 @@ class User:
         return self.pid or (self.kind, self.name)
 
 
-class Users:
+class ClientRegistry:
     """Who uses which cluster: each process the one that it asked for last, until it is gone.
 
     Parameters
@@ -45,9 +45,9 @@ class Users:
 
     def __init__(self, changed: Callable[[str], None], clock: Callable[[], float] = time.time) -> None:
         self._changed, self._clock = changed, clock
-        self._at: dict[Any, tuple[User, str, float]] = {}
+        self._at: dict[Any, tuple[ClientUse, str, float]] = {}
 
-    def join(self, user: User, cluster: str) -> None:
+    def join(self, user: ClientUse, cluster: str) -> None:
         """Hear that a process uses a cluster from now on."""
         before = self._at.get(user.key)
         if before is not None and before[:2] == (user, cluster):
@@ -58,7 +58,7 @@ class Users:
             self._changed(before[1])
         self._changed(cluster)
 
-    def leave(self, user: User) -> None:
+    def leave(self, user: ClientUse) -> None:
         """Hear that a process is gone."""
         if (before := self._at.pop(user.key, None)) is not None:
             self._changed(before[1])

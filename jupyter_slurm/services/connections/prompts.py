@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jupyter_slurm.errors import PromptGone, UsageError
-from jupyter_slurm.services.event_bus import Bus
+from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.transport.ssh.prompts import Prompt
 
-__all__ = ["Desk"]
+__all__ = ["PromptQueue"]
 
 
-class Desk:
+class PromptQueue:
     """Where the questions of one cluster lie until somebody answers them.
 
     Answers are handed to whoever asked, and kept nowhere.
@@ -24,7 +24,7 @@ class Desk:
     ----------
     cluster : str
         Its id.
-    bus : Bus
+    bus : EventBus
         Who is told of a new question, and of one that is settled.
     patience : float
         Seconds after which nobody is waited for any longer.
@@ -33,7 +33,7 @@ class Desk:
     """
 
     def __init__(
-        self, cluster: str, bus: Bus, *, patience: float = 600.0, clock: Callable[[], float] = time.time
+        self, cluster: str, bus: EventBus, *, patience: float = 600.0, clock: Callable[[], float] = time.time
     ) -> None:
         self._cluster, self._bus, self._patience, self._clock = cluster, bus, patience, clock
         self._open: dict[str, tuple[dict[str, Any], asyncio.Future[list[str] | None]]] = {}

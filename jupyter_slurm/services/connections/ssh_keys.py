@@ -14,14 +14,14 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.connections.transports import way_of
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.keys.identities import identities
 from jupyter_slurm.transport.ssh.keys.ssh_agent import SshAgent
 from jupyter_slurm.transport.ssh.prompts import printable
-from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import Hop
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import HopReport
 from jupyter_slurm.transport.ssh.via_paramiko.key_probe import takes_key
 
-__all__ = ["Admission", "Keys", "keys_for", "lacking", "let_in", "public_key_of"]
+__all__ = ["KeyEnrolment", "SshKeys", "keys_for", "lacking", "let_in", "public_key_of"]
 
 # LINE BLOB MARK. A line that is commented out does not count; a last line without an end gets one first.
 _PUT: Final = r"""
@@ -38,24 +38,24 @@ echo "$3 added"
 
 
 @dataclass(frozen=True)
-class Keys:
+class SshKeys:
     """What a person has to show the hosts of a way.
 
     Attributes
     ----------
-    way : tuple of Host
+    way : tuple of HostConfig
     has_any : bool
         Whether there is any key, in a file or in the agent, for the login node.
     path : str or None
         Where one that is made would lie.
     """
 
-    way: tuple[Host, ...]
+    way: tuple[HostConfig, ...]
     has_any: bool
     path: str | None
 
 
-async def keys_for(profile: Profile) -> Keys:
+async def keys_for(profile: Profile) -> SshKeys:
     """Look for the keys that a person has for the way of a profile.
 
     Raises
@@ -69,28 +69,28 @@ async def keys_for(profile: Profile) -> Keys:
     found, _ = await asyncio.to_thread(identities, host, agent)
     paths = host.identity_files
     path = next((path for path in paths if path.endswith("ed25519")), paths[0] if paths else None)
-    return Keys(tuple(way), bool(found) or public_key_of(host) is not None, path)
+    return SshKeys(tuple(way), bool(found) or public_key_of(host) is not None, path)
 
 
-def public_key_of(host: Host) -> str | None:
+def public_key_of(host: HostConfig) -> str | None:
     """Return the file of the public key that is for a host; None: there is none here."""
     return next((f"{path}.pub" for path in host.identity_files if os.path.exists(f"{path}.pub")), None)
 
 
 @dataclass(frozen=True)
-class Admission:
+class KeyEnrolment:
     """What became of a key: whether it ``is_new`` there, and ``is_taken`` by the host (None: that is not known)."""
 
     is_new: bool
     is_taken: bool | None
 
 
-async def let_in(hops: Sequence[Hop], number: int, public: str, transport: Transport) -> Admission:
+async def let_in(hops: Sequence[HopReport], number: int, public: str, transport: Transport) -> KeyEnrolment:
     """Have a host let a key in from now on.
 
     Parameters
     ----------
-    hops : sequence of Hop
+    hops : sequence of HopReport
         Those of the way, which have let the person in otherwise.
     number : int
         Which of them.
@@ -122,7 +122,7 @@ async def let_in(hops: Sequence[Hop], number: int, public: str, transport: Trans
         for answer, is_new in ((f"{mark} added", True), (f"{mark} there", False)):
             if answer in said:
                 before = hops[number - 1] if number else None
-                return Admission(is_new, await asyncio.to_thread(takes_key, hop, before, line))
+                return KeyEnrolment(is_new, await asyncio.to_thread(takes_key, hop, before, line))
     reason = said.replace(mark, "").strip()[-500:] or f"exit code {code}"
     raise TransportError(
         f"~/.ssh/authorized_keys on {hop.host.name} could not be written: {reason}",
@@ -135,7 +135,7 @@ def _first_line(path: str) -> str:
         return file.readline().strip()
 
 
-def lacking(hops: Sequence[Hop]) -> list[tuple[int, str]]:
+def lacking(hops: Sequence[HopReport]) -> list[tuple[int, str]]:
     """Return the numbers of hosts that take keys, but none of the person's, each with the public key for it."""
     found = [(number, public_key_of(hop.host)) for number, hop in enumerate(hops) if hop.refused_keys]
     return [(number, public) for number, public in found if public is not None]

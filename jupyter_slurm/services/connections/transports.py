@@ -9,26 +9,26 @@ from dataclasses import dataclass
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.queries.queue import SCRUBBED_FORMATS
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.config.ssh_config import Host, way_to
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept, kept_path
-from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LogWalk, Walk
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept, kept_path
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginDiagnosis, LoginLogDiagnosis
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
-__all__ = ["Carried", "carry", "control_socket", "log_out", "over", "way_of"]
+__all__ = ["SiteTransports", "carry", "control_socket", "log_out", "over", "way_of"]
 
 
 @dataclass(frozen=True)
-class Carried:
+class SiteTransports:
     """A transport to a login node, and how to make its connection now."""
 
     transport: SshTransport
     hosts: Sequence[str]
-    link: KeptLink
-    walk: Walk | LogWalk
+    link: PersistentLink
+    walk: LoginDiagnosis | LoginLogDiagnosis
 
     async def connect(self) -> None:
         """Connect now, also after a refusal."""
@@ -41,7 +41,7 @@ async def carry(
     told: Callable[[str, bool], None],
     folder: str,
     found: Callable[[Finding], None] = lambda finding: None,
-) -> Carried:
+) -> SiteTransports:
     """Return the transport of a profile; nothing is connected yet.
 
     Parameters
@@ -63,22 +63,22 @@ async def carry(
         The way cannot be worked out.
     """
     way = await way_of(profile)
-    walk: Walk | LogWalk
-    link: KeptLink
+    walk: LoginDiagnosis | LoginLogDiagnosis
+    link: PersistentLink
 
     def line(text: str) -> None:
         told(text, link.is_alive)
 
     if profile.carrier == "openssh":
-        walk = LogWalk(way, found)
+        walk = LoginLogDiagnosis(way, found)
         link = OpenSshLink(_target(profile), way, prompter, folder, max_age=profile.max_age, heard=walk.hear, told=line)
     else:
-        walk = Walk(way, lambda opened: personal_gate(prompter, opened), found)
-        link = Link(way, walk.gate, told=line)
-    return Carried(over(link, profile, prompter, way[-1].label), [host.name for host in way], link, walk)
+        walk = LoginDiagnosis(way, lambda opened: personal_gate(prompter, opened), found)
+        link = ParamikoLink(way, walk.gate, told=line)
+    return SiteTransports(over(link, profile, prompter, way[-1].label), [host.name for host in way], link, walk)
 
 
-def control_socket(profile: Profile, way: Sequence[Host], folder: str) -> str | None:
+def control_socket(profile: Profile, way: Sequence[HostConfig], folder: str) -> str | None:
     """Return where the control socket of a log-in that OpenSSH keeps for us is; None where nothing of it is kept."""
     theirs = (way[-1].control_path or "none").lower() != "none"  # the person's own; ssh finds it by itself
     return None if profile.carrier != "openssh" or theirs else kept_path(_target(profile), way, folder)
@@ -97,15 +97,15 @@ async def log_out(profile: Profile, folder: str) -> None:
         await asyncio.to_thread(end_kept, _target(profile), way, folder)
 
 
-def _target(profile: Profile) -> Target:
+def _target(profile: Profile) -> LoginTarget:
     name, options = profile.host, list[str]()
     options += ["-l", profile.user] if profile.user is not None else []
     options += ["-p", str(profile.port)] if profile.port is not None else []
     options += ["-J", ",".join(profile.jump) or "none"] if profile.jump is not None else []
-    return Target(name, tuple(options), profile.ssh_config)
+    return LoginTarget(name, tuple(options), profile.ssh_config)
 
 
-async def way_of(profile: Profile) -> list[Host]:
+async def way_of(profile: Profile) -> list[HostConfig]:
     """Return the hosts on the way to a cluster, the login node last.
 
     Raises
@@ -122,7 +122,7 @@ async def way_of(profile: Profile) -> list[Host]:
     )
 
 
-def over(link: KeptLink, profile: Profile, prompter: Prompter, label: str) -> SshTransport:
+def over(link: PersistentLink, profile: Profile, prompter: Prompter, label: str) -> SshTransport:
     """Return the transport over a link; ``label``: what the host at its end is called."""
     said = "The start-up files of your login shell there (.bashrc, .zshrc, …) are taking long"
     notice = Prompt(label, "keyboard-interactive", "", f"{said}: waiting for up to {profile.patience:g} s.")

@@ -14,8 +14,8 @@ from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import CommandMissing, TunnelError
 from jupyter_slurm.services.environments.path_visibility import doubt_about, file_system_of
 from jupyter_slurm.services.slurm.client import SlurmClient, text_of
-from jupyter_slurm.services.slurm.location import Where
-from jupyter_slurm.services.tunnels.node_routes import Goal, Reach
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Context, Transport
 from jupyter_slurm.transport.listening_ports import first_free, listeners
@@ -34,7 +34,7 @@ _WAYS: Final = {
 }
 
 
-async def job_folder(transport: Transport, where: Where, nodes: Sequence[str]) -> Finding:
+async def job_folder(transport: Transport, where: ClusterLocation, nodes: Sequence[str]) -> Finding:
     """Write, read and remove a file where job directories are."""
     about, folder = "job folder", where.folder
     probe, content = f"{folder}/.doctor-{secrets.token_hex(8)}", secrets.token_bytes(64)
@@ -59,10 +59,16 @@ async def job_folder(transport: Transport, where: Where, nodes: Sequence[str]) -
 
 
 async def node_access(
-    transport: Transport, where: Where, profile: Profile, client: SlurmClient, prompter: Prompter, node: str, job: str
+    transport: Transport,
+    where: ClusterLocation,
+    profile: Profile,
+    client: SlurmClient,
+    prompter: Prompter,
+    node: str,
+    job: str,
 ) -> Finding:
     """Try how the node of a running job is reached."""
-    about, reach, goal = "node access", Reach(transport, where, profile, client, prompter), Goal(node, job)
+    about, reach, goal = "node access", NodeRoutes(transport, where, profile, client, prompter), RouteTarget(node, job)
     try:
         await reach.way(goal, asked=True)
     except TunnelError as error:
@@ -117,7 +123,7 @@ def _user(uid: int) -> str:
 
 
 async def python(
-    transport: Transport, where: Where, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
+    transport: Transport, where: ClusterLocation, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
 ) -> Finding:
     """Look at the Python of cells on the login node; ``is_asked_there``: a job says what it is on a node."""
     todo = "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."

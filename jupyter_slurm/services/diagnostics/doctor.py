@@ -12,15 +12,15 @@ from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
 from jupyter_slurm.services.diagnostics.checks import job_folder, node_access, ports, python
 from jupyter_slurm.services.diagnostics.probe_job import about_node, trial
 from jupyter_slurm.services.slurm.client import SlurmClient, text_of
-from jupyter_slurm.services.slurm.location import Where, look
+from jupyter_slurm.services.slurm.location import ClusterLocation, look
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND
 from jupyter_slurm.transport.ssh.shell.survey import count_sessions, has_sftp, look_at_prelude, look_at_shell
 
-__all__ = ["Visit"]
+__all__ = ["ClusterCheck"]
 
 _SLOW: Final = 3.0  # seconds that a command may take by the login shell; each connection waits for it a few times
 _FEW: Final = 4  # sessions; that many commands run at once
@@ -38,7 +38,7 @@ _FOUND: Final = (
 )
 
 
-class Visit:
+class ClusterCheck:
     """What is looked at once we are there.
 
     Parameters
@@ -58,7 +58,7 @@ class Visit:
     def __init__(
         self,
         profile: Profile,
-        link: KeptLink,
+        link: PersistentLink,
         transport: Transport,
         prompter: Prompter,
         tell: Callable[[Finding], None],
@@ -202,7 +202,7 @@ class Visit:
             "profile, and `login_shell = true` where only terminals know that module. Is it a login node?"
         )
 
-    async def _controller(self, client: SlurmClient, where: Where) -> None:
+    async def _controller(self, client: SlurmClient, where: ClusterLocation) -> None:
         configuration = await client.configuration()
         self._ok("controller", f"answers; the cluster calls itself {configuration.get('ClusterName') or '?'}")
         nodes = await client.nodes()
@@ -219,7 +219,7 @@ class Visit:
             accounts = await self._accounts(client, where, configuration.get("AccountingStorageEnforce", ""))
         await self._step("partitions", lambda: self._partitions(client, accounts))
 
-    async def _accounts(self, client: SlurmClient, where: Where, enforced: str) -> set[str] | None:
+    async def _accounts(self, client: SlurmClient, where: ClusterLocation, enforced: str) -> set[str] | None:
         argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={where.user}", "format=account"]
         try:
             said = text_of(await client.ask(argv))
@@ -251,13 +251,13 @@ class Visit:
 
     # What jobs need ----------------------------------------------------------------------------------------------
 
-    async def _folder(self, where: Where) -> None:
+    async def _folder(self, where: ClusterLocation) -> None:
         self._tell(await job_folder(self._transport, where, self._nodes))
 
-    async def _python(self, where: Where) -> None:
+    async def _python(self, where: ClusterLocation) -> None:
         self._tell(await python(self._transport, where, self._profile, self._nodes, is_asked_there=self._has_job))
 
-    async def _access(self, client: SlurmClient, where: Where) -> None:
+    async def _access(self, client: SlurmClient, where: ClusterLocation) -> None:
         running = [job for job in await client.queue() if job.state.is_running and job.nodes]
         if running:
             job = running[0]
@@ -265,7 +265,7 @@ class Visit:
         elif not self._has_job:
             self._ok("node access", "not looked at, since no job of yours runs; `--job` starts a short one for that")
 
-    async def _reach(self, client: SlurmClient, where: Where, node: str, job: str) -> None:
+    async def _reach(self, client: SlurmClient, where: ClusterLocation, node: str, job: str) -> None:
         self._tell(await node_access(self._transport, where, self._profile, client, self._prompter, node, job))
 
     async def _trial(self, options: Sequence[str]) -> None:

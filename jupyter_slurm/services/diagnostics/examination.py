@@ -11,8 +11,8 @@ from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.services.clusters.site import Site
 from jupyter_slurm.services.connections.ssh_keys import lacking, let_in
-from jupyter_slurm.services.connections.transports import Carried, way_of
-from jupyter_slurm.services.diagnostics.doctor import Visit
+from jupyter_slurm.services.connections.transports import SiteTransports, way_of
+from jupyter_slurm.services.diagnostics.doctor import ClusterCheck
 
 __all__ = ["Examination", "admit"]
 
@@ -69,11 +69,11 @@ class Examination:
         if carried is not None:
             await self._visit(carried, has_job=True).try_job(options)
 
-    async def _arrive(self, has_job: bool, is_lost: bool) -> Carried | None:
+    async def _arrive(self, has_job: bool, is_lost: bool) -> SiteTransports | None:
         """Log in, unless it is done, and look at what is there first of all."""
 
-        async def first(carried: Carried) -> None:
-            visit = Visit(
+        async def first(carried: SiteTransports) -> None:
+            visit = ClusterCheck(
                 self._site.profile,
                 carried.link,
                 carried.transport,
@@ -94,9 +94,11 @@ class Examination:
             return None
         return self._site.carried
 
-    def _visit(self, carried: Carried, has_job: bool) -> Visit:
+    def _visit(self, carried: SiteTransports, has_job: bool) -> ClusterCheck:
         site = self._site
-        return Visit(site.profile, carried.link, carried.transport, site.desk, self._after.append, has_job=has_job)
+        return ClusterCheck(
+            site.profile, carried.link, carried.transport, site.desk, self._after.append, has_job=has_job
+        )
 
 
 async def admit(site: Site, host: str) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandError, ControllerError, JobError, JobFailed, SlurmError
 from jupyter_slurm.services.slurm.client import SlurmClient, text_of
-from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.slurm.location import ClusterLocation
 
-__all__ = ["LASTS", "Report", "about_node", "submit", "trial"]
+__all__ = ["LASTS", "ProbeReport", "about_node", "submit", "trial"]
 
 LASTS: Final = 5  # minutes at the most
 _LOOK: Final = 1.0  # seconds
@@ -63,7 +63,7 @@ while [ -e "$report" ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); don
 
 
 @dataclass
-class Report:
+class ProbeReport:
     """What the job said.
 
     Attributes
@@ -106,13 +106,13 @@ async def submit(client: SlurmClient, report: str, options: Sequence[str], pytho
 @contextlib.asynccontextmanager
 async def trial(
     client: SlurmClient,
-    where: Where,
+    where: ClusterLocation,
     options: Sequence[str],
     *,
     python: str = "python3",
     patience: float = 300.0,
     told: Callable[[str], None] = lambda text: None,
-) -> AsyncIterator[Report]:
+) -> AsyncIterator[ProbeReport]:
     """Submit the job, wait for its word, and give it; the job is there until the block ends, and is cancelled then.
 
     Parameters
@@ -145,7 +145,7 @@ async def trial(
         for line in text_of(raw).splitlines():
             kind, _, rest = line.partition(" ")
             lines.setdefault(kind, []).append(rest)
-        yield Report(job, lines.get("node", ["?"])[0], time.monotonic() - begun, lines)
+        yield ProbeReport(job, lines.get("node", ["?"])[0], time.monotonic() - begun, lines)
     finally:
         await client.transport.run(["scancel", str(job)])
         for path in (report, f"{report}.part"):
@@ -192,7 +192,7 @@ def _silent(job: JobId, record: JobRecord, report: str) -> SlurmError:
     )
 
 
-def about_node(report: Report) -> list[Finding]:
+def about_node(report: ProbeReport) -> list[Finding]:
     """Say what the job found."""
     node, lines = report.node, report.lines
     findings = [Finding("ok", "test job", f"{report.job} spoke on {node} {report.waited:.0f} s after its submission")]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 
@@ -29,7 +29,9 @@ done
 exit 3"""
 
 
-async def doubt_about_jupyter(transport: Transport, entries: Iterable[Entry], record: Mapping[str, Any]) -> list[str]:
+async def doubt_about_jupyter(
+    transport: Transport, entries: Iterable[TrackedJob], record: Mapping[str, Any]
+) -> list[str]:
     """Say that the image of a session has no Jupyter: as the last session in it has told, or as its folder looks."""
     image = record["environment"]["image"]
     last = max(
@@ -54,7 +56,7 @@ def lacks_jupyter(error: SlurmError | None) -> bool:
     return error is not None and error.details.get("lacks") == "jupyter"
 
 
-def _has_told(entry: Entry) -> bool:
+def _has_told(entry: TrackedJob) -> bool:
     """Whether a session says something about Jupyter in its image: it was ready, or there was none."""
     return bool(((entry.record or {}).get("granted") or {}).get("ready")) or lacks_jupyter(entry.error)
 

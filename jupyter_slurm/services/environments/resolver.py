@@ -19,9 +19,9 @@ from jupyter_slurm.transport.base import Context, Transport
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jupyter_slurm.services.slurm.location import Where
+    from jupyter_slurm.services.slurm.location import ClusterLocation
 
-__all__ = ["Environments", "Prepared", "is_failure"]
+__all__ = ["Environments", "PreparedEnvironment", "is_failure"]
 
 _FRESH = 600.0  # seconds for which modules that could be loaded are taken to be there
 _STATE = 1_000_000  # bytes of a file of conda's
@@ -49,7 +49,7 @@ done | sort -u"""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedEnvironment:
     """An environment that was found, and what runs Python cells in it.
 
     Attributes
@@ -94,7 +94,7 @@ class Environments:
 
     Parameters
     ----------
-    where : Where
+    where : ClusterLocation
         Knows those that have names.
     transport : Transport
         The way there.
@@ -102,11 +102,11 @@ class Environments:
         Seconds since the epoch.
     """
 
-    def __init__(self, where: Where, transport: Transport, clock: Callable[[], float]) -> None:
+    def __init__(self, where: ClusterLocation, transport: Transport, clock: Callable[[], float]) -> None:
         self._where, self._transport, self._clock = where, transport, clock
         self._tried: dict[tuple[object, ...], float] = {}
 
-    async def prepare(self, asked: Mapping[str, Any], context: Context) -> Prepared:
+    async def prepare(self, asked: Mapping[str, Any], context: Context) -> PreparedEnvironment:
         """Find the environment that a submission asks for.
 
         Raises
@@ -116,15 +116,15 @@ class Environments:
         """
         environment = await self._found(asked["env"], context)
         if asked["kind"] not in ("python", "session", "kernel"):
-            return Prepared(environment, None)
+            return PreparedEnvironment(environment, None)
         if environment.modules:  # a script's are loaded when it is submitted
             await self._try(environment, context)
         if environment.image:
-            return Prepared(environment, asked.get("python") or environment.python or "python3")
+            return PreparedEnvironment(environment, asked.get("python") or environment.python or "python3")
         python = asked.get("python") or environment.python or await self._own_python(environment)
         if python is None and environment.modules and not (environment.venv or environment.conda):
             python = "python3"  # what they put on the PATH
-        return Prepared(environment, python or asked.get("default_python"))
+        return PreparedEnvironment(environment, python or asked.get("default_python"))
 
     async def _found(self, asked: str, context: Context) -> Environment:
         if asked.startswith("docker://"):

@@ -14,13 +14,13 @@ import stat
 import tarfile
 from pathlib import Path
 
-from jupyter_slurm.domain.containers.build_context import LARGEST_CONTEXT, Ignored
+from jupyter_slurm.domain.containers.build_context import LARGEST_CONTEXT, IgnoreRules
 from jupyter_slurm.domain.containers.build_files import Kind, files_taken
 from jupyter_slurm.domain.staging import leads_out
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.slurm.client import printable
 
-__all__ = ["ARCHIVE", "Packed", "packed"]
+__all__ = ["ARCHIVE", "PackedContext", "packed"]
 
 ARCHIVE = "context.tar"
 """Its name in the job directory; ``runner/container/build.py`` unpacks it."""
@@ -31,7 +31,7 @@ _IGNORE = 1 << 20  # bytes of a .dockerignore
 _HINT = "Copy it there; or have the folder on the cluster, and say context=FOLDER, as it is called there."
 
 
-class Packed:
+class PackedContext:
     """The archive of a folder.
 
     Attributes
@@ -47,20 +47,20 @@ class Packed:
         self._folder, self._name, self._largest = Path(folder), name, largest
         self._real = os.path.realpath(folder)
         self._follows = kind == "definition"  # %files copies what links lead to, COPY the links
-        self._ignored = self._ignore() if kind == "dockerfile" else Ignored()
+        self._ignored = self._ignore() if kind == "dockerfile" else IgnoreRules()
         self._paths: dict[str, os.stat_result] = {}
         self._size = self._seen = 0
 
-    def _ignore(self) -> Ignored:
+    def _ignore(self) -> IgnoreRules:
         """Read what is left out: of this one Dockerfile where it has a list of its own, else of all."""
         for name in (f"{self._name}.dockerignore", ".dockerignore"):
             try:
-                return Ignored(_beginning(self._folder / name).decode("utf-8", "surrogateescape"))
+                return IgnoreRules(_beginning(self._folder / name).decode("utf-8", "surrogateescape"))
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise UsageError(printable(f"{self._folder / name} cannot be read: {error.strerror}.")) from None
-        return Ignored()
+        return IgnoreRules()
 
     def take(self, source: str) -> None:
         """Take what a path or a pattern means, with all below it.
@@ -215,7 +215,7 @@ def _content(path: Path, found: os.stat_result) -> bytes:
         return file.read(found.st_size)
 
 
-def packed(folder: str, kind: Kind, name: str, text: str, largest: int = LARGEST_CONTEXT) -> Packed:
+def packed(folder: str, kind: Kind, name: str, text: str, largest: int = LARGEST_CONTEXT) -> PackedContext:
     """Return what a file that says how an image is made takes of a folder of this machine.
 
     Parameters
@@ -236,7 +236,7 @@ def packed(folder: str, kind: Kind, name: str, text: str, largest: int = LARGEST
     """
     if not os.path.isdir(folder):
         raise UsageError(printable(f"There is no folder {folder} on this machine."), hint="Look at context=.")
-    made = Packed(folder, kind, name, largest)
+    made = PackedContext(folder, kind, name, largest)
     for source in files_taken(kind, text):
         made.take(source)
     return made

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
-from jupyter_slurm.services.inventory.shared_query import Keeper
+from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 
-__all__ = ["OthersKeeper"]
+__all__ = ["AllJobs"]
 
 _FRESH = 30.0  # seconds for which an answer serves everybody
 _MARK = 4  # bytes: no field holds free text, and each mark stands eleven times in each of fifty thousand rows
@@ -21,13 +21,13 @@ _LONGEST = 45.0  # seconds in line, where much was asked of Slurm
 
 
 @dataclass(frozen=True)
-class _Others:
+class _AllJobsAnswer:
     asked_at: float
     is_private: bool
     rows: list[list[Any]]
 
 
-class OthersKeeper(Keeper[_Others]):
+class AllJobs(SharedQuery[_AllJobsAnswer]):
     """Keep what the queue holds of others.
 
     Parameters
@@ -57,7 +57,7 @@ class OthersKeeper(Keeper[_Others]):
         self._client, self._user = client, user
 
     async def told(self, *, wait: float) -> dict[str, Any]:
-        """Return the jobs of others as the API tells them; see :meth:`Keeper._look`."""
+        """Return the jobs of others as the API tells them; see :meth:`SharedQuery._look`."""
         known, standing = await self._look(wait=wait, is_newer=False)
         return {
             "asked_at": known.asked_at,
@@ -69,12 +69,12 @@ class OthersKeeper(Keeper[_Others]):
             "rows": known.rows,
         }
 
-    async def _ask_slurm(self, begun: float) -> _Others:
+    async def _ask_slurm(self, begun: float) -> _AllJobsAnswer:
         await self._client.people.take(longest=_LONGEST)
         mark = secrets.token_hex(_MARK)
         answer = await self._client.ask(everybody_argv(mark))
         rows = await asyncio.to_thread(_read, answer, mark, self._user)  # fifty thousand take a second
-        return _Others(begun, hides_jobs(await self._client.known_configuration()), rows)
+        return _AllJobsAnswer(begun, hides_jobs(await self._client.known_configuration()), rows)
 
 
 def _read(answer: bytes, mark: str, user: str) -> list[list[Any]]:

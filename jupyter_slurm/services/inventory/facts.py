@@ -25,7 +25,7 @@ from jupyter_slurm.domain.queries.cluster import (
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.slurm.client import SlurmClient, text_of
 
-__all__ = ["Doubts", "FactsKeeper"]
+__all__ = ["ClusterFacts", "FeasibilityWarnings"]
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _ALL = "ALL"
 
 
 @dataclass(frozen=True)
-class Doubts:
+class FeasibilityWarnings:
     """What speaks against a job, by what is known.
 
     Attributes
@@ -54,7 +54,7 @@ class Doubts:
     is_old: bool = False
 
 
-class FactsKeeper:
+class ClusterFacts:
     """Keep the facts of one cluster. Nobody waits for them but who says how long.
 
     Parameters
@@ -102,7 +102,7 @@ class FactsKeeper:
         """Note that something of them was wrong: who wants them in a minute, or later, has them asked for anew."""
         self._due = min(self._due, self._monotonic() + _AGAIN)
 
-    def doubts(self, requests: Sequence[Request]) -> Doubts:
+    def doubts(self, requests: Sequence[Request]) -> FeasibilityWarnings:
         """Compare a submission, component by component, with what is known and advised; nobody is asked."""
         known = self._doubts(requests)
         if not self._advice:
@@ -110,21 +110,21 @@ class FactsKeeper:
         said = dict.fromkeys(text for one in requests for text in advised(self._advice, one))
         return replace(known, taken=(*known.taken, *said))
 
-    def _doubts(self, requests: Sequence[Request]) -> Doubts:
+    def _doubts(self, requests: Sequence[Request]) -> FeasibilityWarnings:
         facts = self.facts
         if facts is None:
-            return Doubts()
+            return FeasibilityWarnings()
         try:
             found = list(dict.fromkeys(doubt for one in requests for doubt in doubts_about(facts, one)))
         except Exception:  # odd words must not keep a job from sbatch
             log.exception("what speaks against a job could not be found out")
-            return Doubts()
+            return FeasibilityWarnings()
         if not found:
-            return Doubts()
+            return FeasibilityWarnings()
         since = f"(facts as of {_clock_time(facts.taken, self._clock())})"
         refused = " ".join([*(doubt.text for doubt in found), since])
         taken = tuple(f"{doubt.text} {since}" for doubt in found if not doubt.is_about_names)
-        return Doubts(refused, taken, any(doubt.is_about_names for doubt in found))
+        return FeasibilityWarnings(refused, taken, any(doubt.is_about_names for doubt in found))
 
     async def get(self, patience: float) -> Facts | None:
         """Return what is known; wait for it as long as ``patience`` says (in seconds) where nothing is."""

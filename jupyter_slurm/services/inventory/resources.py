@@ -14,11 +14,11 @@ from jupyter_slurm.domain.queries.cluster import Partition, nodes_argv, parse_no
 from jupyter_slurm.domain.queries.limits import Limits
 from jupyter_slurm.domain.resources import Resources
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.inventory.facts import FactsKeeper
-from jupyter_slurm.services.inventory.shared_query import Keeper
+from jupyter_slurm.services.inventory.facts import ClusterFacts
+from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient
 
-__all__ = ["ResourcesKeeper"]
+__all__ = ["ResourceInventory"]
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _BURST = 3  # newer answers that a person may have beside that, before one a min
 _SOON = 5.0  # seconds in which the controller has said which partitions there are
 
 
-class ResourcesKeeper(Keeper[Resources]):
+class ResourceInventory(SharedQuery[Resources]):
     """Keep what was last known of one cluster.
 
     Parameters
@@ -35,7 +35,7 @@ class ResourcesKeeper(Keeper[Resources]):
     client : SlurmClient
         Asks: three or four requests to the controller, at most once a minute and, for those who press a button, once
         more; nothing while nobody looks.
-    facts : FactsKeeper
+    facts : ClusterFacts
         Has the partitions and what a person may use, which change seldom.
     user : str
         Whose limits are asked for.
@@ -52,7 +52,7 @@ class ResourcesKeeper(Keeper[Resources]):
     def __init__(
         self,
         client: SlurmClient,
-        facts: FactsKeeper,
+        facts: ClusterFacts,
         user: str,
         *,
         interval: float,
@@ -64,7 +64,7 @@ class ResourcesKeeper(Keeper[Resources]):
         self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
 
     async def told(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> dict[str, Any]:
-        """Return what is free as the API tells it; see :meth:`Keeper._look`.
+        """Return what is free as the API tells it; see :meth:`SharedQuery._look`.
 
         Parameters
         ----------

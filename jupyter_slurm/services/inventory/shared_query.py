@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from jupyter_slurm.errors import ControllerError, SlurmError
-from jupyter_slurm.services.slurm.rate_limit import Bucket
+from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
-__all__ = ["Keeper"]
+__all__ = ["SharedQuery"]
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 _SOON = 1  # seconds after which it is worth asking us again for what Slurm has not said yet
 
 
-class Keeper(ABC, Generic[T]):
+class SharedQuery(ABC, Generic[T]):
     """Keep what was last known, and since when it is not. Nothing is asked while nobody looks.
 
     Parameters
@@ -46,7 +46,7 @@ class Keeper(ABC, Generic[T]):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval, self._clock, self._monotonic = interval, clock, monotonic
-        self._impatient = Bucket(rate=1 / interval, burst=impatient, clock=monotonic) if impatient else None
+        self._impatient = TokenBucket(rate=1 / interval, burst=impatient, clock=monotonic) if impatient else None
         self._known: T | None = None
         self._due = -1.0  # on the monotonic clock
         self._asking: asyncio.Task[None] | None = None

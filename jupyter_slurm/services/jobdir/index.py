@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Store"]
+__all__ = ["JobIndex"]
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ create table if not exists job (
 """
 
 
-class Store:
+class JobIndex:
     """Remember the records of finished jobs, so that a start does not read a thousand files.
 
     Parameters

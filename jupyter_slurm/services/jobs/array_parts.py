@@ -18,13 +18,13 @@ from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord, rank_of
 from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, Entry
+from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, TrackedJob
 
-__all__ = ["Part", "check_task", "divided", "found", "joined", "keys_of", "shared_folder", "task_of", "with_task"]
+__all__ = ["ArrayPart", "check_task", "divided", "found", "joined", "keys_of", "shared_folder", "task_of", "with_task"]
 
 
 @dataclass(frozen=True)
-class Part:
+class ArrayPart:
     """One of the arrays as which an array is submitted.
 
     Attributes
@@ -87,7 +87,9 @@ class Part:
         return str(replace(TaskRange.parse(self.tasks).split(self.size)[self.number], limit=None))
 
 
-def divided(key: str, tasks: str | None, chosen: Mapping[str, str | None], limits: tuple[int, float]) -> list[Part]:
+def divided(
+    key: str, tasks: str | None, chosen: Mapping[str, str | None], limits: tuple[int, float]
+) -> list[ArrayPart]:
     """Return the parts as which an array is to be submitted; none where Slurm takes it as it is.
 
     Parameters
@@ -122,7 +124,7 @@ def divided(key: str, tasks: str | None, chosen: Mapping[str, str | None], limit
     numbers = tuple(asked.split(size))
     if len(numbers) > 1:
         _check_options(asked, chosen, f"Arrays here have at most {size:,} tasks (MaxArraySize); of several,")
-    return [Part(key, str(tasks), size, numbers, number) for number in numbers]
+    return [ArrayPart(key, str(tasks), size, numbers, number) for number in numbers]
 
 
 def _check_options(asked: TaskRange, chosen: Mapping[str, str | None], why: str) -> None:
@@ -153,7 +155,7 @@ def _key(of: str, number: int, numbers: Sequence[int]) -> str:
     return of[: len("20000101-000000-")] + hashlib.sha256(f"{of}.{number}".encode()).hexdigest()[:16]
 
 
-def keys_of(entry: Entry) -> dict[int, str]:
+def keys_of(entry: TrackedJob) -> dict[int, str]:
     """Return the keys of all parts by their numbers; of what has none, its own."""
     part = entry.part
     if part is None:
@@ -161,12 +163,12 @@ def keys_of(entry: Entry) -> dict[int, str]:
     return {number: _key(part["of"], number, part["numbers"]) for number in part["numbers"]}
 
 
-def found(entry: Entry, entries: Mapping[str, Entry]) -> list[Entry]:
+def found(entry: TrackedJob, entries: Mapping[str, TrackedJob]) -> list[TrackedJob]:
     """Return the parts of an array that are known, in their order; of any other job, itself."""
     return [entry] if entry.part is None else [entries[key] for key in keys_of(entry).values() if key in entries]
 
 
-def with_task(entry: Entry, task: int | None, entries: Mapping[str, Entry]) -> Entry:
+def with_task(entry: TrackedJob, task: int | None, entries: Mapping[str, TrackedJob]) -> TrackedJob:
     """Return the part that has a task, by the index that the person knows; or the same, where that is Slurm's index."""
     part = entry.part
     if part is None or task is None or task < part["size"]:
@@ -174,7 +176,7 @@ def with_task(entry: Entry, task: int | None, entries: Mapping[str, Entry]) -> E
     return entries.get(keys_of(entry).get(task // part["size"], ""), entry)
 
 
-def _local(entry: Entry, task: int) -> int | None:
+def _local(entry: TrackedJob, task: int) -> int | None:
     """Return Slurm's index of a task of a part, from that or from the one that the person knows; None: it has none."""
     part, own = entry.part, entry.all_tasks
     local = task if part is None else task % part["size"]
@@ -182,14 +184,14 @@ def _local(entry: Entry, task: int) -> int | None:
     return local if is_here and (own is None or local in own) else None
 
 
-def task_of(reference: str, entry: Entry) -> int | None:
+def task_of(reference: str, entry: TrackedJob) -> int | None:
     """Return Slurm's index of the task that a reference names of its entry; None: it names all of it."""
     task = _said(reference, entry)
     local = None if task is None else _local(entry, task)
     return task if local is None else local
 
 
-def check_task(reference: str, entry: Entry) -> None:
+def check_task(reference: str, entry: TrackedJob) -> None:
     """Refuse a task that the array was not submitted with.
 
     Raises
@@ -203,7 +205,7 @@ def check_task(reference: str, entry: Entry) -> None:
         raise JobNotFound(f"job {reference.partition('_')[0]} has no task {task}", hint=f"Its tasks are {named}.")
 
 
-def _said(reference: str, entry: Entry) -> int | None:
+def _said(reference: str, entry: TrackedJob) -> int | None:
     if reference == entry.key:
         return None
     try:
@@ -212,7 +214,7 @@ def _said(reference: str, entry: Entry) -> int | None:
         return None
 
 
-def shared_folder(entry: Entry) -> JobFolder | None:
+def shared_folder(entry: TrackedJob) -> JobFolder | None:
     """Return where what all parts share is: values, parameters, the script; the folder of the first."""
     part = entry.part
     if entry.folder is None or part is None:
@@ -220,12 +222,12 @@ def shared_folder(entry: Entry) -> JobFolder | None:
     return JobFolder(posixpath.join(posixpath.dirname(entry.folder.path), part["of"]))
 
 
-def joined(entry: Entry, find: Callable[[str], Entry | None]) -> Entry:
+def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> TrackedJob:
     """Return what is known of all parts of an array, in the form of one job.
 
     Parameters
     ----------
-    entry : Entry
+    entry : TrackedJob
         One of the parts; what is none is returned as it is.
     find : callable
         Returns the part with a key, if there is one.
@@ -235,7 +237,7 @@ def joined(entry: Entry, find: Callable[[str], Entry | None]) -> Entry:
         return entry
     known = {number: find(key) for number, key in keys_of(entry).items()}
     first = known[about["numbers"][0]] or entry
-    absent = Entry(entry.cluster, state=SUBMITTING if first.is_growing else NOT_SUBMITTED)
+    absent = TrackedJob(entry.cluster, state=SUBMITTING if first.is_growing else NOT_SUBMITTED)
     asked = TaskRange.parse(about["tasks"]).split(about["size"])
     tasks: dict[int, JobRecord] = {}
     rest: list[JobRecord] = []
@@ -270,11 +272,11 @@ def joined(entry: Entry, find: Callable[[str], Entry | None]) -> Entry:
     )
 
 
-def _rank(part: Entry) -> int:
+def _rank(part: TrackedJob) -> int:
     return rank_of(part.state, is_finished=part.is_finished)
 
 
-def _rest(part: Entry, asked: TaskRange, offset: int) -> list[JobRecord]:
+def _rest(part: TrackedJob, asked: TaskRange, offset: int) -> list[JobRecord]:
     """Return the rows of a part that stand for several tasks, by the indices that the person knows."""
     if not part.tasks and not part.rest and (part.id is None or not part.is_finished):
         return [
@@ -290,7 +292,7 @@ def _rest(part: Entry, asked: TaskRange, offset: int) -> list[JobRecord]:
     return rows
 
 
-def _stands(record: JobRecord, part: Entry | None) -> bool:
+def _stands(record: JobRecord, part: TrackedJob | None) -> bool:
     """Whether what was seen last of a task still says something: nothing waits in a part that is over."""
     return part is None or not part.is_finished or record.state.is_finished
 

@@ -26,7 +26,7 @@ from jupyter_slurm.runner.cell.sweep import FILE as SWEEP
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import parse_left, read_whole
-from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, Entry
+from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["COLUMNS", "cancelled", "load", "save", "told", "values"]
@@ -42,13 +42,13 @@ _END = re.compile(r"end\.([0-9]{1,10})\.json")
 _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 
 
-async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[str, Any]:
+async def told(transport: Transport, entry: TrackedJob, *, parameters: bool) -> dict[str, Any]:
     """Return the tasks of an array as the API tells them: no question to Slurm, however many there are.
 
     Parameters
     ----------
     transport : Transport
-    entry : Entry
+    entry : TrackedJob
         Its tasks are loaded; of an array in parts, what they are together.
     parameters : bool
         Whether those of a sweep are wanted, too.
@@ -67,7 +67,7 @@ async def told(transport: Transport, entry: Entry, *, parameters: bool) -> dict[
     return {"columns": list(COLUMNS), "rows": rows, "names": names, "parameters": table}
 
 
-def _indices(entry: Entry) -> list[int]:
+def _indices(entry: TrackedJob) -> list[int]:
     known = entry.all_tasks
     if known is not None and not known.truncated:
         return sorted(set(known.tasks()))
@@ -75,7 +75,7 @@ def _indices(entry: Entry) -> list[int]:
     return sorted({*entry.tasks, *waiting})
 
 
-def _row(entry: Entry, task: int, waiting: JobRecord | None = None) -> list[Any]:
+def _row(entry: TrackedJob, task: int, waiting: JobRecord | None = None) -> list[Any]:
     record = entry.tasks.get(task) or waiting
     state = entry.state_of(record)
     if record is None or state is None or state.name in (NOT_SUBMITTED.name, UNKNOWN.name):
@@ -88,7 +88,7 @@ def _row(entry: Entry, task: int, waiting: JobRecord | None = None) -> list[Any]
     return [task, record.state.name, code, signal, begun, end, record.nodes, record.reason]
 
 
-def cancelled(entry: Entry, task: int, now: float) -> None:
+def cancelled(entry: TrackedJob, task: int, now: float) -> None:
     """Know that a task which had not begun was cancelled: Slurm, which forgets it at once, will not tell."""
     row = entry.tasks.get(task) or entry.rest_of(task)
     if entry.id is None or not (row.state.is_pending if row else entry.latest is None):
@@ -107,7 +107,7 @@ def _without(row: JobRecord, task: int) -> JobRecord | None:
     return replace(row, tasks=left) if left.ranges else None
 
 
-async def save(transport: Transport, entry: Entry) -> None:
+async def save(transport: Transport, entry: TrackedJob) -> None:
     """Write down how the tasks ended that have; what cannot be written is found out again, or lost."""
     if entry.folder is None:
         return
@@ -122,7 +122,7 @@ async def save(transport: Transport, entry: Entry) -> None:
         log.warning("the tasks of job %s could not be written down: %s", entry.id, error)
 
 
-async def load(transport: Transport, entry: Entry) -> None:
+async def load(transport: Transport, entry: TrackedJob) -> None:
     """Take in, once, from the job directory how tasks ended that Slurm has not told of."""
     if entry.folder is None or entry.id is None or entry.tasks_read:
         return
@@ -145,7 +145,7 @@ async def load(transport: Transport, entry: Entry) -> None:
             entry.tasks[task] = record
 
 
-def _is_open(entry: Entry, task: int) -> bool:
+def _is_open(entry: TrackedJob, task: int) -> bool:
     return task not in entry.tasks or (entry.is_finished and not entry.tasks[task].state.is_finished)
 
 
@@ -185,7 +185,7 @@ async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: 
     return records
 
 
-async def _parameters(transport: Transport, entry: Entry) -> tuple[list[str], list[list[str]]]:
+async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str], list[list[str]]]:
     """Return the names of a sweep's parameters, and their values as literals: a row a task, in the order of the tasks.
 
     Raises
@@ -204,7 +204,7 @@ async def _parameters(transport: Transport, entry: Entry) -> tuple[list[str], li
         raise ParseError(f"the parameters of the sweep cannot be read from {path}: {error}") from error
 
 
-async def values(transport: Transport, parts: Sequence[Entry], first: int) -> dict[str, Any]:
+async def values(transport: Transport, parts: Sequence[TrackedJob], first: int) -> dict[str, Any]:
     """Return what the tasks of an array left for the notebook, from task ``first`` on, as much as fits into one answer.
 
     ``parts`` are those of an array in parts, in their order; of any other, itself.
@@ -222,7 +222,7 @@ async def values(transport: Transport, parts: Sequence[Entry], first: int) -> di
     return {"values": [], "next": None}
 
 
-async def _values(transport: Transport, entry: Entry, first: int) -> dict[str, Any]:
+async def _values(transport: Transport, entry: TrackedJob, first: int) -> dict[str, Any]:
     folder = entry.folder
     if folder is None or not entry.is_array or not await is_own(transport, folder.path):
         return {"values": [], "next": None}

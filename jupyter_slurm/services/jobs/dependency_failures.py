@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable
 
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 
 __all__ = ["note_blame"]
 
@@ -14,7 +14,7 @@ _NEVER = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 
 
-def note_blame(entry: Entry, find: Callable[[str], Entry | None]) -> bool:
+def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> bool:
     """Note with a job whose dependency can never be satisfied whose fault that is; return whether that is news."""
     latest, before = entry.latest, entry.blame
     if latest is None or _NEVER not in latest.reason:

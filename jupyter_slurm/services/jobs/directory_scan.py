@@ -8,17 +8,17 @@ from typing import Any
 
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, is_key
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 
-__all__ = ["Shelf"]
+__all__ = ["JobDirectoryScan"]
 
 log = logging.getLogger(__name__)
 
 _TICK = 2.0
 
 
-class Shelf:
+class JobDirectoryScan:
     """Know the jobs that the disk knows.
 
     Parameters
@@ -29,7 +29,7 @@ class Shelf:
         Told of each job that is not over.
     """
 
-    def __init__(self, tracker: Tracker, on_unfinished: Callable[[Entry], None]) -> None:
+    def __init__(self, tracker: Tracker, on_unfinished: Callable[[TrackedJob], None]) -> None:
         self._tracker, self._on_unfinished = tracker, on_unfinished
         self._changed: float | None = None
         self._left_alone: set[str] = set()
@@ -57,7 +57,7 @@ class Shelf:
             if entry is not None and entry.is_finished:
                 tracker.drop(entry)
 
-    async def get(self, key: str, indexed: Any = None) -> Entry | None:
+    async def get(self, key: str, indexed: Any = None) -> TrackedJob | None:
         """Return a job from its directory; None where there is none that can be understood.
 
         Parameters
@@ -95,20 +95,20 @@ class Shelf:
             return True
         return True
 
-    async def _recalled(self, folder: JobFolder, indexed: Any) -> Entry:
+    async def _recalled(self, folder: JobFolder, indexed: Any) -> TrackedJob:
         tracker = self._tracker
         if indexed is not None:
             try:
-                entry = Entry(tracker.name, folder=folder)
+                entry = TrackedJob(tracker.name, folder=folder)
                 entry.recall(folder.check(indexed), tracker.clock())
                 return entry
             except SlurmError as error:
                 log.warning("the index has nonsense about %s: %s", folder.key, error)
-        entry = Entry(tracker.name, folder=folder)
+        entry = TrackedJob(tracker.name, folder=folder)
         entry.recall(await folder.load(tracker.client.transport), tracker.clock())
         return entry
 
-    def _merged(self, entry: Entry) -> Entry:
+    def _merged(self, entry: TrackedJob) -> TrackedJob:
         """Join a job with what the queue has already shown under its number; the next look proves it or parts them."""
         shown = self._tracker.find(str(entry.id)) if entry.id is not None and not entry.is_finished else None
         if shown is None or shown.folder is not None or entry.record is None:

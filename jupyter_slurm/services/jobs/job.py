@@ -15,13 +15,13 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
-from jupyter_slurm.services.jobs.upload import Sending
-from jupyter_slurm.transport.base import Hold
+from jupyter_slurm.services.jobs.upload import Upload
+from jupyter_slurm.transport.base import DirectoryLock
 
 if TYPE_CHECKING:
-    from jupyter_slurm.services.jobs.session_server import Served
+    from jupyter_slurm.services.jobs.session_server import SessionServer
 
-__all__ = ["HAD", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "Entry"]
+__all__ = ["HAD", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "TrackedJob"]
 
 HAD = ("nodes", "partition", "account", "qos")
 """What is kept of what a job had, once it is over."""
@@ -39,7 +39,7 @@ _ENDS = {NOT_SUBMITTED.name, UNKNOWN.name}
 
 
 @dataclass
-class Entry:
+class TrackedJob:
     """One job (an array counts as one). Times are seconds since the epoch.
 
     Attributes
@@ -55,13 +55,13 @@ class Entry:
     submitted : int or None
         Slurm's own time of submission. With the id it says which job this is: ids begin again when a controller has
         lost its state. None until the queue has shown the job.
-    hold : Hold or None
+    hold : DirectoryLock or None
         The lock of the job directory while it is up to us to bring the submission to its end.
-    sending : Sending or None
+    sending : Upload or None
         While what it takes along is on its way to the cluster.
     is_growing : bool
         Of the first part of an array: True while others are still to be submitted (services/jobs/array_parts.py).
-    members : list of (int, Entry or None)
+    members : list of (int, TrackedJob or None)
         Of an array in parts, as a whole: the parts, each with the index of the person's that is its index 0.
     unverified : bool
         True while the runner's end marker is all that tells of the end.
@@ -79,7 +79,7 @@ class Entry:
         While results come back (services/staging/manager.py): how many bytes of how many.
     is_staged_elsewhere : bool
         Its folders are those of another machine, to which its results come back.
-    served, stage : Served or None, str
+    served, stage : SessionServer or None, str
         Of a session that runs: where its Jupyter listens, and what leads there; before, how far it is, in words.
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
@@ -116,14 +116,14 @@ class Entry:
     blame: str = ""
     tasks_read: bool = False
     tasks_saved: float = 0.0
-    hold: Hold | None = None
-    sending: Sending | None = None
+    hold: DirectoryLock | None = None
+    sending: Upload | None = None
     bringing: tuple[int, int] | None = None
     is_staged_elsewhere: bool = False
-    served: Served | None = None
+    served: SessionServer | None = None
     stage: str = ""
     is_growing: bool = False
-    members: list[tuple[int, Entry | None]] = field(default_factory=list)
+    members: list[tuple[int, TrackedJob | None]] = field(default_factory=list)
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
@@ -404,7 +404,7 @@ class Entry:
             return row.state
         return UNKNOWN if self.is_finished or self.latest is not None else None
 
-    def of_task(self, task: int | None) -> Entry:
+    def of_task(self, task: int | None) -> TrackedJob:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
         if task is None or self.id is None:
             return self

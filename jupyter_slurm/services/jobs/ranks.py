@@ -6,7 +6,7 @@ from typing import Any
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.jobdir.untrusted import read_left
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["ranks_of", "read_ranks"]
@@ -14,7 +14,7 @@ __all__ = ["ranks_of", "read_ranks"]
 _MOST = 1_000_000
 
 
-async def read_ranks(transport: Transport, entry: Entry) -> dict[str, Any] | None:
+async def read_ranks(transport: Transport, entry: TrackedJob) -> dict[str, Any] | None:
     """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
     did.
     """

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 
-__all__ = ["Recorder"]
+__all__ = ["RecordWriter"]
 
 log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _UNWRITTEN = "The record of this job could not be written: "
 _ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
 
 
-class Recorder:
+class RecordWriter:
     """Write the records of jobs.
 
     Parameters
@@ -34,12 +34,12 @@ class Recorder:
         Tells everybody that a job changed.
     """
 
-    def __init__(self, name: str, client: SlurmClient, tell: Callable[[Entry], None]) -> None:
+    def __init__(self, name: str, client: SlurmClient, tell: Callable[[TrackedJob], None]) -> None:
         self._name, self._client, self._tell = name, client, tell
         self._saves: set[asyncio.Task[None]] = set()
         self._submitted = 0.0
 
-    async def save(self, entry: Entry) -> bool:
+    async def save(self, entry: TrackedJob) -> bool:
         """Write the record as it stands now; return whether that went well. What is missing is found out again."""
         if entry.folder is None or entry.record is None:
             return False
@@ -53,14 +53,14 @@ class Recorder:
         self._warn(entry, None)
         return True
 
-    def _warn(self, entry: Entry, said: str | None) -> None:
+    def _warn(self, entry: TrackedJob, said: str | None) -> None:
         """Have a job say what was wrong when its record was written last, and nothing of the times before."""
         others = [warning for warning in entry.warnings if not warning.startswith(_UNWRITTEN)]
         is_past, entry.warnings = len(others) < len(entry.warnings), others if said is None else [*others, said]
         if is_past and said is None:
             self._tell(entry)
 
-    def save_soon(self, entry: Entry) -> None:
+    def save_soon(self, entry: TrackedJob) -> None:
         """Write the record, and let go of the submission, when nobody waits for an answer.
 
         The folder knows already what is in it.
@@ -70,7 +70,7 @@ class Recorder:
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
 
-    async def _save_later(self, entry: Entry) -> None:
+    async def _save_later(self, entry: TrackedJob) -> None:
         pause, times = _ANSWER_FIRST
         for _ in range(times):
             await asyncio.sleep(pause)
@@ -81,14 +81,14 @@ class Recorder:
         finally:
             entry.let_go()
 
-    async def stop(self, arrays: Iterable[Entry]) -> None:
+    async def stop(self, arrays: Iterable[TrackedJob]) -> None:
         """Wait for what is being written, and write down what the next agent may not hear any more.
 
         Not for long: the link may be down, and a person waits. Job directory and Slurm tell the next agent the rest.
 
         Parameters
         ----------
-        arrays : iterable of Entry
+        arrays : iterable of TrackedJob
             Jobs whose tasks are still to be written down.
         """
         writing = {

@@ -8,18 +8,18 @@ import re
 from collections.abc import Awaitable, Callable
 
 from jupyter_slurm.errors import ParseError, TransportError
-from jupyter_slurm.services.jobs.directory_scan import Shelf
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 
-__all__ = ["Signs"]
+__all__ = ["RunnerEvents"]
 
 _WHAT = "started|warned|renamed|ended"
 _SIGN = re.compile(rf"(?P<key>[0-9]{{8}}-[0-9]{{6}}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>{_WHAT})")
 _KEPT_FOR = 60.0
 
 
-class Signs:
+class RunnerEvents:
     """Work off the events folder. Other agents of this user read it too, so a sign stays for a minute.
 
     Parameters
@@ -33,7 +33,11 @@ class Signs:
     """
 
     def __init__(
-        self, tracker: Tracker, shelf: Shelf, on_start: Callable[[Entry], Awaitable[None]], ask: Callable[[], object]
+        self,
+        tracker: Tracker,
+        shelf: JobDirectoryScan,
+        on_start: Callable[[TrackedJob], Awaitable[None]],
+        ask: Callable[[], object],
     ) -> None:
         self._tracker, self._shelf, self._on_start, self._ask = tracker, shelf, on_start, ask
         self._seen: dict[str, float] = {}
@@ -61,7 +65,7 @@ class Signs:
                     await transport.remove(f"{folder}/{sign[0]}")
                     await self._hear(self._tracker.entries.get(sign["key"]), sign["what"])
 
-    async def _hear(self, entry: Entry | None, what: str) -> None:
+    async def _hear(self, entry: TrackedJob | None, what: str) -> None:
         """Have it read what is wrong with a server, or read what a session is called now.
 
         Once more when the sign goes: it may have been left twice.

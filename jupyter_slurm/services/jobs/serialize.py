@@ -9,7 +9,7 @@ from typing import Any
 from jupyter_slurm.domain.advice.endings import exit_code_of
 from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.services.jobs.job import HAD, NOT_SUBMITTED, UNKNOWN, Entry
+from jupyter_slurm.services.jobs.job import HAD, NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.session_state import session_dict, warnings_of
 from jupyter_slurm.services.jobs.shared_process import process_of
 
@@ -23,7 +23,7 @@ _FORGOTTEN = (
 )
 
 
-def job_dict(entry: Entry) -> dict[str, Any]:
+def job_dict(entry: TrackedJob) -> dict[str, Any]:
     """Return the job as the API tells it."""
     record, latest = entry.record or {}, entry.latest or _killed(entry)
     reason = latest.reason if latest and latest.reason != "None" else ""
@@ -94,7 +94,7 @@ def job_dict(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _tally(entry: Entry) -> dict[str, int] | None:
+def _tally(entry: TrackedJob) -> dict[str, int] | None:
     """Return the tasks of an array by state, also of one whose tasks were not read again since they ended."""
     counts = Counter(entry.counts())
     for part in [part for _, part in entry.members] or [entry]:
@@ -103,7 +103,7 @@ def _tally(entry: Entry) -> dict[str, int] | None:
     return dict(counts) if counts and (entry.id is None or entry.id.task is None) else None
 
 
-def _stage(entry: Entry) -> dict[str, Any] | None:
+def _stage(entry: TrackedJob) -> dict[str, Any] | None:
     """Return where the folders of a job are, and what of them came back."""
     stage = (entry.record or {}).get("stage")
     if not stage or (entry.id is not None and entry.id.task is not None):
@@ -126,7 +126,7 @@ def _stage(entry: Entry) -> dict[str, Any] | None:
     }
 
 
-def _part(offset: int, part: Entry | None) -> dict[str, Any]:
+def _part(offset: int, part: TrackedJob | None) -> dict[str, Any]:
     return {
         "offset": offset,
         "id": str(part.id) if part and part.id else None,
@@ -134,7 +134,7 @@ def _part(offset: int, part: Entry | None) -> dict[str, Any]:
     }
 
 
-def _killed(entry: Entry) -> JobRecord | None:
+def _killed(entry: TrackedJob) -> JobRecord | None:
     """Return what Slurm will say of a cell that had no time for last words, where its runner has told the end alone."""
     if entry.id is None or not entry.is_finished or (entry.exit_code or 0) <= _BY_SIGNAL:
         return None

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from jupyter_slurm.services.jobdir.job_directory import JobFolder
     from jupyter_slurm.services.tunnels.tunnel import Tunnel
 
-__all__ = ["Begun", "Door", "Served", "end_error", "path_of", "read_door", "read_served", "read_token"]
+__all__ = [
+    "SessionListener",
+    "SessionServer",
+    "SessionStart",
+    "end_error",
+    "path_of",
+    "read_door",
+    "read_served",
+    "read_token",
+]
 
 _MOST = 65_536
 _FEW = 10
@@ -27,7 +36,7 @@ _NO_DOOR = "Another node may have a free port; the range is `node_ports` of its 
 
 
 @dataclass
-class Served:
+class SessionServer:
     """A Jupyter, or another server, that answers on a node.
 
     Attributes
@@ -74,7 +83,7 @@ def path_of(asked: Mapping[str, Any], key: str) -> str:
     return f"{asked.get('prefix') or '/'}jupyter-slurm/{key}/"
 
 
-class Begun(NamedTuple):
+class SessionStart(NamedTuple):
     """A session that does not serve yet: how far it is, on which nodes, and how often its job had been requeued."""
 
     stage: str = ""
@@ -82,21 +91,21 @@ class Begun(NamedTuple):
     restarts: int = 0
 
 
-async def read_served(transport: Transport, folder: JobFolder) -> Served | Begun:
+async def read_served(transport: Transport, folder: JobFolder) -> SessionServer | SessionStart:
     """Read where the server of a session listens; while it does not yet, how far it is, as far as that is known."""
     try:
         told = await read_left(transport, folder.file("served.json"), _MOST)
         if "stage" in told:
             nodes, restarts = printable(str(told.get("nodes") or "")), int(told.get("restarts") or 0)
-            return Begun(printable(str(told["stage"])[:200]), nodes, restarts)
+            return SessionStart(printable(str(told["stage"])[:200]), nodes, restarts)
         port = int(told["port"])
         granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"]), "ready": float(told["time"]), "port": port}
         server = f"{told['server']} {told['version']}".strip()[:100]
-        found = Served(server, port, float(told["time"]), granted, int(told["restarts"]))
+        found = SessionServer(server, port, float(told["time"]), granted, int(told["restarts"]))
         found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_FEW]]
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
-        return Begun()
-    return found if 0 < port < 65_536 else Begun()
+        return SessionStart()
+    return found if 0 < port < 65_536 else SessionStart()
 
 
 async def read_token(transport: Transport, folder: JobFolder) -> str:
@@ -118,7 +127,7 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
     return token
 
 
-class Door(NamedTuple):
+class SessionListener(NamedTuple):
     """Another way in to a session (``runner/session/tls_door.py``): its port on the node, and what both sides have
     of it.
     """
@@ -127,7 +136,7 @@ class Door(NamedTuple):
     pem: bytes
 
 
-async def read_door(transport: Transport, folder: JobFolder, port: int) -> Door | None:
+async def read_door(transport: Transport, folder: JobFolder, port: int) -> SessionListener | None:
     """Read which door leads to a port of a session's node; None: none does.
 
     Raises
@@ -143,7 +152,7 @@ async def read_door(transport: Transport, folder: JobFolder, port: int) -> Door 
             raise TunnelError(why, hint=f"chmod 700 {folder.path}, or launch another session.")
         if "port" not in told["door"]:
             raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_DOOR)
-        return Door(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MOST))
+        return SessionListener(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MOST))
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -10,13 +10,13 @@ from jupyter_slurm.errors import JobError
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
-    from jupyter_slurm.services.jobs.job import Entry
-from jupyter_slurm.services.jobs.session_server import Served, path_of, read_token
+    from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.session_server import SessionServer, path_of, read_token
 
 __all__ = ["session_dict", "warnings_of", "way_to"]
 
 
-async def way_to(transport: Transport, entry: Entry) -> dict[str, Any]:
+async def way_to(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
     """Return where a session answers here, and what it knows its person by: the ``SessionWay`` of the API.
 
     Raises
@@ -43,12 +43,12 @@ async def way_to(transport: Transport, entry: Entry) -> dict[str, Any]:
     }
 
 
-def warnings_of(entry: Entry) -> list[str]:
+def warnings_of(entry: TrackedJob) -> list[str]:
     """Return what is wrong with the server of a session that runs."""
     return entry.served.warnings if entry.served is not None and entry.state.is_running else []
 
 
-def session_dict(entry: Entry) -> dict[str, Any] | None:
+def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
     """Return what is told of a session beside what every job has; None for what is none."""
     asked = (entry.record or {}).get("session")
     if asked is None:
@@ -76,7 +76,7 @@ def session_dict(entry: Entry) -> dict[str, Any] | None:
     }
 
 
-def _end(entry: Entry) -> float | None:
+def _end(entry: TrackedJob) -> float | None:
     """Return when the time limit of a session ends this run of it, once that is near."""
     limit = (entry.latest.time_limit if entry.latest else None) or (entry.record or {}).get("time_limit")
     if not limit or not entry.start_time:
@@ -85,7 +85,7 @@ def _end(entry: Entry) -> float | None:
     return end if is_near(end - time.time(), limit) else None
 
 
-def _steps(entry: Entry, served: Served | None) -> list[dict[str, Any]]:
+def _steps(entry: TrackedJob, served: SessionServer | None) -> list[dict[str, Any]]:
     """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
     record = entry.record or {}
     ready = served.since if served else (record.get("granted") or {}).get("ready")
@@ -105,7 +105,7 @@ def _steps(entry: Entry, served: Served | None) -> list[dict[str, Any]]:
     return [{"state": state, "time": at} for state, at in times.items() if at is not None]
 
 
-def _state(entry: Entry, served: Served | None, tunnel: dict[str, Any]) -> tuple[str, str]:
+def _state(entry: TrackedJob, served: SessionServer | None, tunnel: dict[str, Any]) -> tuple[str, str]:
     if entry.is_finished:
         return "ended", ""
     if entry.id is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
 
 __all__ = ["kernel_dict", "owner_of", "process_of", "why_ended"]
@@ -19,14 +19,16 @@ _ANOTHER = "%%remote starts another one."
 _RESTART = "Its notebook can restart it."
 
 
-def process_of(entry: Entry) -> str | None:
+def process_of(entry: TrackedJob) -> str | None:
     """Return the key of the process that a cell runs in: they share a number. None for what is no such cell."""
     step = (entry.record or {}).get("step") or {}
     key: str | None = step.get("process")
     return key
 
 
-def owner_of(asked: Mapping[str, Any], find: Callable[[str], Entry | None], allocation: Entry) -> Entry | None:
+def owner_of(
+    asked: Mapping[str, Any], find: Callable[[str], TrackedJob | None], allocation: TrackedJob
+) -> TrackedJob | None:
     """Return the process, or the kernel, that a step is asked for in, of those that are found by a key; None: in none.
 
     Raises
@@ -51,7 +53,7 @@ def owner_of(asked: Mapping[str, Any], find: Callable[[str], Entry | None], allo
     return process
 
 
-def why_ended(entry: Entry, marker: Mapping[str, Any]) -> SlurmError | None:
+def why_ended(entry: TrackedJob, marker: Mapping[str, Any]) -> SlurmError | None:
     """Return what the end marker of a session, or of a step, says beside its exit code; None: nothing."""
     if marker["exit_code"] and marker.get("with_allocation"):
         ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
@@ -75,7 +77,7 @@ def _in_slurms_words(said: str) -> JobError:
     return JobError(f"Slurm said: {said}")
 
 
-def _lost(entry: Entry, marker: Mapping[str, Any]) -> JobError:
+def _lost(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
     """Return the error of a cell whose process, or kernel, is gone."""
     why, is_kernel = str(marker["lost"]), bool((entry.record or {}).get("kernel"))
     what, hint = ("kernel", _RESTART) if is_kernel else ("process", _ANOTHER)

@@ -14,16 +14,16 @@ from typing import Any
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError
-from jupyter_slurm.services.event_bus import Bus
-from jupyter_slurm.services.jobdir.index import Store
+from jupyter_slurm.services.event_bus import EventBus
+from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.dependency_failures import note_blame
-from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, Entry
+from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.ranks import ranks_of, read_ranks
-from jupyter_slurm.services.jobs.record_writer import Recorder
+from jupyter_slurm.services.jobs.record_writer import RecordWriter
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.shared_process import process_of, why_ended
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
@@ -49,42 +49,48 @@ class Tracker:
         Who asks Slurm.
     folder : ClusterFolder
         Where the job directories are.
-    store : Store
+    store : JobIndex
         The index.
-    bus : Bus
+    bus : EventBus
         Who is told.
     clock : callable
         Seconds since the epoch.
     """
 
     def __init__(
-        self, name: str, client: SlurmClient, folder: ClusterFolder, store: Store, bus: Bus, clock: Callable[[], float]
+        self,
+        name: str,
+        client: SlurmClient,
+        folder: ClusterFolder,
+        store: JobIndex,
+        bus: EventBus,
+        clock: Callable[[], float],
     ) -> None:
         self.name, self.client, self.folder, self.store, self.bus, self.clock = name, client, folder, store, bus, clock
-        self.entries: dict[str, Entry] = {}
-        self._by_number: dict[int, Entry] = {}
+        self.entries: dict[str, TrackedJob] = {}
+        self._by_number: dict[int, TrackedJob] = {}
         self._missing: dict[int, float] = {}
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
-        self.on_end: list[Callable[[Entry], None]] = []
-        self._recorder = Recorder(name, client, self.tell)
+        self.on_end: list[Callable[[TrackedJob], None]] = []
+        self._recorder = RecordWriter(name, client, self.tell)
         self.save, self.save_soon = self._recorder.save, self._recorder.save_soon
 
     # -- who is known
 
-    def active(self) -> list[Entry]:
+    def active(self) -> list[TrackedJob]:
         """Jobs that are not over; each part of an array is one."""
         return [entry for entry in self.everybody() if not entry.is_finished]
 
-    def unverified(self) -> list[Entry]:
+    def unverified(self) -> list[TrackedJob]:
         """Jobs of whose end only the runner has told: what Slurm says of it is still to be heard."""
         return [entry for entry in self.entries.values() if entry.unverified]
 
-    def everybody(self) -> list[Entry]:
+    def everybody(self) -> list[TrackedJob]:
         """All jobs known: ours, and what the queue showed beside them."""
         ours = list(self.entries.values())
         return ours + [entry for entry in self._by_number.values() if entry.folder is None]
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TrackedJob) -> None:
         """Know a job from now on."""
         if entry.key is not None:
             self.entries[entry.key] = entry
@@ -93,7 +99,7 @@ class Tracker:
             if other is None or _comes_after(entry, other):
                 self._by_number[entry.id.job] = entry
 
-    def nameless(self) -> list[Entry]:
+    def nameless(self) -> list[TrackedJob]:
         """Jobs that the queue showed and of which nobody has told the name."""
         return [e for e in self._by_number.values() if e.folder is None and e.latest and e.latest.name is None]
 
@@ -105,7 +111,7 @@ class Tracker:
                 entry.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
                 self.tell(entry)
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: TrackedJob) -> None:
         """Forget a job."""
         entry.let_go()
         if entry.key is not None:
@@ -114,7 +120,7 @@ class Tracker:
         if entry.id is not None and self._by_number.get(entry.id.job) is entry:
             del self._by_number[entry.id.job]
 
-    def find(self, reference: str) -> Entry | None:
+    def find(self, reference: str) -> TrackedJob | None:
         """Find a job, or a step that was started here, by its key or its Slurm id."""
         if reference in self.entries:
             return self.entries[reference]
@@ -128,26 +134,26 @@ class Tracker:
         entry = self._by_number.get(named.job)
         return entry and parts.with_task(entry, named.task, self.entries)
 
-    def whole(self, entry: Entry) -> Entry:
+    def whole(self, entry: TrackedJob) -> TrackedJob:
         """Return a job as a person knows it: the parts of an array as one."""
         return parts.joined(entry, self.entries.get)
 
-    def parts(self, entry: Entry) -> list[Entry]:
+    def parts(self, entry: TrackedJob) -> list[TrackedJob]:
         """Return the parts of an array, the first one first; of any other job, itself."""
         return parts.found(entry, self.entries)
 
-    def _first(self, entry: Entry) -> Entry:
+    def _first(self, entry: TrackedJob) -> TrackedJob:
         """Return what stands for a job: the first part of an array."""
         return self.entries.get(entry.part["of"], entry) if entry.part else entry
 
-    def wholes(self, entries: Iterable[Entry]) -> list[Entry]:
+    def wholes(self, entries: Iterable[TrackedJob]) -> list[TrackedJob]:
         """Return jobs as a person knows them, each once, of the parts that are given."""
         return [self.whole(entry) for entry in {id(first): first for first in map(self._first, entries)}.values()]
 
     # -- who is told
 
     @contextlib.contextmanager
-    def listening(self, entry: Entry) -> Iterator[asyncio.Event]:
+    def listening(self, entry: TrackedJob) -> Iterator[asyncio.Event]:
         """Give an event that is set whenever the job changes."""
         changed = asyncio.Event()
         self._listeners[id(entry)].add(changed)
@@ -158,7 +164,7 @@ class Tracker:
             if not self._listeners[id(entry)]:
                 del self._listeners[id(entry)]
 
-    def follows(self, entry: Entry) -> bool:
+    def follows(self, entry: TrackedJob) -> bool:
         """Whether somebody follows this job."""
         return bool(self._listeners) and (id(entry) in self._listeners or id(self._first(entry)) in self._listeners)
 
@@ -166,7 +172,7 @@ class Tracker:
         """Whether somebody follows a job that is not over."""
         return bool(self._listeners) and any(self.follows(entry) for entry in self.active())
 
-    def tell(self, entry: Entry) -> None:
+    def tell(self, entry: TrackedJob) -> None:
         """Tell everybody that a job changed."""
         for known in {id(entry), id(self._first(entry))}:
             for event in self._listeners.get(known, ()):
@@ -175,7 +181,7 @@ class Tracker:
         if told is not None:
             self.bus.publish("job", told)
 
-    def told(self, entry: Entry) -> dict[str, Any] | None:
+    def told(self, entry: TrackedJob) -> dict[str, Any] | None:
         """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
         try:
             return job_dict(self.whole(entry))
@@ -183,7 +189,7 @@ class Tracker:
             log.exception("job %s (%s) cannot be told", entry.id, entry.key)
             return None
 
-    async def finish(self, entry: Entry) -> None:
+    async def finish(self, entry: TrackedJob) -> None:
         """Write down how a job ended, where it stays, and tell it."""
         if entry.folder is not None and entry.record is not None:
             latest, entry.ranks = entry.latest, await read_ranks(self.client.transport, entry)
@@ -210,7 +216,7 @@ class Tracker:
         self.tell(entry)
 
     async def stop(self) -> None:
-        """Wait for what is being written; see :meth:`Recorder.stop`."""
+        """Wait for what is being written; see :meth:`RecordWriter.stop`."""
         await self._recorder.stop(entry for entry in self.active() if entry.tasks)
 
     # -- what is learned
@@ -256,7 +262,7 @@ class Tracker:
                 del self._by_number[number]  # Slurm has forgotten it, and so do we
         return {id(entry) for entry in owners.values()}, changed
 
-    async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, Entry]:
+    async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, TrackedJob]:
         """Find whose the numbers of the queue are: they wrap, and begin again when a controller has lost its state."""
         known = {number: self._by_number[number] for number in groups if number in self._by_number}
         doubtful = {number for number, entry in known.items() if not entry.is_shown_by(groups[number])}
@@ -267,10 +273,10 @@ class Tracker:
                     doubtful.discard(record.id.job)
         for number, group in groups.items():
             if number not in known or number in doubtful:
-                known[number] = self._by_number[number] = Entry(self.name, id=JobId(number), state=group[0].state)
+                known[number] = self._by_number[number] = TrackedJob(self.name, id=JobId(number), state=group[0].state)
         return known
 
-    async def _after_change(self, entry: Entry, *, was_finished: bool) -> None:
+    async def _after_change(self, entry: TrackedJob, *, was_finished: bool) -> None:
         if entry.is_finished:
             await self.finish(entry)
             return
@@ -282,7 +288,7 @@ class Tracker:
             entry.tasks_saved = self.clock()
             await array_tasks.save(self.client.transport, entry)
 
-    async def read_end(self, entry: Entry) -> bool:
+    async def read_end(self, entry: TrackedJob) -> bool:
         """Take in the runner's end marker, if it is of the last run; return whether there is one."""
         if entry.folder is None:
             return False
@@ -303,18 +309,18 @@ class Tracker:
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 
-    async def _hear_out(self, entry: Entry, records: list[JobRecord]) -> bool:
+    async def _hear_out(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
         """Take in why a session ended before Slurm's word that it did; return whether it has said so."""
         is_over = entry.kind == "session" and all(record.state.is_finished for record in records)
         return is_over and await self.read_end(entry)
 
-    async def _end_of_process(self, cell: Entry) -> None:
+    async def _end_of_process(self, cell: TrackedJob) -> None:
         """Know that the process of a cell that was lost is over: whoever hears of the cell may ask for another one."""
         process = self.entries.get(process_of(cell) or "")
         if process is not None and await self.read_end(process):
             await self.finish(process)
 
-    async def _resolve(self, absent: list[Entry], now: float) -> bool:
+    async def _resolve(self, absent: list[TrackedJob], now: float) -> bool:
         """Find out about jobs that the queue no longer shows."""
         open_ends = [entry for entry in absent if not await self._ended_by_marker(entry)]
         if len(open_ends) <= _FEW:
@@ -326,13 +332,13 @@ class Tracker:
             changed = True
         return changed
 
-    async def _ended_by_marker(self, entry: Entry) -> bool:
+    async def _ended_by_marker(self, entry: TrackedJob) -> bool:
         if not entry.gives_signs or not await self.read_end(entry):
             return False
         await self.finish(entry)
         return True
 
-    async def see(self, entry: Entry, records: list[JobRecord]) -> bool:
+    async def see(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
         """Take in what Slurm says of one job that is not over; return whether it said anything of this very job."""
         if not records or not entry.is_shown_by(records):
             return False
@@ -341,7 +347,7 @@ class Tracker:
         await self._after_change(entry, was_finished=False)
         return True
 
-    async def _from_accounting(self, entries: list[Entry], now: float) -> bool:
+    async def _from_accounting(self, entries: list[TrackedJob], now: float) -> bool:
         """Ask slurmdbd about all of them at once; who is not there a minute later has an unknown end."""
         since = min((entry.submit_time or now for entry in entries), default=now) - 60
         ids = [entry.id for entry in entries if entry.id is not None]
@@ -369,7 +375,7 @@ class Tracker:
                 changed = True
         return changed
 
-    async def _of_its_script(self, entry: Entry, records: list[JobRecord], since: float) -> list[JobRecord]:
+    async def _of_its_script(self, entry: TrackedJob, records: list[JobRecord], since: float) -> list[JobRecord]:
         """Return those records of its number that are of its script: requeued meanwhile, or not seen before."""
         if entry.script_path is None:
             return []
@@ -388,7 +394,7 @@ def _had(marker: Mapping[str, Any]) -> dict[str, str]:
     return {name: printable(told[name][:_LONGEST]) for name in HAD if isinstance(told.get(name), str)}
 
 
-def _comes_after(entry: Entry, other: Entry) -> bool:
+def _comes_after(entry: TrackedJob, other: TrackedJob) -> bool:
     """Whether a number that two jobs had is that of the first: they begin again when a controller lost its state."""
     if other.folder is None:
         return not entry.is_finished

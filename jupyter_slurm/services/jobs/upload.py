@@ -6,10 +6,10 @@ import asyncio
 
 from jupyter_slurm.errors import TransportError
 
-__all__ = ["Sending", "may_run"]
+__all__ = ["Upload", "may_run"]
 
 
-class Sending:
+class Upload:
     """Large files on their way.
 
     Parameters

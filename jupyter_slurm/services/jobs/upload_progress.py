@@ -11,14 +11,14 @@ from jupyter_slurm.errors import JobError
 from jupyter_slurm.transport.base import Sent
 
 if TYPE_CHECKING:
-    from jupyter_slurm.services.jobs.job import Entry
-from jupyter_slurm.services.jobs.upload import Sending
+    from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.upload import Upload
 
 __all__ = ["on_its_way"]
 
 
 @contextlib.contextmanager
-def on_its_way(entry: Entry) -> Iterator[Sent]:
+def on_its_way(entry: TrackedJob) -> Iterator[Sent]:
     """Note at a job or a step how far its large files are, which this task sends, and let that be given up.
 
     Gives what is to be told of it.
@@ -30,7 +30,7 @@ def on_its_way(entry: Entry) -> Iterator[Sent]:
     """
     task = asyncio.current_task()
     assert task is not None
-    sending = Sending(task)
+    sending = Upload(task)
 
     def sent(done: int, total: int) -> None:
         sending.done, sending.total = done, total

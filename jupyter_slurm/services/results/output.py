@@ -10,9 +10,9 @@ from typing import Any
 
 from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.jobdir.output_paths import DISPLAY, STREAMS
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.results.output_growth import Tails
+from jupyter_slurm.services.results.output_growth import OutputGrowth
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
@@ -23,7 +23,7 @@ _AGAIN = 5.0  # seconds after which what could not be read is tried again
 
 
 async def read_output(
-    transport: Transport, entry: Entry, stream: str, offset: int, limit: int | None, *, finished: bool
+    transport: Transport, entry: TrackedJob, stream: str, offset: int, limit: int | None, *, finished: bool
 ) -> tuple[bytes, int]:
     """Return a part of a stream and its whole size in bytes; a negative offset counts from the end.
 
@@ -45,13 +45,13 @@ async def read_output(
     return (await transport.read(path, start, limit) if start < size else b""), size
 
 
-def _never_began(entry: Entry) -> bool:
+def _never_began(entry: TrackedJob) -> bool:
     """Tell whether a job was cancelled before it had a node: there is no output, and nothing is wrong with that."""
     nodes = entry.told_nodes or (entry.latest.nodes if entry.latest else "")
     return entry.state.name == "CANCELLED" and not nodes
 
 
-def _missing(entry: Entry, stream: str, path: str | None) -> JobOutputMissing:
+def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissing:
     """Return what is to be said of a file that is not there."""
     if stream not in STREAMS:
         is_asked = bool(((entry.record or {}).get("values") or {}).get("out"))
@@ -71,8 +71,8 @@ def why_lost(cluster: str, reached: Callable[[], Mapping[str, Any]]) -> str:
 
 async def follow(
     transport: Transport,
-    tails: Tails,
-    look: Callable[[], Entry],
+    tails: OutputGrowth,
+    look: Callable[[], TrackedJob],
     offsets: dict[str, int],
     changed: asyncio.Event,
     printed: Callable[[], None],
@@ -123,7 +123,7 @@ async def follow(
                     await changed.wait()
 
 
-def _paths(entry: Entry, streams: Iterable[str]) -> dict[str, str]:
+def _paths(entry: TrackedJob, streams: Iterable[str]) -> dict[str, str]:
     """Return the file of each stream, as far as it is known; one that two share is that of the first."""
     found: dict[str, str] = {}
     for stream in streams:
@@ -133,7 +133,7 @@ def _paths(entry: Entry, streams: Iterable[str]) -> dict[str, str]:
     return found
 
 
-async def _last_sizes(tails: Tails, paths: Iterable[str]) -> Mapping[str, int]:
+async def _last_sizes(tails: OutputGrowth, paths: Iterable[str]) -> Mapping[str, int]:
     try:
         return await tails.sizes(paths)
     except LinkLost:
@@ -142,7 +142,7 @@ async def _last_sizes(tails: Tails, paths: Iterable[str]) -> Mapping[str, int]:
         return {}
 
 
-async def _size(tails: Tails, path: str, size: int | None, had: int) -> int | None:
+async def _size(tails: OutputGrowth, path: str, size: int | None, had: int) -> int | None:
     """Return how large a file is that seems to have shrunk: what was seen of it may be older than what was read."""
     if size is None or size >= had:
         return size

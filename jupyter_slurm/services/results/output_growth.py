@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["Tails", "Watch"]
+__all__ = ["OutputGrowth", "OutputWatch"]
 
 _QUICK, _SLOW = 0.2, 1.0  # seconds between two questions: while something is printed, and while nothing is
 
 
 @dataclass(eq=False)
-class Watch:
+class OutputWatch:
     """The files of one who follows.
 
     Attributes
@@ -31,7 +31,7 @@ class Watch:
     sizes: dict[str, int | None] = field(default_factory=dict)
 
 
-class Tails:
+class OutputGrowth:
     """Watch files.
 
     Parameters
@@ -42,14 +42,14 @@ class Tails:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._watches: set[Watch] = set()
+        self._watches: set[OutputWatch] = set()
         self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
-    def watching(self, changed: asyncio.Event) -> Iterator[Watch]:
+    def watching(self, changed: asyncio.Event) -> Iterator[OutputWatch]:
         """Give a watch; :meth:`want` says of what."""
-        watch = Watch(changed)
+        watch = OutputWatch(changed)
         self._watches.add(watch)
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="tails")
@@ -58,7 +58,7 @@ class Tails:
         finally:
             self._watches.discard(watch)
 
-    def want(self, watch: Watch, paths: Iterable[str]) -> None:
+    def want(self, watch: OutputWatch, paths: Iterable[str]) -> None:
         """Watch these files from now on; what is new among them is asked about at once."""
         wanted = set(paths)
         for path in watch.sizes.keys() - wanted:

@@ -12,19 +12,19 @@ from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
 from jupyter_slurm.services.jobdir.untrusted import read_whole
 from jupyter_slurm.services.jobs.array_parts import shared_folder, task_of
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.results import output
-from jupyter_slurm.services.results.output_growth import Tails
+from jupyter_slurm.services.results.output_growth import OutputGrowth
 from jupyter_slurm.services.results.record import recorded
 from jupyter_slurm.services.results.usage_report import report_of
 from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 
-__all__ = ["Reader"]
+__all__ = ["ResultReader"]
 
 
-class Reader:
+class ResultReader:
     """Read what jobs of one cluster are and leave.
 
     Parameters
@@ -49,13 +49,13 @@ class Reader:
         tracker: Tracker,
         wake: Callable[[], None],
         reached: Callable[[], dict[str, Any]],
-        find: Callable[[str], Awaitable[Entry]],
-        shown: Callable[[str, Entry], Entry],
+        find: Callable[[str], Awaitable[TrackedJob]],
+        shown: Callable[[str, TrackedJob], TrackedJob],
     ) -> None:
         self._client, self._tracker, self._wake, self._reached = client, tracker, wake, reached
         self._find, self._shown = find, shown
         self._transport, self._clock = client.transport, tracker.clock
-        self._tails = Tails(client.transport)
+        self._tails = OutputGrowth(client.transport)
 
     async def stop(self) -> None:
         """Follow no more output."""
@@ -109,7 +109,7 @@ class Reader:
         with self._tracker.listening(entry) as changed:
             self._wake()
 
-            def look() -> Entry:
+            def look() -> TrackedJob:
                 return self._shown(reference, self._tracker.find(reference) or entry)
 
             begun = functools.partial(self._has_begun, entry)
@@ -117,11 +117,11 @@ class Reader:
             async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, lost):
                 yield event
 
-    def _has_begun(self, entry: Entry) -> None:
+    def _has_begun(self, entry: TrackedJob) -> None:
         """Take output in the job directory of a job that never ran before for the sign that it does."""
         own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
         if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
             self._tracker.tell(entry)
 
-    async def _one(self, reference: str) -> Entry:
+    async def _one(self, reference: str) -> TrackedJob:
         return self._shown(reference, await self._find(reference))

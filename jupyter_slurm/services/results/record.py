@@ -11,7 +11,7 @@ from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left, read_whole
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 
@@ -35,7 +35,7 @@ _TAKEN = (
 )
 
 
-async def recorded(transport: Transport, entry: Entry, reference: str) -> dict[str, Any]:
+async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> dict[str, Any]:
     """Return what is recorded of a job as the API tells it.
 
     Raises
@@ -91,7 +91,7 @@ def _without_secrets(environment: dict[str, Any] | None) -> dict[str, Any] | Non
     return {**environment, "variables": told}
 
 
-async def _used(transport: Transport, entry: Entry) -> dict[str, Any]:
+async def _used(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
     """Return what the runner found when the cell began; nothing where it did not."""
     if entry.folder is None or entry.kind != "python" or not await is_own(transport, entry.folder.path):
         return {}

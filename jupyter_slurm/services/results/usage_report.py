@@ -11,7 +11,7 @@ from jupyter_slurm.domain.queries.job_usage import Usage
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 
 __all__ = ["report_of"]
@@ -19,13 +19,13 @@ __all__ = ["report_of"]
 _MARGIN = 60.0  # seconds by which clocks may differ
 
 
-async def report_of(client: SlurmClient, entry: Entry, now: float) -> dict[str, Any]:
+async def report_of(client: SlurmClient, entry: TrackedJob, now: float) -> dict[str, Any]:
     """Return the report as the API tells it.
 
     Parameters
     ----------
     client : SlurmClient
-    entry : Entry
+    entry : TrackedJob
         The job, or one task of an array.
     now : float
         Seconds since the epoch.
@@ -53,7 +53,7 @@ async def report_of(client: SlurmClient, entry: Entry, now: float) -> dict[str, 
     return {"id": str(entry.id), "state": entry.state.name, "source": source, **told, "gpus": gpus, "notes": notes}
 
 
-async def _used(client: SlurmClient, entry: Entry, notes: list[str]) -> tuple[str | None, Usage]:
+async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tuple[str | None, Usage]:
     assert entry.id is not None
     mark = secrets.token_hex(8)
     await client.people.take()
@@ -80,7 +80,7 @@ async def _used(client: SlurmClient, entry: Entry, notes: list[str]) -> tuple[st
     return ("sstat", found) if found is not None else (None, Usage())
 
 
-async def _marker(client: SlurmClient, entry: Entry) -> Usage | None:
+async def _marker(client: SlurmClient, entry: TrackedJob) -> Usage | None:
     """Return what the runner measured of a Python cell."""
     if entry.kind != "python" or entry.folder is None or entry.id is None:
         return None
@@ -99,7 +99,7 @@ async def _marker(client: SlurmClient, entry: Entry) -> Usage | None:
         return None
 
 
-async def _allocated(client: SlurmClient, entry: Entry, found: Usage, now: float) -> Usage:
+async def _allocated(client: SlurmClient, entry: TrackedJob, found: Usage, now: float) -> Usage:
     """Add what was allocated, from what the controller says, where accounting has not told it."""
     latest, at_end = entry.latest, (entry.record or {}).get("end") or {}
     if not found.tres and entry.id is not None:
@@ -118,7 +118,7 @@ async def _allocated(client: SlurmClient, entry: Entry, found: Usage, now: float
     )
 
 
-async def _gpus(client: SlurmClient, entry: Entry, asked: int | None, notes: list[str]) -> list[dict[str, Any]]:
+async def _gpus(client: SlurmClient, entry: TrackedJob, asked: int | None, notes: list[str]) -> list[dict[str, Any]]:
     """Ask the GPUs of a running job, in a step that takes nothing from it."""
     if asked is None:
         return []

@@ -9,7 +9,7 @@ from typing import Any
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["sampled"]
@@ -20,7 +20,7 @@ _MEASURED = ("python", "allocation", "session")
 _NOTHING: dict[str, Any] = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": []}
 
 
-async def sampled(transport: Transport, entry: Entry) -> dict[str, Any]:
+async def sampled(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
     """Return what was measured as the API tells it; where that is nothing, ``note`` says why."""
     if why := _unmeasured(entry):
         return {**_NOTHING, "note": why}
@@ -39,7 +39,7 @@ async def sampled(transport: Transport, entry: Entry) -> dict[str, Any]:
     return {**_NOTHING, "note": "Nothing was measured yet: look again in a minute."}
 
 
-def _unmeasured(entry: Entry) -> str:
+def _unmeasured(entry: TrackedJob) -> str:
     if entry.is_step:
         return "Steps are not measured: their allocation is."
     if entry.folder is None:

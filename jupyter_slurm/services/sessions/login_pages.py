@@ -12,7 +12,7 @@ from html import escape
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.local.files import make_private
 
-__all__ = ["Pages"]
+__all__ = ["LoginPages"]
 
 _OPENS = 600.0  # seconds for which a page that logs in is there: for one opening, perhaps by hand
 
@@ -25,7 +25,7 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-class Pages:
+class LoginPages:
     """Those of one agent.
 
     Parameters

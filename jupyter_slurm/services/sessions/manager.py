@@ -19,12 +19,12 @@ from typing import Any
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.jobs.session_server import Begun, Served, path_of, read_served, read_token
+from jupyter_slurm.services.jobs.session_server import SessionServer, SessionStart, path_of, read_served, read_token
 from jupyter_slurm.services.jobs.session_state import session_dict, way_to
 from jupyter_slurm.services.results.output import why_lost
-from jupyter_slurm.services.sessions.login_pages import Pages
+from jupyter_slurm.services.sessions.login_pages import LoginPages
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.tunnels.manager import Tunnels, owner
 
@@ -60,7 +60,7 @@ class Sessions:
     """
 
     def __init__(self, cluster: Callable[[str], Cluster], tunnels: Tunnels, folder: str) -> None:
-        self._cluster, self._tunnels, self._pages = cluster, tunnels, Pages(folder)
+        self._cluster, self._tunnels, self._pages = cluster, tunnels, LoginPages(folder)
         self._launching: set[tuple[str, str]] = set()
         self._told: dict[str, Any] = {}  # of each that is not over, what was told last
         self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
@@ -196,7 +196,7 @@ class Sessions:
         return job_dict(entry)
 
     @staticmethod
-    async def _until_over(cluster: Cluster, entry: Entry) -> None:
+    async def _until_over(cluster: Cluster, entry: TrackedJob) -> None:
         """Wait until a session is over; Slurm is asked about it alone where such questions are to be had."""
         pause = _LOOK[0]
         while not entry.is_finished:
@@ -233,7 +233,7 @@ class Sessions:
                 self._told[key] = now
                 cluster.tracker.tell(entry)
 
-    async def _find(self, cluster: Cluster, reference: str) -> Entry:
+    async def _find(self, cluster: Cluster, reference: str) -> TrackedJob:
         named = [e for e in cluster.tracker.entries.values() if _is_one(e) and _name(e) == reference]
         if named:
             return max(named, key=lambda e: (not e.is_finished, e.submit_time or 0.0))
@@ -254,11 +254,11 @@ class Sessions:
         self._next[key] = (time.monotonic() + _FRESH[cluster.where.is_far], self._next[key][1])
         return True
 
-    async def _look(self, cluster: Cluster, entry: Entry) -> bool:
+    async def _look(self, cluster: Cluster, entry: TrackedJob) -> bool:
         """See where its Jupyter listens; return whether it does."""
         if entry.served is None and entry.folder is not None:
             found = await read_served(cluster.client.transport, entry.folder)
-            if isinstance(found, Begun):
+            if isinstance(found, SessionStart):
                 entry.stage = found.stage
                 if found.nodes and entry.record is not None and _is_of_this_run(entry, found):
                     entry.record["granted"] = {**(entry.record.get("granted") or {}), "nodes": found.nodes}
@@ -274,14 +274,14 @@ class Sessions:
         return entry.served is not None
 
     @staticmethod
-    async def _hear_warnings(cluster: Cluster, entry: Entry, served: Served) -> None:
+    async def _hear_warnings(cluster: Cluster, entry: TrackedJob, served: SessionServer) -> None:
         served.is_stale = False
         found = await read_served(cluster.client.transport, entry.folder) if entry.folder is not None else ""
-        if isinstance(found, Served) and found.warnings != served.warnings:
+        if isinstance(found, SessionServer) and found.warnings != served.warnings:
             served.warnings = found.warnings
             cluster.tracker.tell(entry)
 
-    def _begin(self, cluster: Cluster, entry: Entry) -> None:
+    def _begin(self, cluster: Cluster, entry: TrackedJob) -> None:
         """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now.
 
         Of one that does not listen yet, the node is.
@@ -293,7 +293,7 @@ class Sessions:
         elif served.tunnel is None or (served.tunnel.is_broken and not served.lost()):
             _keep(self._reaching, key, self._reach_soon(cluster, entry))
 
-    async def _reach_soon(self, cluster: Cluster, entry: Entry) -> None:
+    async def _reach_soon(self, cluster: Cluster, entry: TrackedJob) -> None:
         key = str(entry.key)
         try:
             await self._reach(cluster, entry)
@@ -304,7 +304,7 @@ class Sessions:
             self._next[key] = (time.monotonic() + pause, min(_AGAIN[1], pause * 2))
         cluster.tracker.tell(entry)
 
-    async def _reach(self, cluster: Cluster, entry: Entry, *, asked: bool = False) -> None:
+    async def _reach(self, cluster: Cluster, entry: TrackedJob, *, asked: bool = False) -> None:
         """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
         served, wanted = entry.served, (entry.record or {}).get("session") or {}
         if served is None:
@@ -319,7 +319,7 @@ class Sessions:
             served.error = error
             raise
 
-    async def _write_page(self, cluster: Cluster, entry: Entry, url: str) -> str:
+    async def _write_page(self, cluster: Cluster, entry: TrackedJob, url: str) -> str:
         """Write the page that logs in: the token is in no command line and no history."""
         if entry.folder is None:
             raise JobError("this is no session of ours")
@@ -361,16 +361,16 @@ def _keep(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, A
     task.add_done_callback(lambda _: tasks.pop(key, None))
 
 
-def _is_one(entry: Entry) -> bool:
+def _is_one(entry: TrackedJob) -> bool:
     return entry.kind == "session"
 
 
-def _is_of_this_run(entry: Entry, served: Served | Begun) -> bool:
+def _is_of_this_run(entry: TrackedJob, served: SessionServer | SessionStart) -> bool:
     """Whether what a runner told is not of a run before a requeue."""
     return entry.state.is_running and served.restarts >= entry.restarts
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: TrackedJob) -> str:
     return str((entry.record or {}).get("label") or entry.key)
 
 

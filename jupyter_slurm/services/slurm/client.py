@@ -18,8 +18,8 @@ from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.queries import cluster, job_detail, job_history, queue
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, SlurmError, TransportError
-from jupyter_slurm.services.slurm.location import Where
-from jupyter_slurm.services.slurm.rate_limit import Bucket
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 from jupyter_slurm.transport.base import Completed, Context, Transport
 
 __all__ = [
@@ -81,13 +81,13 @@ class SlurmClient:
     ----------
     transport : Transport
         Where the commands run.
-    where : Where
+    where : ClusterLocation
         The place of that Slurm, and what its commands need to find it: PATH, SLURM_CONF …
     timeout : float
         Seconds that a question may take.
     """
 
-    def __init__(self, transport: Transport, where: Where, timeout: float) -> None:
+    def __init__(self, transport: Transport, where: ClusterLocation, timeout: float) -> None:
         self.transport = transport
         self._where, self._env = where, dict(where.environment)
         self._timeout = timeout
@@ -97,12 +97,12 @@ class SlurmClient:
         self._version: tuple[int, int] | None = None
         # A notebook that is run from top to bottom may ask fifteen things at once: thirty RPCs, what sites that limit
         # them give. A loop gets a question every ten seconds.
-        self.people = Bucket(rate=0.1, burst=15)
+        self.people = TokenBucket(rate=0.1, burst=15)
         # Who cancels means it now, and cancelling ends work for the controller; only a loop gone wild is slowed down.
-        self.cancels = Bucket(rate=2, burst=200)
+        self.cancels = TokenBucket(rate=2, burst=200)
         # Questions about single jobs: our own beside the poller's, and those about jobs that a person names.
-        self.singles = Bucket(rate=0.05, burst=6)
-        self.named = Bucket(rate=0.05, burst=6)
+        self.singles = TokenBucket(rate=0.05, burst=6)
+        self.named = TokenBucket(rate=0.05, burst=6)
 
     def use_path(self, path: str | None) -> None:
         """Find the commands on another PATH from now on: the person may have loaded a module meanwhile."""

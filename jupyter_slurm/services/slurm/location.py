@@ -23,14 +23,14 @@ from jupyter_slurm.sites.profile import (
 )
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["Where", "at_site", "here", "look"]
+__all__ = ["ClusterLocation", "at_site", "here", "look"]
 
 _FACTS = r'printf "%s\n%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)" "$(printenv -- "$1")"'
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)/(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Where:
+class ClusterLocation:
     """The place of one cluster.
 
     Attributes
@@ -87,7 +87,7 @@ class Where:
     known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
+def here(settings: Settings, slurm_conf: str | None, path: str | None) -> ClusterLocation:
     """Return the place of a Slurm of this machine."""
     env = submission_environment(dict(os.environ))
     if path:
@@ -97,7 +97,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
     else:
         env.pop("SLURM_CONF", None)
     name = cluster_id(slurm_conf)
-    return Where(
+    return ClusterLocation(
         name,
         posixpath.join(settings.job_root, name),
         getpass.getuser(),
@@ -117,14 +117,16 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Where:
     )
 
 
-def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: float, root: str | None = None) -> Where:
+def at_site(
+    profile: Profile, user: str, home: str, host: str, poll_shortest: float, root: str | None = None
+) -> ClusterLocation:
     """Return the place of a cluster behind SSH.
 
     The folder is that of an agent on the login node itself: both know the same jobs.
     """
     if root is None:
         root = posixpath.join(home, profile.job_root[2:]) if profile.job_root.startswith("~/") else profile.job_root
-    return Where(
+    return ClusterLocation(
         profile.name,
         posixpath.join(root, cluster_id(profile.slurm_conf)),
         user,
@@ -146,7 +148,7 @@ def at_site(profile: Profile, user: str, home: str, host: str, poll_shortest: fl
     )
 
 
-async def look(transport: Transport, profile: Profile, poll_shortest: float) -> Where:
+async def look(transport: Transport, profile: Profile, poll_shortest: float) -> ClusterLocation:
     """Learn who we are on a login node, and return the place of its cluster.
 
     Raises

@@ -11,7 +11,7 @@ from typing import Any
 
 from jupyter_slurm.errors import SlurmError
 
-__all__ = ["Watcher"]
+__all__ = ["Poller"]
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _PATIENCE = 1.5
 _WAITED_FOR = 30.0
 
 
-class Watcher:
+class Poller:
     """Ask at an adaptive interval: at the shortest while things change, longer and longer while nothing does.
 
     Nothing is asked while nobody has an unfinished job and nobody looks. An answer that does not come doubles the

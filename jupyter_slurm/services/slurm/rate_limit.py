@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from jupyter_slurm.errors import Throttled
 
-__all__ = ["Bucket"]
+__all__ = ["TokenBucket"]
 
 
-class Bucket:
+class TokenBucket:
     """Let ``burst`` go at once, then ``rate`` a second; who comes too early waits in line.
 
     Parameters

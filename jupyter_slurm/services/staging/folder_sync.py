@@ -11,14 +11,14 @@ from typing import Any
 
 from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.queries.disk_quota import ROOM, parse_room
-from jupyter_slurm.domain.staging import Choice, Sign
+from jupyter_slurm.domain.staging import FileSignature, ResultChoice
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.slurm.client import printable, text_of
-from jupyter_slurm.services.staging.local_folder import Tree
+from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport
 from jupyter_slurm.transport.rsync import Rsync
 
-__all__ = ["Pair"]
+__all__ = ["FolderSync"]
 
 _LARGEST = 256 << 20  # bytes of what is noted of a folder
 _VANISHED = 24
@@ -30,7 +30,7 @@ _GONE = 'cd -- "$1" && xargs -0 rm -f --'
 _SOON = 1 / 8  # of the time after which files are erased
 
 
-class Pair:
+class FolderSync:
     """A folder here, and its copy there.
 
     Parameters
@@ -70,16 +70,16 @@ class Pair:
         return Rsync(self._transport, self.source, self.dest, owner=self._owner, moved=moved)
 
     async def choose(
-        self, base: Mapping[str, Sign], *, is_pull: bool, by_content: bool = False
-    ) -> tuple[Choice, set[str]]:
+        self, base: Mapping[str, FileSignature], *, is_pull: bool, by_content: bool = False
+    ) -> tuple[ResultChoice, set[str]]:
         """List what differs; return what of it travels, and all of it."""
         options = [*staging.COMPARED, *(["--checksum"] if by_content else [])]
         done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
-        tree, changes = Tree(self.source), staging.parse_listing(done.stdout)
+        tree, changes = FolderTree(self.source), staging.parse_listing(done.stdout)
         choice = await asyncio.to_thread(staging.chosen, changes, base, tree.sign_of, is_pull=is_pull)
         return choice, {change.path for change in changes}
 
-    async def transfer(self, choice: Choice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
+    async def transfer(self, choice: ResultChoice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
         """Have what was chosen travel; ``sent`` is told how far that is. By content: also where size and time agree."""
         total = max(choice.total, 1)
         names = "".join(f"./{change.path}\0" for change in choice.taken).encode("utf-8", "surrogateescape")
@@ -93,14 +93,14 @@ class Pair:
         self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
         sent(total, total)
 
-    async def base(self) -> dict[str, Sign]:
+    async def base(self) -> dict[str, FileSignature]:
         """Return how both sides were when they were alike last; nothing where that was another folder of ours."""
         path = posixpath.join(self.dest, staging.BASE)
         try:
             noted = json.loads(await self._transport.read(path, 0, _LARGEST))
             if (noted["source"], noted["inode"]) != (self.source, self._inode):
                 return {}
-            return {str(path): Sign(int(sign[0]), int(sign[1])) for path, sign in noted["files"].items()}
+            return {str(path): FileSignature(int(sign[0]), int(sign[1])) for path, sign in noted["files"].items()}
         except (FileNotFoundError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
             return {}
 
@@ -112,10 +112,10 @@ class Pair:
         named = [word for name in staging.NOT_TAKEN for word in ("-o", "-name", name)][1:]
         found = (await self._ask("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
         there = (line.split(" ", 2) for line in found.split("\0") if line)
-        signs = {path: Sign(int(size), int(time.partition(".")[0])) for size, time, path in there}
+        signs = {path: FileSignature(int(size), int(time.partition(".")[0])) for size, time, path in there}
         return not signs.items() <= (await self.base()).items()
 
-    async def note(self, files: Mapping[str, Sign]) -> None:
+    async def note(self, files: Mapping[str, FileSignature]) -> None:
         """Write down that both sides are alike, in these files."""
         noted = {"format": 1, "source": self.source, "inode": self._inode, "files": files}
         await self._transport.write(posixpath.join(self.dest, staging.BASE), json.dumps(noted).encode())

@@ -8,16 +8,16 @@ import shutil
 import stat
 from dataclasses import dataclass, field
 
-from jupyter_slurm.domain.staging import Sign, leads_out
+from jupyter_slurm.domain.staging import FileSignature, leads_out
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["Source", "Tree", "check_source", "room_here"]
+__all__ = ["FolderTree", "LocalFolder", "check_source", "room_here"]
 
 _NOT_READ = frozenset({".git", "__pycache__", ".ipynb_checkpoints", ".venv", ".rsync-partial"})
 
 
 @dataclass(frozen=True)
-class Source:
+class LocalFolder:
     """A folder to be staged; ``inode`` tells it from one that is made later under its name."""
 
     path: str
@@ -33,7 +33,7 @@ class Source:
             )
 
 
-def check_source(path: str) -> Source:
+def check_source(path: str) -> LocalFolder:
     """Return a folder that can be staged.
 
     Raises
@@ -53,7 +53,7 @@ def check_source(path: str) -> Source:
         raise UsageError(f"stage={path} would have all of your files travel.", hint="Name the folder of the project.")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise UsageError(f"You may not write in {path}: results could not come back.", hint="Stage one of your own.")
-    return Source(path, found.st_ino)
+    return LocalFolder(path, found.st_ino)
 
 
 def room_here(path: str, wanted: int) -> None:
@@ -70,15 +70,15 @@ def room_here(path: str, wanted: int) -> None:
 
 
 @dataclass
-class Tree:
+class FolderTree:
     """The files and links below a folder by their path, and those links that lead out of it."""
 
     path: str
-    files: dict[str, Sign] = field(default_factory=dict)
+    files: dict[str, FileSignature] = field(default_factory=dict)
     leading_out: list[str] = field(default_factory=list)
 
     @classmethod
-    def read(cls, path: str) -> Tree:
+    def read(cls, path: str) -> FolderTree:
         """Look at all of it."""
         tree = cls(path)
         tree._read("")
@@ -106,7 +106,7 @@ class Tree:
         except FileNotFoundError:
             pass  # it was taken away meanwhile
 
-    def sign_of(self, name: str) -> Sign | None:
+    def sign_of(self, name: str) -> FileSignature | None:
         """Return how a file is now; None: there is none.
 
         Raises
@@ -129,9 +129,9 @@ class Tree:
             return None
 
 
-def _sign(found: os.stat_result) -> Sign:
+def _sign(found: os.stat_result) -> FileSignature:
     if stat.S_ISLNK(found.st_mode):
-        return Sign(found.st_size, -1)
+        return FileSignature(found.st_size, -1)
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EEXIST, "it is no file")
-    return Sign(found.st_size, int(found.st_mtime))
+    return FileSignature(found.st_size, int(found.st_mtime))

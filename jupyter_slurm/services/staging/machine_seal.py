@@ -18,12 +18,12 @@ from typing import Any
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.local.files import make_private, new_file, write_all
 
-__all__ = ["Seals"]
+__all__ = ["MachineSeal"]
 
 _BYTES = 32
 
 
-class Seals:
+class MachineSeal:
     """Make seals, and know them again.
 
     Parameters

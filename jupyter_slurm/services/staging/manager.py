@@ -19,20 +19,20 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.domain import staging
-from jupyter_slurm.domain.staging import Choice
+from jupyter_slurm.domain.staging import ResultChoice
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import printable, text_of
-from jupyter_slurm.services.slurm.location import Where
-from jupyter_slurm.services.staging.folder_sync import Pair
-from jupyter_slurm.services.staging.local_folder import Tree, check_source, room_here
-from jupyter_slurm.services.staging.machine_seal import Seals
-from jupyter_slurm.services.staging.shared_transfer import Joint
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.staging.folder_sync import FolderSync
+from jupyter_slurm.services.staging.local_folder import FolderTree, check_source, room_here
+from jupyter_slurm.services.staging.machine_seal import MachineSeal
+from jupyter_slurm.services.staging.shared_transfer import SharedTransfer
 from jupyter_slurm.transport.base import Sent
 from jupyter_slurm.transport.rsync import check_rsync
 
-__all__ = ["Staged", "Staging"]
+__all__ = ["StagedFolders", "Staging"]
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _STEP = 0.02  # of all, after which it is told how far results are
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedFolders:
     """What is staged for a job.
 
     Attributes
@@ -83,7 +83,7 @@ class Staged:
     def _of_the_node(self) -> dict[str, Any]:
         return {"local": self.local, "announced": self.is_announced} if self.local else {}
 
-    def of(self, asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> Staged:
+    def of(self, asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> StagedFolders:
         """Return it for a job of this kind: what serves, or is to go on after a kill, stays where all nodes see it."""
         is_local = self.local and asked["kind"] in ("python", "script") and not asked.get("resume")
         return replace(self, local=self.local if is_local else None, is_announced="signal" not in chosen)
@@ -96,23 +96,23 @@ class Staging:
     ----------
     tracker : Tracker
         Of the cluster.
-    where : Where
+    where : ClusterLocation
         Its place.
-    seals : Seals
+    seals : MachineSeal
         Of this machine.
     """
 
-    def __init__(self, tracker: Tracker, where: Where, seals: Seals) -> None:
+    def __init__(self, tracker: Tracker, where: ClusterLocation, seals: MachineSeal) -> None:
         self._tracker, self._where, self._seals = tracker, where, seals
         self._transport = tracker.client.transport
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._joint: WeakValueDictionary[tuple[str, str, bool, bool], Joint[list[str]]] = WeakValueDictionary()
+        self._joint: WeakValueDictionary[tuple[str, str, bool, bool], SharedTransfer[list[str]]] = WeakValueDictionary()
         self._bringing: dict[str, asyncio.Task[None]] = {}
         tracker.on_end.append(self.bring_soon)
 
     # -- before
 
-    async def prepare(self, asked: Mapping[str, Any]) -> Staged | None:
+    async def prepare(self, asked: Mapping[str, Any]) -> StagedFolders | None:
         """Work out what ``stage`` of a submission means; None where nothing is staged.
 
         Raises
@@ -138,7 +138,7 @@ class Staging:
             raise UsageError("Two folders of stage= have one destination.", hint="Name another one: stage=DIR:DEST.")
         await check_rsync(self._transport, self._where.host)
         local, seal = self._where.storage.get("local"), await asyncio.to_thread(self._seals.seal, self._sealed(folders))
-        return Staged(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local, seal)
+        return StagedFolders(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local, seal)
 
     async def _check_again(self, key: str, stage: Mapping[str, Any]) -> None:
         """Refuse to send what only the record of another job names, which lies on the cluster."""
@@ -153,7 +153,7 @@ class Staging:
                 hint="Run the cell again, with its stage=.",
             )
 
-    async def is_of_here(self, entry: Entry) -> bool:
+    async def is_of_here(self, entry: TrackedJob) -> bool:
         """Tell whether folders travel with a job that are those of this machine."""
         stage = (entry.record or {}).get("stage")
         return stage is not None and await self._is_of_here(stage)
@@ -199,7 +199,7 @@ class Staging:
             )
         return _VARIABLE.sub(lambda found: values[found[1] or found[2]], path)
 
-    async def push(self, entry: Entry, sent: Sent) -> None:
+    async def push(self, entry: TrackedJob, sent: Sent) -> None:
         """Bring the folders of a job there; ``sent`` is told how far that is.
 
         Raises
@@ -213,17 +213,17 @@ class Staging:
         for folder in stage["folders"]:
             entry.warnings += await self._push_jointly(await self.pair(folder), stage, sent)
 
-    async def pair(self, folder: Mapping[str, Any]) -> Pair:
+    async def pair(self, folder: Mapping[str, Any]) -> FolderSync:
         """Return a folder of this machine with its copy."""
-        return Pair(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
+        return FolderSync(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
 
-    async def _push_jointly(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+    async def _push_jointly(self, pair: FolderSync, stage: Mapping[str, Any], sent: Sent) -> list[str]:
         """Bring a folder there, once for all jobs that want the same before that begins.
 
         What was changed after it has begun may be missing there: who comes later waits for the next time.
         """
 
-        async def push(joint: Joint[list[str]], sent: Sent) -> list[str]:
+        async def push(joint: SharedTransfer[list[str]], sent: Sent) -> list[str]:
             async with self.alone(pair.dest):
                 joint.begin()
                 return await self._push_again(pair, stage, sent)
@@ -231,10 +231,10 @@ class Staging:
         wanted = (pair.source, pair.dest, bool(stage["checksum"]), bool(stage["delete"]))
         joint = self._joint.get(wanted)
         if joint is None or not joint.is_open:
-            joint = self._joint[wanted] = Joint(push)
+            joint = self._joint[wanted] = SharedTransfer(push)
         return await joint.join(sent)
 
-    async def _push_again(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+    async def _push_again(self, pair: FolderSync, stage: Mapping[str, Any], sent: Sent) -> list[str]:
         """Bring a folder there, again after each break; what has arrived is not sent twice."""
         for tried in range(_TRIES):
             try:
@@ -249,9 +249,9 @@ class Staging:
             hint="Nothing was submitted. Run this again: what has arrived is not sent twice.",
         ) from broken
 
-    async def _push(self, pair: Pair, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+    async def _push(self, pair: FolderSync, stage: Mapping[str, Any], sent: Sent) -> list[str]:
         await self._transport.make_dir(pair.dest)
-        tree, base = await asyncio.to_thread(Tree.read, pair.source), await pair.base()
+        tree, base = await asyncio.to_thread(FolderTree.read, pair.source), await pair.base()
         if stage["delete"]:
             await pair.remove_gone([path for path in base if path not in tree.files])
             base = {path: sign for path, sign in base.items() if path in tree.files}
@@ -272,7 +272,7 @@ class Staging:
 
     # -- after
 
-    async def bring(self, entry: Entry) -> None:
+    async def bring(self, entry: TrackedJob) -> None:
         """Bring back what a job has left, once more if that was given up, and wait for it.
 
         Raises
@@ -313,7 +313,7 @@ class Staging:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def bring_soon(self, entry: Entry) -> None:
+    def bring_soon(self, entry: TrackedJob) -> None:
         """Bring back what a job has left, if it is over and that was not done."""
         key = entry.key
         if key is None or key in self._bringing or not entry.is_owed:
@@ -321,12 +321,12 @@ class Staging:
         task = self._bringing[key] = asyncio.create_task(self._bring_all(entry), name=f"results of {key}")
         task.add_done_callback(lambda _: self._is_brought(entry, task))
 
-    def _is_brought(self, entry: Entry, task: asyncio.Task[None]) -> None:
+    def _is_brought(self, entry: TrackedJob, task: asyncio.Task[None]) -> None:
         self._bringing.pop(str(entry.key), None)
         if not task.cancelled() and task.exception() is None:
             self.bring_soon(entry)  # it may have been requeued, and be over again
 
-    async def _bring_all(self, entry: Entry) -> None:
+    async def _bring_all(self, entry: TrackedJob) -> None:
         """Bring it back, however long the link is down."""
         stage, restarts = (entry.record or {})["stage"], entry.restarts
         if not await self._is_of_here(stage):
@@ -347,7 +347,7 @@ class Staging:
             self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
         self._tracker.tell(entry)
 
-    async def _node_is_left(self, entry: Entry) -> None:
+    async def _node_is_left(self, entry: TrackedJob) -> None:
         """Wait until Slurm has told the end, too: until then the runner may copy back what lies on the node."""
         with self._tracker.listening(entry) as changed:
             while entry.unverified:
@@ -356,7 +356,7 @@ class Staging:
                     async with asyncio.timeout(_LOOK):
                         await changed.wait()
 
-    async def _bring(self, entry: Entry, stage: Mapping[str, Any]) -> dict[str, Any]:
+    async def _bring(self, entry: TrackedJob, stage: Mapping[str, Any]) -> dict[str, Any]:
         files, size, left, errors, is_given_up = 0, 0, list[str](), list[str](), False
 
         def sent(done: int, total: int) -> None:
@@ -376,7 +376,7 @@ class Staging:
         told = {"files": files, "bytes": size, "left": left[:_TOLD], "error": " ".join(errors) or None}
         return {**told, "given_up": is_given_up}
 
-    async def _pull_again(self, pair: Pair, sent: Sent) -> Choice:
+    async def _pull_again(self, pair: FolderSync, sent: Sent) -> ResultChoice:
         """Bring a folder back: again for as long as the link is down, and a few times where it is something else."""
         failed, pause = 0, _PAUSE[0]
         while True:
@@ -404,7 +404,7 @@ class Staging:
             return (await self._transport.run(["true"])).exit_code == 0
         return False
 
-    async def _pull(self, pair: Pair, sent: Sent) -> Choice:
+    async def _pull(self, pair: FolderSync, sent: Sent) -> ResultChoice:
         await pair.check_there()
         base = await pair.base()
         choice, _ = await pair.choose(base, is_pull=True)

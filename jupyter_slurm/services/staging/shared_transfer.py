@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 
 from jupyter_slurm.transport.base import Sent
 
-__all__ = ["Joint"]
+__all__ = ["SharedTransfer"]
 
 T = TypeVar("T")
 
 
-class Joint(Generic[T]):
+class SharedTransfer(Generic[T]):
     """Work that begins once it may, of which all are told how far it is, and that ends when nobody waits any more.
 
     Parameters
@@ -23,7 +23,7 @@ class Joint(Generic[T]):
         ``work(joint, sent)``; it calls :meth:`begin` when who comes later would come too late.
     """
 
-    def __init__(self, work: Callable[[Joint[T], Sent], Awaitable[T]]) -> None:
+    def __init__(self, work: Callable[[SharedTransfer[T], Sent], Awaitable[T]]) -> None:
         self.is_open = True
         self._waiting: list[Sent] = []
         self._task = asyncio.ensure_future(work(self, self._tell))

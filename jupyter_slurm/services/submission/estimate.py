@@ -11,7 +11,7 @@ from jupyter_slurm.domain.values import parse_epoch
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of, unanswered
 from jupyter_slurm.services.submission import sbatch
 from jupyter_slurm.services.submission.plan import Plan
-from jupyter_slurm.services.submission.sbatch import Answer
+from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 from jupyter_slurm.transport.base import Context
 
 __all__ = ["estimate"]
@@ -63,7 +63,7 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         if (error := unanswered(argv, done)) is not None:
             raise error
         stderr = done.stderr.replace(b"allocation failure: ", b"")
-        raise sbatch.refusal(Answer(done.exit_code, done.stdout, stderr, None, argv), argv, known)
+        raise sbatch.refusal(SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv), argv, known)
     said = printable(text_of(done.stdout + done.stderr))
     found = _FOUND.search(said)
     return {

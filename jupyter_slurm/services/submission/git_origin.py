@@ -13,12 +13,12 @@ import re
 from typing import Any
 
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.transport.base import Completed, Context, Transport
 from jupyter_slurm.transport.local.transport import LocalTransport
 
-__all__ = ["Origins", "look_at"]
+__all__ = ["GitOrigins", "look_at"]
 
 _LATER = 0.5  # seconds: whoever submits many jobs in a row waits for none of this, and it is looked up once
 _PATIENCE = 10.0
@@ -36,7 +36,7 @@ _CAREFUL = (
 _SETTINGS = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
-class Origins:
+class GitOrigins:
     """Note with jobs which commit their notebook's folder was at.
 
     Parameters
@@ -47,10 +47,10 @@ class Origins:
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self._waiting: dict[str, list[Entry]] = {}
+        self._waiting: dict[str, list[TrackedJob]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def note(self, entry: Entry, folder: str) -> None:
+    def note(self, entry: TrackedJob, folder: str) -> None:
         """Look it up for a job, soon; jobs of one folder share the answer."""
         waiting = self._waiting.setdefault(folder, [])
         waiting.append(entry)
@@ -78,7 +78,7 @@ class Origins:
         for entry in entries if found else ():
             await self._write(entry, found)
 
-    async def _write(self, entry: Entry, found: dict[str, Any] | None) -> None:
+    async def _write(self, entry: TrackedJob, found: dict[str, Any] | None) -> None:
         tracker = self._tracker
         if entry.record is None or tracker.entries.get(entry.key or "") is not entry:
             return  # sbatch refused it

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import CommandError, ControllerError, SlurmError
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
-from jupyter_slurm.services.submission.sbatch import Answer
+from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 
-__all__ = ["Found", "Search"]
+__all__ = ["LookupResult", "SubmissionLookup"]
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +25,14 @@ _LONGEST_ID = 20  # characters
 
 
 @dataclass(frozen=True)
-class Found:
+class LookupResult:
     """A job; or None, and whether that is certain: then there is none, and never was."""
 
     job: JobId | None
     is_certain: bool = True
 
 
-class Search:
+class SubmissionLookup:
     """Look for jobs by the path of their script, which no other job has.
 
     Parameters
@@ -46,7 +46,7 @@ class Search:
     def __init__(self, client: SlurmClient, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
 
-    async def in_queue(self, entry: Entry, since: float, answer: Answer | None) -> Found:
+    async def in_queue(self, entry: TrackedJob, since: float, answer: SbatchAnswer | None) -> LookupResult:
         """Look until the controller has said no twice: after a freeze it works off what it holds.
 
         Its no is certain only while it would still remember a job that began at ``since`` (seconds since the epoch) and
@@ -57,7 +57,7 @@ class Search:
             try:
                 found = await self._client.find_script(entry.script_path or "")
                 if found is not None:
-                    return Found(JobId(found.id.job))
+                    return LookupResult(JobId(found.id.job))
                 remembers = await self._client.min_job_age()
             except SlurmError as error:
                 log.info("submission %s is still looked for: %s", entry.key, error.message)
@@ -67,9 +67,9 @@ class Search:
             absent += 1
             await asyncio.sleep(_LOOK_AGAIN if absent < _LOOKS else 0)
         never_asked = answer is None or answer.never_arrived
-        return Found(None, never_asked or 0 <= self._clock() - since < remembers)
+        return LookupResult(None, never_asked or 0 <= self._clock() - since < remembers)
 
-    async def in_folder(self, entry: Entry) -> tuple[JobId | None, bool]:
+    async def in_folder(self, entry: TrackedJob) -> tuple[JobId | None, bool]:
         """Look for signs that the job ran: its id, which a claim tells, and whether there are any."""
         if entry.folder is None:
             return None, False
@@ -84,7 +84,7 @@ class Search:
             return None, False
         return None, any(name.startswith(("stdout", "stderr", "claim", "end")) for name in names)
 
-    async def in_accounting(self, entry: Entry, since: float) -> Found:
+    async def in_accounting(self, entry: TrackedJob, since: float) -> LookupResult:
         """Look for a job that may have come and gone while nobody watched.
 
         Where there is no accounting, it is certain that none ran if one would have left its claim or its output.
@@ -95,14 +95,14 @@ class Search:
             except ControllerError:
                 raise
             except CommandError:  # there is no accounting here
-                return Found(None, _leaves_traces(entry))
+                return LookupResult(None, _leaves_traces(entry))
             if jobs:
-                return Found(jobs[-1][0])
+                return LookupResult(jobs[-1][0])
             if self._clock() - since >= _ACCOUNTING_LAG:
-                return Found(None)
+                return LookupResult(None)
             await asyncio.sleep(_LOOK_AGAIN)
 
 
-def _leaves_traces(entry: Entry) -> bool:
+def _leaves_traces(entry: TrackedJob) -> bool:
     stdout = ((entry.record or {}).get("outputs") or {}).get("stdout") or ""
     return entry.kind == "python" or (entry.folder is not None and stdout.startswith(entry.folder.file("stdout")))

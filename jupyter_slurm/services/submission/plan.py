@@ -13,11 +13,11 @@ from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.scripts.script import header_options, job_script
 from jupyter_slurm.domain.values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
-from jupyter_slurm.services.environments.resolver import Prepared
+from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder, JobFolder, script_name
-from jupyter_slurm.services.jobs.array_parts import Part
+from jupyter_slurm.services.jobs.array_parts import ArrayPart
 from jupyter_slurm.services.jobs.shared_process import kernel_dict
-from jupyter_slurm.services.staging.manager import Staged
+from jupyter_slurm.services.staging.manager import StagedFolders
 from jupyter_slurm.services.submission import launchers, resume
 from jupyter_slurm.services.submission import sweep as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
@@ -56,9 +56,9 @@ def make_plan(
     context: Context,
     now: float,
     version: tuple[int, int] | None = None,
-    prepared: Prepared | None = None,
-    part: Part | None = None,
-    staged: Staged | None = None,
+    prepared: PreparedEnvironment | None = None,
+    part: ArrayPart | None = None,
+    staged: StagedFolders | None = None,
 ) -> Plan:
     """Work out what a submission means.
 
@@ -78,11 +78,11 @@ def make_plan(
         Seconds since the epoch.
     version : (major, minor), optional
         Of sbatch there.
-    prepared : Prepared, optional
+    prepared : PreparedEnvironment, optional
         The environment of the job, where one was asked for.
-    part : Part, optional
+    part : ArrayPart, optional
         Which part of an array is meant, where that is submitted in parts.
-    staged : Staged, optional
+    staged : StagedFolders, optional
         The folders that travel with it; it runs in the first one, where nobody says otherwise.
 
     Raises
@@ -160,7 +160,7 @@ class _Start:
     job: JobFolder
     runner: str
     asked: Mapping[str, Any]
-    prepared: Prepared | None
+    prepared: PreparedEnvironment | None
     is_local: bool = False
 
     def __post_init__(self) -> None:

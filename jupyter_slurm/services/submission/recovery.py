@@ -15,17 +15,17 @@ from typing import Any
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ControllerError, JobError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
-from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, Entry
+from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
-from jupyter_slurm.services.slurm.poller import Watcher
+from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.submission import sbatch
-from jupyter_slurm.services.submission.lookup import Search
+from jupyter_slurm.services.submission.lookup import SubmissionLookup
 from jupyter_slurm.services.submission.plan import Plan
-from jupyter_slurm.services.submission.sbatch import Answer
+from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 from jupyter_slurm.transport.base import Context
 
-__all__ = ["Settler"]
+__all__ = ["SubmissionRecovery"]
 
 log = logging.getLogger(__name__)
 
@@ -37,14 +37,14 @@ _BEGINS = 6.0  # seconds; scancel tries again after five
 
 
 @dataclass
-class _Case:
+class _UnansweredSubmission:
     """One submission under way.
 
     ``plan`` and ``context`` are None after a restart of the agent; ``since`` is when sbatch may have begun last, in
     seconds since the epoch.
     """
 
-    entry: Entry
+    entry: TrackedJob
     plan: Plan | None
     context: Context | None
     since: float
@@ -54,7 +54,7 @@ class _Case:
         return int((self.entry.record or {}).get("attempts") or 1)
 
 
-class Settler:
+class SubmissionRecovery:
     """Bring submissions to an end in the background.
 
     Parameters
@@ -65,9 +65,9 @@ class Settler:
         Seconds that sbatch may take.
     """
 
-    def __init__(self, tracker: Tracker, client: SlurmClient, watcher: Watcher, timeout: float) -> None:
+    def __init__(self, tracker: Tracker, client: SlurmClient, watcher: Poller, timeout: float) -> None:
         self._tracker, self._client, self._watcher, self._timeout = tracker, client, watcher, timeout
-        self._search = Search(client, tracker.clock)
+        self._search = SubmissionLookup(client, tracker.clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -76,7 +76,7 @@ class Settler:
         entries = (self._tracker.entries.get(key) for key in self._tasks)
         return sum(entry is not None and (entry.hold is not None or entry.id is not None) for entry in entries)
 
-    def resume(self, entry: Entry) -> None:
+    def resume(self, entry: TrackedJob) -> None:
         """Go on where an agent left off: with a submission, a cancellation, or with watching the job."""
         self._watcher.wake()
         if entry.id is None:
@@ -84,15 +84,15 @@ class Settler:
         elif _is_cancelled(entry):
             self._spawn(entry, self._cancel(entry))
 
-    def begin(self, entry: Entry, plan: Plan | None = None, context: Context | None = None) -> None:
+    def begin(self, entry: TrackedJob, plan: Plan | None = None, context: Context | None = None) -> None:
         """Take over a submission whose answer is not known."""
         entry.known, entry.unknown_since = False, self._tracker.clock()
         entry.error = _unheard(is_cancelled=_is_cancelled(entry))
         self._tracker.tell(entry)
         created = float((entry.record or {}).get("created") or 0.0)
-        self._spawn(entry, self._run(_Case(entry, plan, context, created)))
+        self._spawn(entry, self._run(_UnansweredSubmission(entry, plan, context, created)))
 
-    async def take_back(self, entry: Entry) -> bool:
+    async def take_back(self, entry: TrackedJob) -> bool:
         """Stop finding out: whoever asked for the submission asks again and brings everything that it needs.
 
         Returns
@@ -106,13 +106,13 @@ class Settler:
             await asyncio.gather(task, return_exceptions=True)
         return entry.id is None and not entry.is_finished and await self._is_held(entry)
 
-    async def wait(self, entry: Entry) -> None:
+    async def wait(self, entry: TrackedJob) -> None:
         """Wait until another agent has settled a submission, no longer than for sbatch itself."""
         task = self._tasks.get(entry.key or "")
         if task is not None:
             await asyncio.wait([task], timeout=self._timeout)
 
-    def give_up(self, entry: Entry) -> None:
+    def give_up(self, entry: TrackedJob) -> None:
         """Do not try again: the person cancelled it. If it is found in the queue it is cancelled there."""
         if entry.record is None:
             return
@@ -122,7 +122,7 @@ class Settler:
         entry.error = _unheard(is_cancelled=True)
         self._tracker.tell(entry)
 
-    def cancel_soon(self, entry: Entry) -> None:
+    def cancel_soon(self, entry: TrackedJob) -> None:
         """Cancel a job as soon as the controller hears it, also after a restart of the agent."""
         if entry.record is None or entry.is_finished:
             return
@@ -140,7 +140,7 @@ class Settler:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def accept(self, entry: Entry, job: JobId, remarks: list[str]) -> None:
+    async def accept(self, entry: TrackedJob, job: JobId, remarks: list[str]) -> None:
         """Note the id of a job that sbatch accepted."""
         now = self._tracker.clock()
         entry.id, entry.error, entry.known, entry.unknown_since = job, None, True, None
@@ -153,7 +153,7 @@ class Settler:
             self._tracker.save_soon(entry)
         self._after_settling(entry)
 
-    async def check_number(self, entry: Entry) -> None:
+    async def check_number(self, entry: TrackedJob) -> None:
         """See that the number of a job is still its own: the queue has shown it, or sbatch has just given it.
 
         Raises
@@ -169,7 +169,7 @@ class Settler:
                 hint="Try again in a minute; `%squeue --me` shows what has the number now.",
             )
 
-    async def scancel(self, entry: Entry, target: str, signal: str | None = None) -> None:
+    async def scancel(self, entry: TrackedJob, target: str, signal: str | None = None) -> None:
         """Cancel a job, once the queue has shown that its number is still its own.
 
         Raises
@@ -193,19 +193,19 @@ class Settler:
 
     # -- the way of one submission
 
-    def _spawn(self, entry: Entry, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, entry: TrackedJob, work: Coroutine[Any, Any, None]) -> None:
         key = entry.key or ""
         task = asyncio.create_task(work, name=f"settle {key}")
         self._tasks[key] = task
         task.add_done_callback(lambda done: self._tasks.pop(key) if self._tasks.get(key) is done else None)
 
-    def _after_settling(self, entry: Entry) -> None:
+    def _after_settling(self, entry: TrackedJob) -> None:
         self._tracker.tell(entry)
         self._watcher.wake()
         if _is_cancelled(entry) and not entry.is_finished:
             self._spawn(entry, self._cancel(entry))
 
-    async def _run(self, case: _Case) -> None:
+    async def _run(self, case: _UnansweredSubmission) -> None:
         """Settle a submission; what goes wrong on the way proves nothing, and is tried again."""
         pause = 1.0
         while True:
@@ -221,7 +221,7 @@ class Settler:
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
 
-    async def _is_ours(self, entry: Entry) -> bool:
+    async def _is_ours(self, entry: TrackedJob) -> bool:
         """Wait until a submission is ours to settle (True), or another agent has settled it (False)."""
         while not await self._is_held(entry):
             if entry.id is not None or entry.is_finished:
@@ -229,13 +229,13 @@ class Settler:
             await asyncio.sleep(_OTHERS_AT_WORK)
         return True
 
-    async def _is_held(self, entry: Entry) -> bool:
+    async def _is_held(self, entry: TrackedJob) -> bool:
         """Whether we have the lock of a job directory; one that a broken connection took with it is taken again."""
         if entry.hold is not None and entry.hold.is_lost:
             entry.let_go()
         return entry.hold is not None or await self._take_over(entry)
 
-    async def _take_over(self, entry: Entry) -> bool:
+    async def _take_over(self, entry: TrackedJob) -> bool:
         """Have the lock of a job directory, and what is written there; False: another has it, or it is settled."""
         if entry.folder is None or entry.script_path is None:
             return False
@@ -251,7 +251,7 @@ class Settler:
                 hold.release()
         return entry.hold is not None
 
-    async def _is_settled_on_disk(self, entry: Entry) -> bool:
+    async def _is_settled_on_disk(self, entry: TrackedJob) -> bool:
         """Take in the record as it is on disk now; return whether another agent has come to an end with it."""
         if entry.folder is None:
             return False
@@ -266,7 +266,7 @@ class Settler:
         self._after_settling(entry)
         return True
 
-    def _withdrawn(self, entry: Entry) -> None:
+    def _withdrawn(self, entry: TrackedJob) -> None:
         entry.error, entry.known, entry.unknown_since = (
             SubmitRefused(
                 "The job was not submitted: it has no directory. The link broke before there was one, or another agent "
@@ -280,7 +280,7 @@ class Settler:
         self._tracker.tell(entry)
         self._tracker.drop(entry)
 
-    async def _settle(self, case: _Case) -> None:
+    async def _settle(self, case: _UnansweredSubmission) -> None:
         entry = case.entry
         while True:
             answer = await self._answer(case)
@@ -309,7 +309,7 @@ class Settler:
                 return await self._refuse(entry, _absent(answer))
             await self._again(case, case.plan, case.context)
 
-    async def _answer(self, case: _Case) -> Answer | None:
+    async def _answer(self, case: _UnansweredSubmission) -> SbatchAnswer | None:
         """Wait while sbatch lives; return what it left. It is read under its lock, so it is never read half."""
         folder, transport = case.entry.folder, self._client.transport
         if folder is None:
@@ -327,7 +327,7 @@ class Settler:
         finally:
             held.release()
 
-    async def _lose(self, entry: Entry) -> None:
+    async def _lose(self, entry: TrackedJob) -> None:
         """Say that nobody knows whether the job ran."""
         output = ((entry.record or {}).get("outputs") or {}).get("stdout")
         error = SubmissionUnknown(
@@ -337,7 +337,7 @@ class Settler:
         )
         await self._conclude(entry, UNKNOWN, error)
 
-    async def _refuse(self, entry: Entry, error: SlurmError) -> None:
+    async def _refuse(self, entry: TrackedJob, error: SlurmError) -> None:
         try:
             if await self._is_settled_on_disk(entry):  # where there are no locks
                 return
@@ -345,13 +345,13 @@ class Settler:
             log.warning("submission %s: %s", entry.key, damage)
         await self._conclude(entry, NOT_SUBMITTED, error)
 
-    async def _conclude(self, entry: Entry, state: JobState, error: SlurmError | None) -> None:
+    async def _conclude(self, entry: TrackedJob, state: JobState, error: SlurmError | None) -> None:
         entry.error, entry.known, entry.unknown_since = error, True, None
         entry.set_state(state, self._tracker.clock())
         await self._tracker.finish(entry)
         entry.let_go()
 
-    async def _again(self, case: _Case, plan: Plan, context: Context) -> None:
+    async def _again(self, case: _UnansweredSubmission, plan: Plan, context: Context) -> None:
         entry, case.since = case.entry, self._tracker.clock()
         log.info("submission %s is not in the queue: sbatch is run again (%d)", entry.key, case.attempt + 1)
         if entry.record is not None:
@@ -359,7 +359,7 @@ class Settler:
             await plan.folder.save(self._client.transport, entry.record)
         await sbatch.execute(self._client.transport, plan, context, case.attempt, self._timeout)
 
-    async def _cancel(self, entry: Entry) -> None:
+    async def _cancel(self, entry: TrackedJob) -> None:
         """Cancel a job that was to be cancelled before its id was known; a silent controller is asked again."""
         pause = 1.0
         while not entry.is_finished:
@@ -377,7 +377,7 @@ class Settler:
             return
 
 
-def _is_cancelled(entry: Entry) -> bool:
+def _is_cancelled(entry: TrackedJob) -> bool:
     return bool((entry.record or {}).get("cancel"))
 
 
@@ -393,7 +393,7 @@ def _unheard(trouble: str = "", *, is_cancelled: bool) -> SlurmError:
     )
 
 
-def _absent(answer: Answer | None) -> SlurmError:
+def _absent(answer: SbatchAnswer | None) -> SlurmError:
     said = "; ".join(answer.remarks) if answer else "sbatch died without an answer"
     return ControllerError(
         f"The job is not in the queue ({said}).",

@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.jobs.array_parts import Part, keys_of
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.array_parts import ArrayPart, keys_of
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.submission.recovery import Settler
+from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 
-__all__ = ["Growth", "said_of"]
+__all__ = ["RemainingParts", "said_of"]
 
 log = logging.getLogger(__name__)
 
 
-def said_of(parts: Sequence[Part]) -> list[str]:
+def said_of(parts: Sequence[ArrayPart]) -> list[str]:
     """Return what is to be said of an array in parts."""
     if not parts:
         return []
@@ -32,7 +32,7 @@ def said_of(parts: Sequence[Part]) -> list[str]:
     return [" ".join(said)]
 
 
-class Growth:
+class RemainingParts:
     """See that an array gets all its parts.
 
     Parameters
@@ -43,17 +43,19 @@ class Growth:
         Seconds for which somebody who asks waits for the last part.
     """
 
-    def __init__(self, tracker: Tracker, settler: Settler, patience: float) -> None:
+    def __init__(self, tracker: Tracker, settler: SubmissionRecovery, patience: float) -> None:
         self._tracker, self._settler, self._patience = tracker, settler, patience
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def lacks(self, entry: Entry) -> bool:
+    def lacks(self, entry: TrackedJob) -> bool:
         """Whether an array has parts that nobody submitted, and nobody is about to: its agent ended in the middle."""
         if entry.part is None or entry.key in self._tasks or (entry.record or {}).get("cancel") or entry.is_finished:
             return False
         return len(self._tracker.parts(entry)) < len(keys_of(entry))
 
-    def begin(self, first: Entry, parts: Sequence[Part], hand_over: Callable[[Part], Awaitable[Entry]]) -> None:
+    def begin(
+        self, first: TrackedJob, parts: Sequence[ArrayPart], hand_over: Callable[[ArrayPart], Awaitable[TrackedJob]]
+    ) -> None:
         """Submit the parts after the first, in the background."""
         key = first.key or ""
         if key in self._tasks:
@@ -63,7 +65,7 @@ class Growth:
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # said where somebody waits for it
 
-    async def wait(self, entry: Entry) -> Entry:
+    async def wait(self, entry: TrackedJob) -> TrackedJob:
         """Return a job with all its parts, or with those that there are when it takes too long.
 
         Raises
@@ -85,7 +87,9 @@ class Growth:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _grow(self, first: Entry, parts: Sequence[Part], hand_over: Callable[[Part], Awaitable[Entry]]) -> None:
+    async def _grow(
+        self, first: TrackedJob, parts: Sequence[ArrayPart], hand_over: Callable[[ArrayPart], Awaitable[TrackedJob]]
+    ) -> None:
         submitted, part = [first], parts[0]
         try:
             for part in parts[1:]:
@@ -102,7 +106,7 @@ class Growth:
             first.is_growing = False
             self._tracker.tell(first)
 
-    async def _settled(self, entry: Entry) -> None:
+    async def _settled(self, entry: TrackedJob) -> None:
         """Wait until it is known whether a part was submitted.
 
         Raises
@@ -117,7 +121,7 @@ class Growth:
         if entry.id is None and entry.error is not None:
             raise entry.error
 
-    def _give_up(self, submitted: Sequence[Entry], part: Part, error: SlurmError) -> None:
+    def _give_up(self, submitted: Sequence[TrackedJob], part: ArrayPart, error: SlurmError) -> None:
         """Cancel what was submitted before a part that could not be, and say so."""
         numbers = ", ".join(str(entry.id) for entry in submitted if entry.id is not None)
         error.message = f"Tasks {part.named()} of this array: {error.message}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.scripts.resubmission import (
     LEAVE_OUT,
-    Ending,
+    JobEnd,
     awaited,
     changed,
     check_repeatable,
@@ -79,11 +79,11 @@ async def asked_again(cluster: Cluster, reference: str, asked: Mapping[str, Any]
 
 async def _left(cluster: Cluster, value: str) -> str | None:
     """Return what a dependency still waits for."""
-    endings = dict[str, Ending]()
+    endings = dict[str, JobEnd]()
     for number in awaited(value):
         try:
             entry = await cluster.one(number)
         except JobNotFound as error:
             raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
-        endings[number] = Ending(f"job {number}", entry.state.name if entry.is_finished else None)
+        endings[number] = JobEnd(f"job {number}", entry.state.name if entry.is_finished else None)
     return still_awaited(value, endings)

@@ -18,10 +18,10 @@ from jupyter_slurm.services.environments.resolver import is_failure
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
 from jupyter_slurm.services.slurm.client import is_silence, printable, text_of
 from jupyter_slurm.services.submission.plan import Plan
-from jupyter_slurm.transport.base import Context, Once, Sent, Transport
+from jupyter_slurm.transport.base import Context, DetachedRun, Sent, Transport
 from jupyter_slurm.transport.tunnel import door
 
-__all__ = ["ACCEPTED", "Answer", "answer_of", "begin", "execute", "read_answer", "refusal"]
+__all__ = ["ACCEPTED", "SbatchAnswer", "answer_of", "begin", "execute", "read_answer", "refusal"]
 
 ACCEPTED = JobState("PENDING")
 """The state of a job that sbatch has just accepted."""
@@ -32,7 +32,7 @@ _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Answer:
+class SbatchAnswer:
     """What one execution of sbatch left; ``job`` is None when it printed no id, ``exit_code`` when nobody heard it."""
 
     exit_code: int | None
@@ -65,7 +65,9 @@ class Answer:
         return [printable(line) for line in text_of(self.stderr).splitlines() if line.strip()]
 
 
-async def execute(transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float) -> Answer | None:
+async def execute(
+    transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float
+) -> SbatchAnswer | None:
     """Execute sbatch once more; None when its answer is not known within ``timeout`` seconds (it may still come)."""
     try:
         once = await transport.start_once(plan.folder.answer(attempt), [*plan.wrapper, *plan.argv], context=context)
@@ -74,7 +76,7 @@ async def execute(transport: Transport, plan: Plan, context: Context, attempt: i
     return await answer_of(once, plan, timeout)
 
 
-async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) -> Once:
+async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) -> DetachedRun:
     """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
     files = {plan.record["script"]: plan.script, "job.json": dump(plan.record), **plan.files}
     if plan.values:
@@ -85,13 +87,13 @@ async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) 
     return await transport.start_once(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
 
 
-async def answer_of(once: Once, plan: Plan, timeout: float) -> Answer | None:
+async def answer_of(once: DetachedRun, plan: Plan, timeout: float) -> SbatchAnswer | None:
     """Return what sbatch said; None when that is not known within ``timeout`` seconds (it may still come)."""
     done = await once.result(timeout)
     return None if done is None else _answer(done.exit_code, done.stdout, done.stderr, plan.argv)
 
 
-async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> Answer | None:
+async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> SbatchAnswer | None:
     """Read what an execution of sbatch left whose exit code nobody heard; None: it never began."""
     try:
         out = await transport.read(folder.answer(attempt) + ".out", 0, _MOST_SAID)
@@ -101,13 +103,13 @@ async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> 
     return _answer(None, out, err)
 
 
-def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> Answer:
+def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> SbatchAnswer:
     found = _ID_LINE.findall(out)
     has_taken = found and (code is None or code <= 0)  # killed, it had said it before
-    return Answer(code, out, err, JobId(int(found[-1])) if has_taken else None, argv)
+    return SbatchAnswer(code, out, err, JobId(int(found[-1])) if has_taken else None, argv)
 
 
-def refusal(answer: Answer, argv: Sequence[str], known: str = "") -> SlurmError:
+def refusal(answer: SbatchAnswer, argv: Sequence[str], known: str = "") -> SlurmError:
     """Return what sbatch's own no means for the person; ``known`` is what we knew against the job."""
     said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
     if is_failure(answer.exit_code, said):

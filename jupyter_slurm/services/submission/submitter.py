@@ -16,33 +16,33 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.jupyter_check import doubt_about_jupyter
 from jupyter_slurm.services.environments.path_visibility import doubt_about
-from jupyter_slurm.services.environments.resolver import Environments, Prepared
-from jupyter_slurm.services.inventory.facts import Doubts, FactsKeeper
+from jupyter_slurm.services.environments.resolver import Environments, PreparedEnvironment
+from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.ownership import read_own
 from jupyter_slurm.services.jobdir.runner_files import RUNNER, runner_digest, shipped
-from jupyter_slurm.services.jobs.array_parts import Part, divided
-from jupyter_slurm.services.jobs.directory_scan import Shelf
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.array_parts import ArrayPart, divided
+from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.results.record import sweep_of, values_of
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
-from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission import sbatch
 from jupyter_slurm.services.submission.estimate import estimate
-from jupyter_slurm.services.submission.git_origin import Origins
+from jupyter_slurm.services.submission.git_origin import GitOrigins
 from jupyter_slurm.services.submission.plan import Plan, make_plan
-from jupyter_slurm.services.submission.recovery import Settler
-from jupyter_slurm.services.submission.remaining_parts import Growth, said_of
-from jupyter_slurm.services.submission.sbatch import Answer
-from jupyter_slurm.transport.base import Context, Once, Sent
+from jupyter_slurm.services.submission.recovery import SubmissionRecovery
+from jupyter_slurm.services.submission.remaining_parts import RemainingParts, said_of
+from jupyter_slurm.services.submission.sbatch import SbatchAnswer
+from jupyter_slurm.transport.base import Context, DetachedRun, Sent
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
-__all__ = ["Intake"]
+__all__ = ["Submitter"]
 
 _SUBMISSIONS_AT_ONCE = 4
 _EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
@@ -57,14 +57,14 @@ _OF_VALUES = 1 << 20  # bytes that a file of values has beside them
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
-class Intake:
+class Submitter:
     """Take submissions for one cluster.
 
     Parameters
     ----------
     about : callable
         Returns what cluster.json is to say.
-    where : Where
+    where : ClusterLocation
         The place of the cluster.
     settings : Settings
         What the person chose.
@@ -75,22 +75,22 @@ class Intake:
     def __init__(
         self,
         about: Callable[[], dict[str, Any]],
-        where: Where,
+        where: ClusterLocation,
         settings: Settings,
         client: SlurmClient,
-        shelf: Shelf,
-        settler: Settler,
+        shelf: JobDirectoryScan,
+        settler: SubmissionRecovery,
         tracker: Tracker,
-        facts: FactsKeeper,
+        facts: ClusterFacts,
         staging: Staging,
     ) -> None:
         self._about, self._where, self._settings, self._client = about, where, settings, client
         self._facts, self._staging = facts, staging
         self._shelf, self._settler, self._tracker = shelf, settler, tracker
         self._folder, self._transport = tracker.folder, client.transport
-        self._origins = Origins(tracker)
+        self._origins = GitOrigins(tracker)
         self._environments = Environments(where, client.transport, tracker.clock)
-        self._growth = Growth(tracker, settler, settings.submit_timeout)
+        self._growth = RemainingParts(tracker, settler, settings.submit_timeout)
         self._is_prepared = False
         self._hosts: list[str] | None = None
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
@@ -138,7 +138,7 @@ class Intake:
         now = self._tracker.clock()
         preempting = (await self._client.known_configuration()).get("PreemptMode") if asked.get("resume") else None
 
-        def make(part: Part | None) -> Plan:
+        def make(part: ArrayPart | None) -> Plan:
             plan = make_plan(self._folder, runner, table, asked, context, now, version, prepared, part, staged)
             plan.record["user"] = self._where.user
             if memory := self._where.advice.get("memory"):
@@ -177,19 +177,21 @@ class Intake:
             self._origins.note(entry, folder)
         if len(parts) > 1:
 
-            async def hand_over(part: Part) -> Entry:
+            async def hand_over(part: ArrayPart) -> TrackedJob:
                 return (await self._hand_over(make(part), context, []))[0]
 
             self._growth.begin(entry, parts, hand_over)
         return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
 
-    async def _parts(self, plan: Plan) -> list[Part]:
+    async def _parts(self, plan: Plan) -> list[ArrayPart]:
         """Return the parts as which an array is submitted; none where Slurm takes it as it is."""
         told = await self._client.known_configuration()
         limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
         return divided(plan.folder.key, plan.record["array_tasks"], plan.chosen, (limits[0], limits[1] or math.inf))
 
-    async def _hand_over(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Doubts]:
+    async def _hand_over(
+        self, plan: Plan, context: Context, warnings: list[str]
+    ) -> tuple[TrackedJob, FeasibilityWarnings]:
         """Have sbatch run for a job directory, unless it was before.
 
         Return the job, also when that is not known yet, and what speaks against it.
@@ -230,9 +232,9 @@ class Intake:
             return await values_of(self._transport, self._folder.job(key), self._settings.values_limit + _OF_VALUES)
         return b""
 
-    async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[Entry, Once | None]:
+    async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[TrackedJob, DetachedRun | None]:
         """Make the job directory and start sbatch; else it is another agent's job."""
-        entry = Entry(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
+        entry = TrackedJob(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
         entry.submit_time = plan.record["created"]
         self._tracker.add(entry)  # known before others can see its directory
         try:
@@ -264,7 +266,7 @@ class Intake:
         finally:
             await self._gate.acquire()
 
-    async def _start(self, plan: Plan, context: Context, sent: Sent) -> Once | None:
+    async def _start(self, plan: Plan, context: Context, sent: Sent) -> DetachedRun | None:
         try:
             return await sbatch.begin(self._transport, plan, context, sent)
         except FileExistsError:
@@ -278,7 +280,7 @@ class Intake:
         await self._transport.remove(plan.folder.path)
         return await sbatch.begin(self._transport, plan, context, sent)
 
-    async def _execute(self, entry: Entry, plan: Plan, context: Context) -> Answer | None:
+    async def _execute(self, entry: TrackedJob, plan: Plan, context: Context) -> SbatchAnswer | None:
         """Execute sbatch for a job directory that is there: an agent died before it came to that."""
         try:
             return await sbatch.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
@@ -287,13 +289,15 @@ class Intake:
                 await self._withdraw(entry)
             raise
 
-    async def _of_another(self, entry: Entry) -> None:
+    async def _of_another(self, entry: TrackedJob) -> None:
         """Learn what becomes of a job that another agent submits."""
         if entry.id is None and not entry.is_finished:
             self._settler.begin(entry)
             await self._settler.wait(entry)
 
-    async def _judge(self, entry: Entry, answer: Answer | None, plan: Plan, context: Context, doubts: Doubts) -> None:
+    async def _judge(
+        self, entry: TrackedJob, answer: SbatchAnswer | None, plan: Plan, context: Context, doubts: FeasibilityWarnings
+    ) -> None:
         """Take in what sbatch has said."""
         if answer is not None and answer.job is not None:
             await self._settler.accept(entry, answer.job, answer.remarks)
@@ -310,7 +314,7 @@ class Intake:
         else:
             self._settler.begin(entry, plan, context)
 
-    async def _withdraw(self, entry: Entry) -> None:
+    async def _withdraw(self, entry: TrackedJob) -> None:
         try:
             if entry.folder is not None:
                 await self._transport.remove(entry.folder.path)
@@ -318,7 +322,7 @@ class Intake:
             self._tracker.drop(entry)
 
     async def _check_jupyter(
-        self, runner: str, asked: Mapping[str, Any], prepared: Prepared | None, context: Context
+        self, runner: str, asked: Mapping[str, Any], prepared: PreparedEnvironment | None, context: Context
     ) -> list[str]:
         """Refuse a session whose Python has no Jupyter; where the node may find another Python, only warn of it."""
         python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (asked.get("python"), ())

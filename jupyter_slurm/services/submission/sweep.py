@@ -12,9 +12,9 @@ from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir.job_directory import SCRIPT, JobFolder
-from jupyter_slurm.services.jobs.array_parts import Part
+from jupyter_slurm.services.jobs.array_parts import ArrayPart
 
-__all__ = ["Addition", "plan"]
+__all__ = ["SweepAddition", "plan"]
 
 
 _VARIABLES = "sweep.sh"
@@ -22,7 +22,7 @@ _TASK = "sweep.task"
 
 
 @dataclass
-class Addition:
+class SweepAddition:
     """What is added: options of sbatch, fields of the record, files of the job directory, another script."""
 
     options: list[str] = field(default_factory=list)
@@ -35,10 +35,10 @@ def plan(
     asked: Mapping[str, Any],
     job: JobFolder,
     chosen: dict[str, str | None],
-    part: Part | None = None,
+    part: ArrayPart | None = None,
     watcher: Sequence[str] = (),
     otherwise: str = "",
-) -> Addition:
+) -> SweepAddition:
     """Return what is added to a submission.
 
     Parameters
@@ -49,7 +49,7 @@ def plan(
         Where the table and the script are; of several parts, that of the first.
     chosen : dict
         The options in force, by their long names; they get the tasks, if it is a sweep.
-    part : Part, optional
+    part : ArrayPart, optional
         Which part of an array it is.
     watcher : sequence of str
         Of a script with ``resume``, or in a container: what runs it; the last word is the job directory.
@@ -61,7 +61,7 @@ def plan(
     UsageError
         The sweep cannot be.
     """
-    added = Addition()
+    added = SweepAddition()
     sweep = _read(asked["sweep"]) if asked.get("sweep") else None
     if sweep is not None:
         _add_table(added, sweep, chosen)
@@ -77,11 +77,11 @@ def plan(
 
 
 def _add_script(
-    added: Addition,
+    added: SweepAddition,
     text: str,
     job: JobFolder,
     sweep: Sweep | None,
-    part: Part | None,
+    part: ArrayPart | None,
     watcher: Sequence[str],
     otherwise: str,
 ) -> dict[str, bytes]:
@@ -103,7 +103,7 @@ def _add_script(
     return {_TASK: task.encode("utf-8", "surrogateescape")}
 
 
-def _add_table(added: Addition, sweep: Sweep, chosen: dict[str, str | None]) -> None:
+def _add_table(added: SweepAddition, sweep: Sweep, chosen: dict[str, str | None]) -> None:
     added.files[FILE] = sweep.as_file()
     try:
         tasks = sweep.tasks(chosen.get("array"))

@@ -17,10 +17,10 @@ from typing import Any
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError, UsageError
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.jobs.job import Entry
-from jupyter_slurm.services.slurm.location import Where
-from jupyter_slurm.services.tunnels.node_routes import Goal, Reach
-from jupyter_slurm.services.tunnels.tunnel import Asked, There, Tunnel, goal_of
+from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
+from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelSpec, goal_of
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.listening_ports import listeners
@@ -68,10 +68,10 @@ class Tunnels:
         self._file = settings.on_this_machine("tunnels", ".json")
         self._tunnels: dict[str, Tunnel] = {}
         self._new: dict[str, int] = {}  # those that nobody was given yet, and how many wait for each
-        self._reaches: dict[str, tuple[Cluster, Reach]] = {}
+        self._reaches: dict[str, tuple[Cluster, NodeRoutes]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._asked_about: dict[str, float] = {}
-        self._ahead: dict[tuple[str, str], Goal] = {}  # of jobs on whose programs a tunnel waits
+        self._ahead: dict[tuple[str, str], RouteTarget] = {}  # of jobs on whose programs a tunnel waits
 
     def start(self) -> None:
         """Listen again where an earlier agent did; who connects before the log-in is turned away."""
@@ -98,13 +98,13 @@ class Tunnels:
         self,
         cluster: Cluster,
         transport: Transport,
-        where: Where,
+        where: ClusterLocation,
         profile: Profile | None,
         prompter: Prompter | None = None,
     ) -> None:
         """Learn of a cluster that can be asked from now on, and of who can ask the person about its nodes."""
         before = self._reaches.get(cluster.id)
-        self._reaches[cluster.id] = (cluster, Reach(transport, where, profile, cluster.client, prompter))
+        self._reaches[cluster.id] = (cluster, NodeRoutes(transport, where, profile, cluster.client, prompter))
         if before is not None:
             asyncio.get_running_loop().run_in_executor(None, before[1].close)
 
@@ -140,7 +140,7 @@ class Tunnels:
             The job does not run.
         """
         entry = await self._entry(cluster, wanted.get("job"))
-        goal = Asked(
+        goal = TunnelSpec(
             id=secrets.token_hex(8),
             cluster=cluster,
             job=_reference(entry) if entry is not None else "",
@@ -164,7 +164,7 @@ class Tunnels:
         self._new[goal.id] = 0
         return await self._prepared(tunnel, asked)
 
-    async def approach(self, cluster: str, entry: Entry) -> None:
+    async def approach(self, cluster: str, entry: TrackedJob) -> None:
         """Find a way to a job whose program has yet to begin to listen: a step, or a log-in on a node, takes a while.
 
         :meth:`leave` lets it go where no tunnel came to need it.
@@ -216,12 +216,12 @@ class Tunnels:
 
     # Beneath ----------------------------------------------------------------------------------------------------
 
-    def _there(self, cluster: str) -> There:
+    def _there(self, cluster: str) -> ReachedCluster:
         current = self._cluster(cluster)
         known, reach = self._reaches.get(cluster, (None, None))
         if known is not current or reach is None:
             raise NotConnected(f"Nobody is logged in to {cluster}.", hint=f"`jupyter slurm connect {cluster}`.")
-        return There(current, reach)
+        return ReachedCluster(current, reach)
 
     def _is_reached(self, cluster: str) -> bool:
         try:
@@ -230,7 +230,7 @@ class Tunnels:
             return False
         return True
 
-    async def _entry(self, cluster: str, job: str | None) -> Entry | None:
+    async def _entry(self, cluster: str, job: str | None) -> TrackedJob | None:
         there = self._there(cluster)
         if job is None:
             return None
@@ -239,7 +239,7 @@ class Tunnels:
             raise UsageError(f"job {job} is an array", hint=f"Name one of its tasks: {entry.id}_0, for example.")
         return entry
 
-    def _same(self, asked: Asked) -> Tunnel | None:
+    def _same(self, asked: TunnelSpec) -> Tunnel | None:
         for tunnel in self._tunnels.values():
             there = tunnel.asked
             goal = (there.cluster, there.job, there.node, there.port, there.socket is None)
@@ -257,7 +257,7 @@ class Tunnels:
         among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken{owner(port)}"
         return listen_on_port(ports, among=among)
 
-    def _listen_again(self, asked: Asked) -> socket.socket | TunnelError:
+    def _listen_again(self, asked: TunnelSpec) -> socket.socket | TunnelError:
         """Listen where an earlier agent did; an error that is returned, and not raised, may go away."""
         try:
             return self._listen(asked.cluster, asked.local_port, asked.socket)
@@ -267,7 +267,7 @@ class Tunnels:
             by = owner(asked.local_port) if asked.local_port is not None else ""
             return TunnelError(f"{asked.local_port or asked.socket} here is taken{by}; {_BACK}", hint=error.hint)
 
-    def _keep(self, asked: Asked, listener: socket.socket | TunnelError) -> Tunnel:
+    def _keep(self, asked: TunnelSpec, listener: socket.socket | TunnelError) -> Tunnel:
         tunnel = Tunnel(asked, listener, lambda: self._there(asked.cluster))
         self._tunnels[asked.id] = tunnel
         if self._watching is None:
@@ -280,10 +280,10 @@ class Tunnels:
         tunnel.close()
         asked, goal = tunnel.asked, tunnel.goal
         left = [t for t in self._tunnels.values() if (t.goal, t.asked.cluster) == (goal, asked.cluster)]
-        if goal != Goal() and not left:
+        if goal != RouteTarget() and not left:
             self._forget(asked.cluster, goal)
 
-    def _forget(self, cluster: str, goal: Goal) -> None:
+    def _forget(self, cluster: str, goal: RouteTarget) -> None:
         if cluster in self._reaches:
             reach = self._reaches[cluster][1]
             asyncio.get_running_loop().run_in_executor(None, reach.forget, goal)
@@ -369,10 +369,10 @@ class Tunnels:
         except OSError as error:
             log.warning("tunnels cannot be remembered: %s", error)
 
-    def _remembered(self) -> list[Asked]:
+    def _remembered(self) -> list[TunnelSpec]:
         try:
             with open(self._file, encoding="utf-8") as file:
-                return [Asked(**one) for one in json.load(file)][:_MOST]
+                return [TunnelSpec(**one) for one in json.load(file)][:_MOST]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -380,7 +380,7 @@ class Tunnels:
             return []
 
 
-def _reference(entry: Entry) -> str:
+def _reference(entry: TrackedJob) -> str:
     is_task = entry.id is not None and entry.id.task is not None
     return entry.key if entry.key is not None and not is_task else str(entry.id)
 

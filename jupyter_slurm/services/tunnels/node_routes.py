@@ -18,18 +18,18 @@ from jupyter_slurm.errors import (
     UsageError,
 )
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobs.session_server import Door, read_door
+from jupyter_slurm.services.jobs.session_server import SessionListener, read_door
 from jupyter_slurm.services.slurm.client import SlurmClient
-from jupyter_slurm.services.slurm.location import Where
+from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.base import Stream, Transport, Way
-from jupyter_slurm.transport.ssh.link.threads import Threads
+from jupyter_slurm.transport.base import Route, Stream, Transport
+from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.tunnel.door import enter
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv, relay_by_ssh
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
-__all__ = ["Goal", "Reach"]
+__all__ = ["NodeRoutes", "RouteTarget"]
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _ANSWER = 120.0  # seconds in which a person compares a fingerprint
 
 
 @dataclass(frozen=True)
-class Goal:
+class RouteTarget:
     """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node.
 
     ``folder`` is the job directory of a session, whose runner may have opened a door; ``python`` runs the job there.
@@ -91,14 +91,14 @@ class _Direct:
     def __init__(
         self,
         transport: Transport,
-        goal: Goal,
+        goal: RouteTarget,
         address: str,
         loop: asyncio.AbstractEventLoop,
         failed: dict[str, str],
     ) -> None:
         self._transport, self._goal, self._address, self._loop = transport, goal, address, loop
         self._failed = failed
-        self._doors: dict[int, Door | None] = {}
+        self._doors: dict[int, SessionListener | None] = {}
         self.proof_lasts = goal.folder is not None  # a door proves itself to each connection
 
     def find(self, port: int) -> str:
@@ -132,7 +132,7 @@ class _Direct:
         pass
 
 
-def _no_way(goal: Goal, failed: dict[str, str]) -> TunnelError:
+def _no_way(goal: RouteTarget, failed: dict[str, str]) -> TunnelError:
     reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
     return TunnelError(
         f"no way leads to {goal.node}: {reasons}",
@@ -150,7 +150,7 @@ def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
             raise
 
 
-def _check_commands(way: Way) -> None:
+def _check_commands(way: Route) -> None:
     """Find out whether a host says who listens on a port, by one on which nobody can; TunnelUnproven: it does not."""
     try:
         way.find(_NOBODY)
@@ -161,19 +161,19 @@ def _check_commands(way: Way) -> None:
 
 
 @dataclass
-class _Place:
+class _NodePlacement:
     """What is known of one goal."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     kind: str = ""
-    way: Way | None = None
+    way: Route | None = None
     since: float = 0.0
     failed: dict[str, str] = field(default_factory=dict)
     lacks_key: bool = False  # ssh failed, since nobody had said yes to the key of the node
-    before: list[Way] = field(default_factory=list)  # that a better one took the place of; connections go on there
+    before: list[Route] = field(default_factory=list)  # that a better one took the place of; connections go on there
 
 
-class _Once:
+class _SharedLookup:
     """Asks a person about the key of a node, for a while: there are other ways."""
 
     def __init__(self, prompter: Prompter) -> None:
@@ -187,7 +187,7 @@ class _Once:
             return None
 
 
-class Reach:
+class NodeRoutes:
     """The ways to the nodes of one cluster.
 
     Parameters
@@ -205,32 +205,32 @@ class Reach:
     def __init__(
         self,
         transport: Transport,
-        where: Where,
+        where: ClusterLocation,
         profile: Profile | None,
         client: SlurmClient,
         prompter: Prompter | None = None,
     ) -> None:
         self._transport, self._where, self._profile, self._client = transport, where, profile, client
-        self._prompter = None if prompter is None else _Once(prompter)
+        self._prompter = None if prompter is None else _SharedLookup(prompter)
         self._asked: set[str] = set()  # about the keys of these nodes
-        self._places: dict[Goal, _Place] = {}
+        self._places: dict[RouteTarget, _NodePlacement] = {}
         self._addresses: dict[str, str] = {}
-        self._threads = Threads()  # of its own: log-ins may wait for a person
+        self._threads = DaemonThreadPool()  # of its own: log-ins may wait for a person
 
     @property
     def trusts_unproven(self) -> bool:
         """Whether the profile lets a tunnel lead to who cannot prove to be the person's own."""
         return self._profile is not None and self._profile.unproven
 
-    def kind(self, goal: Goal) -> str:
+    def kind(self, goal: RouteTarget) -> str:
         """Return which way is used: ``login``, ``ssh``, ``nested``, ``step`` or ``direct``; empty: none yet."""
         return self._places[goal].kind if goal in self._places else ""
 
-    def failed(self, goal: Goal) -> dict[str, str]:
+    def failed(self, goal: RouteTarget) -> dict[str, str]:
         """Return the ways that do not work, each with why not."""
         return dict(self._places[goal].failed) if goal in self._places else {}
 
-    async def way(self, goal: Goal, *, asked: bool = False, ahead: bool = False) -> Way:
+    async def way(self, goal: RouteTarget, *, asked: bool = False, ahead: bool = False) -> Route:
         """Return a way that works; the one that worked last is tried first.
 
         Parameters
@@ -246,7 +246,7 @@ class Reach:
         TunnelError
             None does; says why, one by one.
         """
-        place = self._places.setdefault(goal, _Place())
+        place = self._places.setdefault(goal, _NodePlacement())
         if place.way is not None and not self._is_over(goal, place) and not (asked and place.lacks_key):
             return place.way
         async with place.lock:
@@ -268,14 +268,14 @@ class Reach:
                 return place.way
         raise _no_way(goal, place.failed)
 
-    def _is_over(self, goal: Goal, place: _Place) -> bool:
+    def _is_over(self, goal: RouteTarget, place: _NodePlacement) -> bool:
         """Tell whether a way is over, or leads to nobody who is proven: others may have failed at a requeue."""
         assert place.way is not None
         proves_nothing = place.kind == "direct" and goal.folder is None and len(self._kinds()) > 1
         tries_again = proves_nothing and not self.trusts_unproven and time.monotonic() - place.since > _LASTS
         return tries_again or not place.way.is_alive
 
-    def forget(self, goal: Goal) -> None:
+    def forget(self, goal: RouteTarget) -> None:
         """Let a way go that nobody needs any more."""
         place = self._places.pop(goal, None)
         for way in [] if place is None else [*place.before, place.way]:
@@ -293,7 +293,7 @@ class Reach:
     def _kinds(self) -> Sequence[str]:
         return self._profile.ways if self._profile is not None else ("ssh", "step", "direct")
 
-    async def _on_the_way(self, name: str) -> tuple[str, Way]:
+    async def _on_the_way(self, name: str) -> tuple[str, Route]:
         """Return the kind of way, and the way, to the login node or a host before it."""
         if not name:
             return "login", await self._login()
@@ -305,10 +305,10 @@ class Reach:
             )
         return "hop", hops[name]()
 
-    async def _try(self, kind: str, goal: Goal, place: _Place, *, asked: bool) -> Way | None:
+    async def _try(self, kind: str, goal: RouteTarget, place: _NodePlacement, *, asked: bool) -> Route | None:
         """Go one way, if it works; else its reason is noted."""
         prompter = self._prompter if asked and goal.node not in self._asked else None
-        ways: dict[str, Callable[[], Awaitable[Way]]] = {
+        ways: dict[str, Callable[[], Awaitable[Route]]] = {
             "ssh": lambda: self._ssh(goal, prompter),
             "nested": lambda: self._nested(goal),
             "step": lambda: self._step(goal),
@@ -332,20 +332,20 @@ class Reach:
         place.kind, place.way, place.since = kind, way, time.monotonic()
         return way
 
-    async def _login(self) -> Way:
+    async def _login(self) -> Route:
         """By the log-in; where its sshd passes no connections on, by a program there that makes them."""
         name, mark = self._where.host, secrets.token_hex(16)
         try:
             await self._threads.call(lambda: _check_passing_on(self._transport.dial))
         except TunnelError as forbidden:
             try:
-                return await self._relay(relay_argv(mark), mark, Goal(name), f"python3 on {name}")
+                return await self._relay(relay_argv(mark), mark, RouteTarget(name), f"python3 on {name}")
             except TransportError as error:
                 log.info("no program on %s passes connections on: %s", name, error.message)
                 raise forbidden from error
         return _Login(self._transport, name, asyncio.get_running_loop())
 
-    async def _ssh(self, goal: Goal, prompter: Prompter | None) -> Way:
+    async def _ssh(self, goal: RouteTarget, prompter: Prompter | None) -> Route:
         from jupyter_slurm.transport.ssh.forwarding.node import NodeBySsh, node_host  # paramiko takes a while
 
         login, config_file, dial, cluster = None, None, None, ""
@@ -367,7 +367,7 @@ class Reach:
             raise
         return node
 
-    async def _step(self, goal: Goal) -> Way:
+    async def _step(self, goal: RouteTarget) -> Route:
         mark, began = secrets.token_hex(16), time.monotonic()
         place = [f"--jobid={goal.job}", f"--nodelist={goal.node}", "--nodes=1", "--ntasks=1", "--overlap"]
         argv, name = ["srun", *place, "--unbuffered", "--quiet"], f"the step of the job on {goal.node}"
@@ -381,20 +381,20 @@ class Reach:
                 log.info("%s does not run %s: %s", goal.node, goal.python, error.message)
         return await self._relay([*argv, *relay_argv(mark)], mark, goal, name)
 
-    async def _nested(self, goal: Goal) -> Way:
+    async def _nested(self, goal: RouteTarget) -> Route:
         """By the login node's own ssh: with a key that lies only there, and the hosts that are known there."""
         mark = secrets.token_hex(16)
         argv = relay_by_ssh(mark, goal.node, await self._address(goal.node))
         return await self._relay(argv, mark, goal, f"ssh from the login node to {goal.node}")
 
-    async def _relay(self, argv: Sequence[str], mark: str, goal: Goal, name: str) -> Way:
-        def work() -> Way:
+    async def _relay(self, argv: Sequence[str], mark: str, goal: RouteTarget, name: str) -> Route:
+        def work() -> Route:
             stream = self._transport.pipe(argv, _START, env=self._where.environment)
             return Multiplex(stream, mark, goal.node, name)
 
         return await self._threads.call(work)
 
-    async def _direct(self, goal: Goal) -> Way:
+    async def _direct(self, goal: RouteTarget) -> Route:
         address, failed = await self._address(goal.node), self.failed(goal)
         return _Direct(self._transport, goal, address, asyncio.get_running_loop(), failed)
 

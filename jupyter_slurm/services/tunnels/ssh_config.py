@@ -16,11 +16,20 @@ from typing import Final
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.forwarding.node import known_name
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import entries_for
 
-__all__ = ["FILE", "Entry", "Place", "config_text", "entry_for", "names_of", "parse_entries", "with_include"]
+__all__ = [
+    "FILE",
+    "SshConfigEntry",
+    "SshConfigFiles",
+    "config_text",
+    "entry_for",
+    "names_of",
+    "parse_entries",
+    "with_include",
+]
 
 FILE: Final = "jupyter_slurm.conf"
 _HEAD: Final = (
@@ -38,7 +47,7 @@ _KEYS: Final = frozenset(f"id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "
 
 
 @dataclass(frozen=True)
-class Place:
+class SshConfigFiles:
     """A node that a person may be on.
 
     Attributes
@@ -63,8 +72,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One ``Host`` section, and what it is about."""
+class SshConfigEntry:
+    """One ``HostConfig`` section, and what it is about."""
 
     cluster: str
     job: str
@@ -74,15 +83,15 @@ class Entry:
 
 
 def entry_for(
-    cluster: str, place: Place, profile: Profile | None, login: Host | None, control: str | None = None
-) -> Entry:
+    cluster: str, place: SshConfigFiles, profile: Profile | None, login: HostConfig | None, control: str | None = None
+) -> SshConfigEntry:
     """Return the section for a node.
 
     Parameters
     ----------
     cluster : str
         The name of the cluster.
-    place : Place
+    place : SshConfigFiles
         The node.
     profile, login : optional
         How the login node is reached, and what ``ssh -G`` says of it; None: the node is reached from this machine.
@@ -106,10 +115,10 @@ def entry_for(
         lines += [_word("User", login.user), _through(profile, control), *_identity(login), *_known(login)]
     names = names_of(cluster, place)
     text = f"Host {' '.join(names)}\n" + "".join(f"    {line}\n" for line in lines)
-    return Entry(cluster, place.job, place.submitted, place.node, text)
+    return SshConfigEntry(cluster, place.job, place.submitted, place.node, text)
 
 
-def names_of(cluster: str, place: Place) -> list[str]:
+def names_of(cluster: str, place: SshConfigFiles) -> list[str]:
     """Return what the node can be called: ``CLUSTER-JOB`` (its first node), ``CLUSTER-JOB-NODE``, ``CLUSTER-NODE``."""
     if not place.job:
         return [f"{cluster}-{place.node}"]
@@ -117,7 +126,7 @@ def names_of(cluster: str, place: Place) -> list[str]:
     return [*([job] if place.is_first else []), f"{job}-{place.node}", f"{cluster}-{place.node}"]
 
 
-def config_text(entries: Iterable[Entry]) -> str:
+def config_text(entries: Iterable[SshConfigEntry]) -> str:
     """Return the text of our file."""
     return _HEAD + "".join(
         f"\n# cluster={one.cluster} job={one.job or '-'} submitted={one.submitted} node={one.node}\n{one.text}"
@@ -125,16 +134,16 @@ def config_text(entries: Iterable[Entry]) -> str:
     )
 
 
-def parse_entries(text: str) -> list[Entry]:
+def parse_entries(text: str) -> list[SshConfigEntry]:
     """Read our file; what is not of it is left out."""
-    entries: list[Entry] = []
+    entries: list[SshConfigEntry] = []
     about: re.Match[str] | None = None
     lines: list[str] = []
     for line in [*text.splitlines(keepends=True), "\n"]:
         if line.startswith(("#", "\n")):
             if about is not None and lines:
                 job = "" if about[2] == "-" else about[2]
-                entries.append(Entry(about[1], job, int(about[3]), about[4], "".join(lines)))
+                entries.append(SshConfigEntry(about[1], job, int(about[3]), about[4], "".join(lines)))
             about, lines = _MARK.fullmatch(line.rstrip("\n")), []
         elif about is not None:
             lines.append(line)
@@ -144,7 +153,7 @@ def parse_entries(text: str) -> list[Entry]:
 def with_include(text: str) -> str | None:
     """Return the text of ``~/.ssh/config`` with our file included at its top; None: it is there already.
 
-    Below a ``Host`` or ``Match`` it would count for that one only, and what stands before it would win.
+    Below a ``HostConfig`` or ``Match`` it would count for that one only, and what stands before it would win.
     """
     for line in text.splitlines():
         words = line.replace("=", " ", 1).split()
@@ -189,7 +198,7 @@ def _through(profile: Profile, control: str | None) -> str:
     return f"ProxyCommand ssh -W '[%h]:%p' {command}"
 
 
-def _identity(login: Host) -> list[str]:
+def _identity(login: HostConfig) -> list[str]:
     """Return what the person shows the login node: homes are shared, and so are the keys that open them."""
     files = [path for path in login.identity_files if os.path.exists(path) or os.path.exists(f"{path}.pub")]
     home = os.path.join(_home(), ".ssh")
@@ -204,7 +213,7 @@ def _identity(login: Host) -> list[str]:
     return lines
 
 
-def _known(login: Host) -> list[str]:
+def _known(login: HostConfig) -> list[str]:
     """Return where the node's key is looked up: where that of the login node is, and as strictly."""
     lines = []
     for key, files in (
@@ -217,7 +226,7 @@ def _known(login: Host) -> list[str]:
     return [*lines, "StrictHostKeyChecking yes"] if login.strict == "yes" else lines
 
 
-def _alias(cluster: str, node: str, login: Host | None) -> str:
+def _alias(cluster: str, node: str, login: HostConfig | None) -> str:
     """Return the name of a node in known_hosts: with that of its cluster, since two of them may have a ``node1``.
 
     Where nobody can accept a key, the name by which the node is known there is the one that counts.

@@ -24,13 +24,13 @@ from jupyter_slurm.errors import (
     UsageError,
 )
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.jobs.job import Entry
-from jupyter_slurm.services.tunnels.node_routes import Goal, Reach
-from jupyter_slurm.transport.base import Stream, Way
-from jupyter_slurm.transport.ssh.link.threads import Threads
+from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
+from jupyter_slurm.transport.base import Route, Stream
+from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
-__all__ = ["Asked", "There", "Tunnel", "goal_of"]
+__all__ = ["ReachedCluster", "Tunnel", "TunnelSpec", "goal_of"]
 
 log = logging.getLogger(__name__)
 
@@ -40,15 +40,15 @@ _DIAL = 20.0
 _PROVEN = 15.0  # seconds for which it is known who listens there
 
 
-class There(NamedTuple):
+class ReachedCluster(NamedTuple):
     """A cluster that can be asked now, and the ways to its nodes."""
 
     cluster: Cluster
-    reach: Reach
+    reach: NodeRoutes
 
 
 @dataclass(frozen=True)
-class Asked:
+class TunnelSpec:
     """What a tunnel is for; this is what is remembered of it.
 
     Attributes
@@ -83,8 +83,8 @@ class Asked:
 class _Ready(NamedTuple):
     """Who listens there, asked at ``since``; ``era``: since then, no program there is known to have ended."""
 
-    goal: Goal
-    way: Way
+    goal: RouteTarget
+    way: Route
     address: str
     since: float
     era: object
@@ -95,23 +95,25 @@ class Tunnel:
 
     Parameters
     ----------
-    asked : Asked
+    asked : TunnelSpec
     listener : socket or TunnelError
         The error says why there is none now; :meth:`listen` gives it one.
     there : callable
         Returns the cluster; raises NotConnected while nobody is logged in.
     """
 
-    def __init__(self, asked: Asked, listener: socket.socket | TunnelError, there: Callable[[], There]) -> None:
+    def __init__(
+        self, asked: TunnelSpec, listener: socket.socket | TunnelError, there: Callable[[], ReachedCluster]
+    ) -> None:
         self.asked, self._there = asked, there
         self._loop = asyncio.get_running_loop()
-        self._preparing, self._threads = asyncio.Lock(), Threads()
+        self._preparing, self._threads = asyncio.Lock(), DaemonThreadPool()
         self._ready: _Ready | None = None
         self._era = object()
         self._error: SlurmError | None = None
         self._is_proven = False
         self._is_closed = False
-        self.goal = Goal(asked.node, asked.job)
+        self.goal = RouteTarget(asked.node, asked.job)
         self._forwarder: Forwarder | None = None
         if isinstance(listener, TunnelError):
             self._error = listener
@@ -213,10 +215,10 @@ class Tunnel:
         self._error = None
         return self._ready
 
-    async def _goal(self, cluster: Cluster) -> Goal:
+    async def _goal(self, cluster: Cluster) -> RouteTarget:
         asked = self.asked
         if not asked.job:
-            return Goal(asked.node)
+            return RouteTarget(asked.node)
         entry = await cluster.one(asked.job)
         if not (entry.is_finished or _nodes(entry)):
             await cluster.watcher.fresh()  # this agent is new, and the queue tells where the job is
@@ -307,13 +309,13 @@ class Tunnel:
             log.info("tunnel to port %d: %s", self.asked.port, error.message)
 
 
-def goal_of(entry: Entry) -> Goal | None:
+def goal_of(entry: TrackedJob) -> RouteTarget | None:
     """Return where a way to a job leads: to its first node; None: it is on none, or nobody has told yet on which."""
     given = _nodes(entry)
     if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
         return None
     folder = entry.folder if entry.kind == "session" else None
-    return Goal(expand_hosts(given)[0], str(entry.id), folder, _python(entry.record or {}))
+    return RouteTarget(expand_hosts(given)[0], str(entry.id), folder, _python(entry.record or {}))
 
 
 def _python(record: Mapping[str, Any]) -> str:
@@ -323,6 +325,6 @@ def _python(record: Mapping[str, Any]) -> str:
     return str((asked.get("default_python") if is_inside else asked.get("python")) or "")
 
 
-def _nodes(entry: Entry) -> str | None:
+def _nodes(entry: TrackedJob) -> str | None:
     """Return where a job runs, as far as that is known: its runner may be the first to say it."""
     return (entry.latest.nodes if entry.latest else None) or entry.told_nodes

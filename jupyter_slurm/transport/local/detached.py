@@ -12,16 +12,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.local.drafts import Drafts
-from jupyter_slurm.transport.local.files import LocalHold, content, lock, new_file, told
+from jupyter_slurm.transport.local.drafts import FileDrafts
+from jupyter_slurm.transport.local.files import LocalDirectoryLock, content, lock, new_file, told
 from jupyter_slurm.transport.local.processes import start
 
-__all__ = ["LocalOnce", "Workers"]
+__all__ = ["DetachedProcesses", "LocalDetachedRun"]
 
 _QUIET = 0.25  # seconds after a start in which who waits for it has the machine alone
 
 
-class Workers:
+class DetachedProcesses:
     """Threads that are used again, and keep no interpreter from leaving: what they wait for may be frozen."""
 
     def __init__(self) -> None:
@@ -56,18 +56,18 @@ class Workers:
                 self._idle += 1
 
 
-class LocalOnce:
-    """See :class:`jupyter_slurm.transport.base.Once`.
+class LocalDetachedRun:
+    """See :class:`jupyter_slurm.transport.base.DetachedRun`.
 
     All of it happens in one thread, because each change of threads costs a noticeable part of what sbatch itself takes.
     """
 
     def __init__(
-        self, prefix: str, held: set[int], later: Callable[[Callable[[], None]], object], drafts: Drafts
+        self, prefix: str, held: set[int], later: Callable[[Callable[[], None]], object], drafts: FileDrafts
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._prefix, self._held, self._later, self._drafts = prefix, held, later, drafts
-        self.hold: LocalHold | None = None
+        self.hold: LocalDirectoryLock | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[Completed] = self._loop.create_future()
 
@@ -109,7 +109,7 @@ class LocalOnce:
             os.close(held)
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self.hold = LocalHold(held, self._held, self._later)
+        self.hold = LocalDirectoryLock(held, self._held, self._later)
         return process
 
     def _prepare(self) -> None:

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_slurm.transport.local.files import lock, new_file, write_all
 
-__all__ = ["Draft", "Drafts"]
+__all__ = ["FileDraft", "FileDrafts"]
 
 _PREPARED = 4  # files: a script, its record, and what sbatch prints on two streams
 
 
-class Draft:
+class FileDraft:
     """A folder without a name of its own; files of it are open.
 
     Parameters
@@ -115,16 +115,16 @@ class Draft:
         return os.path.join(self._path, f".{index}")
 
 
-class Drafts:
+class FileDrafts:
     """Drafts that were made in advance, one at most for each parent. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ready: dict[str, Draft] = {}
+        self._ready: dict[str, FileDraft] = {}
         self._is_closed = False
 
     def new_folder(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
-        """Make a folder, see :meth:`Draft.become`; what was prepared may have been removed meanwhile."""
+        """Make a folder, see :meth:`FileDraft.become`; what was prepared may have been removed meanwhile."""
         parent = os.path.dirname(path)
         with self._lock:
             ready = self._ready.pop(parent, None)
@@ -135,7 +135,7 @@ class Drafts:
                 raise
             except OSError:
                 pass  # whatever it is, a new one meets it too
-        return Draft(parent).become(path, files, empty)
+        return FileDraft(parent).become(path, files, empty)
 
     def prepare(self, parent: str) -> None:
         """Make one for the next time, if that can be done."""
@@ -143,7 +143,7 @@ class Drafts:
             if self._is_closed or parent in self._ready:
                 return
         try:
-            draft = Draft(parent, _PREPARED)
+            draft = FileDraft(parent, _PREPARED)
         except OSError:
             return
         with self._lock:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from jupyter_slurm.errors import TransportError
 
-__all__ = ["LocalHold", "content", "lock", "make_private", "new_file", "told", "write_all"]
+__all__ = ["LocalDirectoryLock", "content", "lock", "make_private", "new_file", "told", "write_all"]
 
 _HINTS = {
     errno.ENOSPC: "The disk is full: free some space (`jupyter slurm clean` removes old job directories).",
@@ -35,8 +35,8 @@ def told(action: str, path: str) -> Iterator[None]:
         raise TransportError(f"cannot {action} {path}: {error.strerror or error}", hint=hint, path=path) from error
 
 
-class LocalHold:
-    """See :class:`jupyter_slurm.transport.base.Hold`.
+class LocalDirectoryLock:
+    """See :class:`jupyter_slurm.transport.base.DirectoryLock`.
 
     Parameters
     ----------

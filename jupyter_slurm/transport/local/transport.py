@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
-from jupyter_slurm.transport.local.detached import LocalOnce, Workers
-from jupyter_slurm.transport.local.drafts import Drafts
-from jupyter_slurm.transport.local.files import LocalHold, lock, make_private, new_file, told
+from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
+from jupyter_slurm.transport.local.detached import DetachedProcesses, LocalDetachedRun
+from jupyter_slurm.transport.local.drafts import FileDrafts
+from jupyter_slurm.transport.local.files import LocalDirectoryLock, lock, make_private, new_file, told
 from jupyter_slurm.transport.local.processes import communicate, kill_group, start
 from jupyter_slurm.transport.local.streams import CommandStream, dial_here
 
@@ -40,7 +40,7 @@ class LocalTransport:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="jupyter-slurm-local")
         self._running: set[subprocess.Popen[bytes]] = set()
         self._held: set[int] = set()
-        self._workers, self._drafts = Workers(), Drafts()
+        self._workers, self._drafts = DetachedProcesses(), FileDrafts()
 
     def close(self) -> None:
         """End the commands under way, but for the detached ones, and let the threads go."""
@@ -93,9 +93,9 @@ class LocalTransport:
         files: Mapping[str, bytes] | None = None,
         context: Context | None = None,
         sent: Sent | None = None,
-    ) -> LocalOnce:
+    ) -> LocalDetachedRun:
         """See :class:`jupyter_slurm.transport.base.Transport`; nothing has a way to go here."""
-        once = LocalOnce(prefix, self._held, self._pool.submit, self._drafts)
+        once = LocalDetachedRun(prefix, self._held, self._pool.submit, self._drafts)
         self._workers.run(lambda: once.work(argv, files, context))
         await once.started
         return once
@@ -183,10 +183,10 @@ class LocalTransport:
 
         await self._in_thread(work)
 
-    async def hold(self, path: str) -> Hold | None:
+    async def hold(self, path: str) -> DirectoryLock | None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
-        def work() -> Hold | None:
+        def work() -> DirectoryLock | None:
             with told("lock", path):
                 file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # NFS locks what can be written only
                 try:
@@ -197,7 +197,7 @@ class LocalTransport:
                 except BaseException:
                     os.close(file)
                     raise
-            return LocalHold(file, self._held, self._pool.submit)
+            return LocalDirectoryLock(file, self._held, self._pool.submit)
 
         holding = asyncio.ensure_future(self._in_thread(work))
         try:
@@ -215,7 +215,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return dial_here(host, port, timeout)
 
-    def hops(self) -> Mapping[str, Callable[[], Way]]:
+    def hops(self) -> Mapping[str, Callable[[], Route]]:
         """See :class:`jupyter_slurm.transport.base.Transport`; there are none."""
         return {}
 
@@ -232,7 +232,7 @@ def _at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _release(holding: asyncio.Future[Hold | None]) -> None:
+def _release(holding: asyncio.Future[DirectoryLock | None]) -> None:
     hold = None if holding.cancelled() or holding.exception() else holding.result()
     if hold is not None:
         hold.release()

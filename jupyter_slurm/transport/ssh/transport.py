@@ -15,23 +15,23 @@ import paramiko
 
 from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Completed, Context, FileStat, Hold, Sent, Stream, Way
+from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
 from jupyter_slurm.transport.ssh.forwarding.dial import dial, open_command
 from jupyter_slurm.transport.ssh.forwarding.jump_host import HopPorts
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell.detached import (
     LARGE,
-    RemoteHold,
-    RemoteOnce,
+    RemoteDetachedRun,
+    RemoteDirectoryLock,
     draft_of,
     exit_code,
     once_words,
     started,
 )
 from jupyter_slurm.transport.ssh.shell.files import RemoteFiles, failure
-from jupyter_slurm.transport.ssh.shell.pool import Pool
-from jupyter_slurm.transport.ssh.shell.shell import Answer, Shell, context_words, number
+from jupyter_slurm.transport.ssh.shell.pool import ShellPool
+from jupyter_slurm.transport.ssh.shell.shell import Shell, ShellAnswer, context_words, number
 
 __all__ = ["SshTransport"]
 
@@ -46,7 +46,7 @@ class SshTransport:
 
     Parameters
     ----------
-    link : KeptLink
+    link : PersistentLink
         The connection; it is closed with the transport.
     prelude : str
         Text of a profile for the far shell, such as ``module load slurm``; it is run once in each.
@@ -62,7 +62,7 @@ class SshTransport:
 
     def __init__(
         self,
-        link: KeptLink,
+        link: PersistentLink,
         *,
         prelude: str = "",
         login_shell: bool = False,
@@ -72,7 +72,7 @@ class SshTransport:
     ) -> None:
         self._link = link
         self._new_shell = lambda session: Shell(session, prelude, login_shell, patience)
-        self._pool = Pool(link, self._new_shell, shells, slow)
+        self._pool = ShellPool(link, self._new_shell, shells, slow)
         self._files = RemoteFiles(self._ask)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -120,7 +120,7 @@ class SshTransport:
         files: Mapping[str, bytes] | None = None,
         context: Context | None = None,
         sent: Sent | None = None,
-    ) -> RemoteOnce:
+    ) -> RemoteDetachedRun:
         """See :class:`jupyter_slurm.transport.base.Transport`.
 
         It is one remote execution. A start whose answer is lost is made again under the same token: the far side
@@ -151,7 +151,7 @@ class SshTransport:
         files: Mapping[str, bytes] | None,
         large: Mapping[str, str],
         context: Context | None,
-    ) -> RemoteOnce:
+    ) -> RemoteDetachedRun:
         deadline, was_sent = time.monotonic() + _PATIENCE, False
         while True:
             wait = 0.05 if self._pool.is_wanted else 1.0
@@ -184,7 +184,7 @@ class SshTransport:
                 return None
             return started(answer, prefix)[1]
 
-        return RemoteOnce(prefix, hold, done, look)
+        return RemoteDetachedRun(prefix, hold, done, look)
 
     async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
@@ -214,7 +214,7 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         await self._files.remove(path)
 
-    async def hold(self, path: str) -> Hold | None:
+    async def hold(self, path: str) -> DirectoryLock | None:
         """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection ends it, too."""
         return await self._lock(path)
 
@@ -227,7 +227,7 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`; it waits for a link that is down."""
         return dial(self._link, host, port, timeout)
 
-    def hops(self) -> Mapping[str, Callable[[], Way]]:
+    def hops(self) -> Mapping[str, Callable[[], Route]]:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return {name: partial(HopPorts, self._link, number) for number, name in enumerate(self._link.hosts[:-1])}
 
@@ -242,7 +242,7 @@ class SshTransport:
         with contextlib.suppress(TransportError):
             await self._call(["js_do", "rm", "-rf", "--", *drafts], timeout=_PATIENCE, again=True)
 
-    async def _lock(self, path: str) -> RemoteHold | None:
+    async def _lock(self, path: str) -> RemoteDirectoryLock | None:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -260,7 +260,7 @@ class SshTransport:
                     raise
                 await asyncio.sleep(_BREATH)
 
-    def _hold(self, shell: Shell, process: int | None) -> RemoteHold | None:
+    def _hold(self, shell: Shell, process: int | None) -> RemoteDirectoryLock | None:
         if process is None:
             return None
         self._pool.holding[shell] = self._pool.holding.get(shell, 0) + 1
@@ -270,7 +270,7 @@ class SshTransport:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and the transport with it
                 loop.call_soon_threadsafe(lambda: self._later(self._free(shell, process)))
 
-        return RemoteHold(shell, process, free, self._pool.is_alive)
+        return RemoteDirectoryLock(shell, process, free, self._pool.is_alive)
 
     async def _free(self, shell: Shell, process: int) -> None:
         with contextlib.suppress(TransportError):
@@ -285,7 +285,7 @@ class SshTransport:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, words: Sequence[str], stdin: memoryview | None = None) -> Answer:
+    async def _ask(self, words: Sequence[str], stdin: memoryview | None = None) -> ShellAnswer:
         """Call what may be called twice; a transfer takes the time that it takes."""
         return await self._call(words, timeout=_PATIENCE if stdin is None else None, stdin=stdin, again=True)
 
@@ -296,7 +296,7 @@ class SshTransport:
         timeout: float | None,
         stdin: bytes | memoryview | None = None,
         again: bool = False,
-    ) -> Answer:
+    ) -> ShellAnswer:
         """Call a function of the far shell; ``again``: it may be called twice."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for tries in itertools.count():
@@ -323,11 +323,11 @@ class SshTransport:
         stdin: bytes | memoryview | None = None,
         *,
         starts: bool = False,
-    ) -> Answer:
+    ) -> ShellAnswer:
         # The only shell there can be is left as it is: it is lent for everything.
         becomes = starts and self._pool.limit > 1 and shell not in self._pool.holding
 
-        def work() -> Answer:
+        def work() -> ShellAnswer:
             if becomes:
                 shell.become_starter()
             return shell.call(words, timeout=timeout, stdin=stdin)
@@ -383,7 +383,7 @@ def _execute(channel: Session, text: str) -> None:
             channel.close()
 
 
-def _judge(answer: Answer, argv: Sequence[str], context: Context | None) -> None:
+def _judge(answer: ShellAnswer, argv: Sequence[str], context: Context | None) -> None:
     """Raise what our functions remarked about a command that could not be started."""
     if "folder" in answer.notes:
         raise TransportError(
@@ -404,7 +404,7 @@ def _judge(answer: Answer, argv: Sequence[str], context: Context | None) -> None
         )
 
 
-def _with_prelude(hint: str, answer: Answer) -> str:
+def _with_prelude(hint: str, answer: ShellAnswer) -> str:
     """Return what to do about a command that is not there, and what the prelude said, which was to bring it."""
     said = str(answer.prelude or "")
     return f"{hint} {said or '`prelude` and `login_shell` under [shell] there set the PATH.'}"

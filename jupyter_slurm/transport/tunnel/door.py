@@ -7,7 +7,7 @@ import ssl
 import threading
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
-from jupyter_slurm.runner.session.tls_door import NAME, Sealed, context_of, secret_of
+from jupyter_slurm.runner.session.tls_door import NAME, TlsConnection, context_of, secret_of
 from jupyter_slurm.transport.base import Stream
 
 __all__ = ["NAME", "enter", "new_pem"]
@@ -47,7 +47,7 @@ def enter(stream: Stream, pem: bytes, timeout: float, where: str) -> Stream:
     timer.start()
     try:
         text = pem.decode("ascii")
-        sealed = Sealed(stream, context_of(text[text.index(_BEGINS) :], is_server=False), is_server=False)
+        sealed = TlsConnection(stream, context_of(text[text.index(_BEGINS) :], is_server=False), is_server=False)
         sealed.sendall(secret_of(pem))
     except ssl.SSLError as error:
         stream.close()

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.local.detached import Workers
+from jupyter_slurm.transport.local.detached import DetachedProcesses
 from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
 from jupyter_slurm.transport.tunnel.splice import reset, splice
 
@@ -62,7 +62,7 @@ class Forwarder:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_closed = False
-        self._workers = Workers()  # a thread that is used again costs a connection less than a new one
+        self._workers = DetachedProcesses()  # a thread that is used again costs a connection less than a new one
         self._waker, self._wakes = socket.socketpair()
         name = listener.getsockname()
         self.address: str | int = str(name) if listener.family == socket.AF_UNIX else int(name[1])

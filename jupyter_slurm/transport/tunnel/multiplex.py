@@ -64,7 +64,7 @@ def _program() -> bytes:
 
 
 class Multiplex:
-    """The connections over one relay; see :class:`jupyter_slurm.transport.base.Way`.
+    """The connections over one relay; see :class:`jupyter_slurm.transport.base.Route`.
 
     Parameters
     ----------

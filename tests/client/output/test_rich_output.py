@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.rich_output import DisplayedOutput
 from jupyter_slurm.client.output.timeline import Timeline, not_shown
 
 
@@ -28,8 +28,8 @@ class Record:
         self.size += len(data)
         return self.timeline.feed("display", self.size - len(data), data).decode()
 
-    def shown(self) -> list[Shown]:
-        return [block for block in self.timeline.blocks(1000, {}) if isinstance(block, Shown)]
+    def shown(self) -> list[DisplayedOutput]:
+        return [block for block in self.timeline.blocks(1000, {}) if isinstance(block, DisplayedOutput)]
 
     def texts(self) -> list[str]:
         return [shown.data["text/plain"] for shown in self.shown()]

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.rich_output import DisplayedOutput
 from jupyter_slurm.client.output.timeline import Timeline
 
 
@@ -45,7 +45,7 @@ def _seen(timeline: Timeline, limit: int = 100_000) -> list[str]:
     """Return what is to be seen: text as ``stream:text``, other things as ``[text]``."""
     seen = []
     for block in timeline.blocks(limit, {"stdout": "/out", "stderr": "/err"}):
-        if isinstance(block, Shown):
+        if isinstance(block, DisplayedOutput):
             seen.append(f"[{block.data['text/plain']}]")
         else:
             seen += [f"{pane.stream}:{pane.text}" for pane in block]
@@ -206,9 +206,9 @@ def test_the_end_is_kept_whole_parts_go_first_and_it_is_said_where_the_rest_is()
         writer.note("display", f"figure {number}")
     timeline = _fed(writer, limit=1000)
     blocks = timeline.blocks(1000, {"stdout": "/out"})
-    texts = [block for block in blocks[1:] if not isinstance(block, Shown)]
+    texts = [block for block in blocks[1:] if not isinstance(block, DisplayedOutput)]
     assert blocks[0] == ()
-    assert len([block for block in blocks if isinstance(block, Shown)]) == 50
+    assert len([block for block in blocks if isinstance(block, DisplayedOutput)]) == 50
     assert [pane.text for panes in texts for pane in panes] == [f"{n}\n" * 100 for n in (47, 48, 49)]
     assert [pane.shortened for panes in texts for pane in panes] == [True, False, False]
     assert "/out" in texts[0][0].note()

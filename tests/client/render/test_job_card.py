@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.client.jobs.failure import failure
-from jupyter_slurm.client.output.rich_output import Shown
+from jupyter_slurm.client.output.rich_output import DisplayedOutput
 from jupyter_slurm.client.output.timeline import Timeline
-from jupyter_slurm.client.render.job_card import Pane, as_html, as_text, duration, headline, output_as_html, sentences
+from jupyter_slurm.client.render.job_card import (
+    OutputPane,
+    as_html,
+    as_text,
+    duration,
+    headline,
+    output_as_html,
+    sentences,
+)
 from jupyter_slurm.errors import JobFailed, from_problem
 
 NASTY = st.sampled_from(["<img src=x onerror=alert(1)>", "\x1b]0;x\x07", "a\nb", "'\"><script>"]) | st.text(max_size=20)
@@ -32,7 +40,7 @@ def test_nothing_becomes_markup(
     timeline = Timeline(50, 50)
     timeline.feed("stdout", 1, log.encode("utf-8", "replace"))
     panes = timeline.blocks(50, values)[0]
-    assert not isinstance(panes, Shown)
+    assert not isinstance(panes, DisplayedOutput)
     html = read_html(as_html(job, panes, trouble=log))
     assert html.tags <= {"div", "b", "span", "pre"}
     assert html.attributes <= {"class", "style", "title"}
@@ -89,7 +97,7 @@ def test_the_last_lines_are_named_only_where_they_are_shown() -> None:
     job = _job(reason="NonZeroExitCode", reason_text="The job ended with exit code 3.", next_step=LOOK)
     assert LOOK not in as_text(job, [])
     assert LOOK not in as_html(job, [])
-    assert LOOK in as_text(job, [Pane("stdout", "no", False, None)])
+    assert LOOK in as_text(job, [OutputPane("stdout", "no", False, None)])
     assert str(failure(job, "no", "/somewhere/stdout")).endswith(LOOK)
     empty = str(failure(job, "", "/somewhere/stdout"))
     assert LOOK not in empty

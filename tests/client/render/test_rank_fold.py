@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_slurm.client.output.timeline import Timeline
-from jupyter_slurm.client.render.job_card import Pane, as_html, as_text, output_as_html
+from jupyter_slurm.client.render.job_card import OutputPane, as_html, as_text, output_as_html
 from jupyter_slurm.client.render.rank_fold import RankedScreen, fold, open_rank
 
 JOB = {"id": "7", "state": "RUNNING", "launcher": "srun"}
@@ -72,4 +72,6 @@ def test_the_card_folds_without_scripts_and_escapes() -> None:
     assert "[0] &lt;b&gt;zero" in seen
     assert "[1] &lt;script&gt;" in folded
     assert as_text(JOB, panes).endswith("[0] <b>zero</b>\n… and [1] 1 line")
-    assert "<details>" not in output_as_html([Pane("stdout", "[0] a\n[1] b\n", False, None)])  # no ranks: as it is
+    assert "<details>" not in output_as_html(
+        [OutputPane("stdout", "[0] a\n[1] b\n", False, None)]
+    )  # no ranks: as it is

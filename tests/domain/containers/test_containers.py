@@ -13,7 +13,7 @@ import pytest
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.container import images, lock, runtimes
-from jupyter_slurm.runner.container.runtimes import Facts, Wish
+from jupyter_slurm.runner.container.runtimes import ContainerRequest, RuntimeFacts
 
 UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
 
@@ -109,7 +109,7 @@ def _facts(**changes):
         "env": {"SLURM_JOB_ID": "7", "HF_TOKEN": "hf_secret", "HOME": "/home/me"},
         **changes,
     }
-    return Facts(**told)
+    return RuntimeFacts(**told)
 
 
 def _wish(**changes):
@@ -119,7 +119,7 @@ def _wish(**changes):
         "folders": ["/home/me", "/home/me/.local/jobs"],
         "argv": ["python3", "x y"],
     }
-    return Wish(**{**told, **changes})
+    return ContainerRequest(**{**told, **changes})
 
 
 def _mounts(argv):
@@ -232,7 +232,7 @@ def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch
     ],
 )
 def test_what_a_runtime_cannot_do_is_refused_in_words(make, change, said):
-    with pytest.raises(runtimes.Refused, match=said):
+    with pytest.raises(runtimes.RuntimeRefused, match=said):
         make(_wish(**change), _facts())
 
 

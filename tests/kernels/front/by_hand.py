@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_slurm.kernels import kernel_info_cache, zmq_channels
-from jupyter_slurm.kernels.placeholder import StandIn
-from jupyter_slurm.kernels.proxy import CannotBegin, Front
+from jupyter_slurm.kernels.placeholder import KernelPlaceholder
+from jupyter_slurm.kernels.proxy import KernelProxy, KernelStartError
 from jupyter_slurm.runner.link import link
 
 _SECRET = b"s" * 32
@@ -35,10 +35,10 @@ class ByHand:
         self.folder, self._received = folder, folder / "received"
         self.received = int(self._received.read_text()) if self._received.exists() else 0
 
-    async def climb(self, standin: StandIn) -> None:
+    async def climb(self, standin: KernelPlaceholder) -> None:
         while not (self.folder / "begin").exists():
             if (self.folder / "cannot").exists():
-                raise CannotBegin((self.folder / "cannot").read_text())
+                raise KernelStartError((self.folder / "cannot").read_text())
             said = (self.folder / "says").read_text() if (self.folder / "says").exists() else ""
             if said:  # and is not just being written
                 standin.say(said)
@@ -118,7 +118,7 @@ async def main() -> int:
     place = ByHand(Path(sys.argv[2]))
     if (place.folder / "unread").exists():
         zmq_channels._UNREAD = int((place.folder / "unread").read_text())
-    return await Front(connection, place, kernel_info_cache.known([]), lambda told: None).run()
+    return await KernelProxy(connection, place, kernel_info_cache.known([]), lambda told: None).run()
 
 
 if __name__ == "__main__":

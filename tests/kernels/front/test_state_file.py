@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.kernels.state_file import Signpost, read
+from jupyter_slurm.kernels.state_file import KernelStateFile, read
 
 
 def test_a_signpost_that_the_front_before_removes_meanwhile_is_put_up_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(tmp_path / "kernel.json")
-    before, lock = Signpost(file), fcntl.flock
+    before, lock = KernelStateFile(file), fcntl.flock
     before.write(state="running")
 
     def ends_first(*asked: int) -> None:
@@ -25,7 +25,7 @@ def test_a_signpost_that_the_front_before_removes_meanwhile_is_put_up_anew(
         lock(*asked)
 
     monkeypatch.setattr(fcntl, "flock", ends_first)
-    post = Signpost(file)
+    post = KernelStateFile(file)
     assert post.data == {}, "what was removed leads nowhere"
     post.write(state="starting")
     assert read(file)["state"] == "starting"
@@ -43,12 +43,12 @@ def test_of_two_kernels_of_a_notebook_the_one_with_its_variables_is_taken_over_a
         folder.mkdir()
         names = [str(folder / f"kernel-{secrets.token_hex(8)}.json") for _ in range(4)]
         has, comes, lives, again = names
-        posts = {name: Signpost(name, "/home/me/n.ipynb", "gpu") for name in (has, comes, lives)}
+        posts = {name: KernelStateFile(name, "/home/me/n.ipynb", "gpu") for name in (has, comes, lives)}
         for name, post in posts.items():
             post.write(state="running" if name == has else "starting", words=[name])
         posts[has].close()
         posts[comes].close()
-        taken = Signpost(again, "/home/me/n.ipynb", "gpu")
+        taken = KernelStateFile(again, "/home/me/n.ipynb", "gpu")
         assert taken.data["words"] == [has]
         assert given_back == [comes], "and not that of a front that lives"
         given_back.clear()

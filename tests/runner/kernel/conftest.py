@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.runner.link import link
-from jupyter_slurm.runner.link.handshake import FrontGreeting, Replaced
+from jupyter_slurm.runner.link.handshake import PeerReplaced, ProxyHandshake
 from jupyter_slurm.runner.link.link import IOPUB, NOTE, SHELL, Link, Message
 
 RUNNER = Path(link.__file__).parents[1]
@@ -35,10 +35,10 @@ class Front:
         self.told: list[dict[str, Any]] = []  # notes
         self.heard: dict[tuple[int, str], list[tuple[str, dict[str, Any]]]] = {}
 
-    def connect(self, greeting: FrontGreeting | None = None) -> Front:
+    def connect(self, greeting: ProxyHandshake | None = None) -> Front:
         self.cut()
         self.sock = socket.create_connection(("127.0.0.1", self.port), PATIENCE)
-        greeting = greeting or FrontGreeting(self.secret, self.who, self.link.received)
+        greeting = greeting or ProxyHandshake(self.secret, self.who, self.link.received)
         self.sock.sendall(greeting.first)
         while not greeting.is_done:
             data = self.sock.recv(512)
@@ -65,7 +65,7 @@ class Front:
                 )
         self.link.confirm()
         if self.link.is_replaced:
-            raise Replaced("by another front")
+            raise PeerReplaced("by another front")
 
     def pump(self, most: int = 1 << 20) -> bool:
         """Carry on for a moment; False: the keeper has gone."""

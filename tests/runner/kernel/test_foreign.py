@@ -151,7 +151,7 @@ def test_nothing_is_said_on_a_port_that_is_not_the_kernels() -> None:
             if address == "127.0.0.1":
                 with ours.connect(channel), listener.accept()[0]:
                     continue
-            with pytest.raises(sockets.CannotStart, match=r"listens on 0\.0\.0\.0"):
+            with pytest.raises(sockets.KernelStartError, match=r"listens on 0\.0\.0\.0"):
                 ours.connect(channel)
     assert not ours.are_taken()
 

@@ -21,7 +21,7 @@ import pytest
 
 from jupyter_slurm.runner.kernel import listener
 from jupyter_slurm.runner.link import link
-from jupyter_slurm.runner.link.handshake import FrontGreeting, Replaced, Stranger
+from jupyter_slurm.runner.link.handshake import PeerRejected, PeerReplaced, ProxyHandshake
 from jupyter_slurm.runner.link.link import CONTROL, STDIN
 from jupyter_slurm.services.jobdir.runner_files import RUNNER
 
@@ -171,7 +171,7 @@ def test_strangers_hear_nothing_and_keep_nobody_out(keep: Keep) -> None:
             one.sendall([b"GET / HTTP/1.1\r\n\r\n", os.urandom(300), b"jslk", b""][number % 4])
     wrong = keeper.front()
     wrong.secret = bytes(32)
-    with pytest.raises(Stranger):
+    with pytest.raises(PeerRejected):
         wrong.connect()
     assert wrong.sock is not None
     wrong.sock.sendall(bytes(40))  # and yet it says something
@@ -194,7 +194,7 @@ def test_another_user_is_not_even_greeted(keep: Keep, alice: str) -> None:
         "except ConnectionError: told = 0\n"
         "print(told)"
     )
-    greeting = FrontGreeting(front.secret, front.who, 0).first.hex()
+    greeting = ProxyHandshake(front.secret, front.who, 0).first.hex()
     told = []
     for become in ([], ["runuser", "-u", alice, "--"]):
         argv = [*become, "/usr/bin/python3", "-c", code, greeting]
@@ -229,10 +229,10 @@ def test_a_newer_front_replaces_the_older_one_for_good(keep: Keep) -> None:
     older.answer(number)
     newer.connect()
     assert newer.note("attached")["begun"] is True
-    with contextlib.suppress(Replaced):  # as far as there is time to say so
+    with contextlib.suppress(PeerReplaced):  # as far as there is time to say so
         while older.pump():
             pass
-    with pytest.raises(Replaced):
+    with pytest.raises(PeerReplaced):
         older.connect()
     assert newer.run("print(x)") == "5\n"
     assert not newer.of(number)

@@ -16,7 +16,7 @@ import pytest
 
 from jupyter_slurm.errors import JobError, OptionError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.allocations import leases, steps
-from jupyter_slurm.services.jobs.runner_events import Signs
+from jupyter_slurm.services.jobs.runner_events import RunnerEvents
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
@@ -271,10 +271,10 @@ async def test_another_agent_finds_steps_again_and_those_that_went_on_without_it
 async def test_a_step_whose_signs_are_lost_is_found_to_run_and_to_have_ended(
     bench: Bench, marks: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(_: Signs) -> None:
+    async def nothing(_: RunnerEvents) -> None:
         """Another agent has taken them."""
 
-    monkeypatch.setattr(Signs, "read", nothing)
+    monkeypatch.setattr(RunnerEvents, "read", nothing)
     monkeypatch.setattr(steps, "_LOOKS_EVERY", 0.5)
     job = await bench.allocate("-p", "arandu")
     step = await bench.start(job, text=f"#!/bin/sh\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\nexit 3\n")

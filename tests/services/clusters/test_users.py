@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from jupyter_slurm.services.connections.clients import User, Users
+from jupyter_slurm.services.connections.clients import ClientRegistry, ClientUse
 
-FIT, PLOT = User("kernel", "fit.ipynb", 12), User("kernel", "plot.ipynb", 13)
+FIT, PLOT = ClientUse("kernel", "fit.ipynb", 12), ClientUse("kernel", "plot.ipynb", 13)
 
 
 def test_the_list_of_each_cluster_and_who_hears_of_it() -> None:
     changed: list[str] = []
-    users = Users(changed.append, clock=iter(range(9)).__next__)
+    users = ClientRegistry(changed.append, clock=iter(range(9)).__next__)
     for user, cluster in ((FIT, "far"), (PLOT, "far"), (FIT, "far"), (PLOT, "near")):
         users.join(user, cluster)
     assert changed == ["far", "far", "far", "near"]
@@ -23,9 +23,9 @@ def test_the_list_of_each_cluster_and_who_hears_of_it() -> None:
 
 def test_another_name_is_no_other_process() -> None:
     changed: list[str] = []
-    users = Users(changed.append, clock=iter(range(9)).__next__)
+    users = ClientRegistry(changed.append, clock=iter(range(9)).__next__)
     users.join(FIT, "far")
-    users.join(User("kernel", "fitted.ipynb", 12), "far")
+    users.join(ClientUse("kernel", "fitted.ipynb", 12), "far")
     assert users.of("far") == [{"kind": "kernel", "name": "fitted.ipynb", "pid": 12, "since": 0}]
     assert changed == ["far", "far"]
     users.leave(FIT)

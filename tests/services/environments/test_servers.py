@@ -23,11 +23,11 @@ import pytest
 from sessions import run_a_cell
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.job_directory import Place
-from jupyter_slurm.runner.session.command import Program, family, free_port
-from jupyter_slurm.runner.session.jupyter import Server
+from jupyter_slurm.runner.job_directory import JobDirectory
+from jupyter_slurm.runner.session.command import CommandProcess, family, free_port
+from jupyter_slurm.runner.session.jupyter import JupyterServer
 from jupyter_slurm.runner.session.jupyter import program as of_jupyters
-from jupyter_slurm.runner.session.serve import Session
+from jupyter_slurm.runner.session.serve import SessionRun
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
@@ -187,7 +187,7 @@ async def test_it_ends_when_nothing_is_connected(desk: Any, served: Any) -> None
 
 
 def test_a_connection_is_use_and_one_that_was_over_between_two_looks_too(wait_for: Any) -> None:
-    one = Program({"command": FILES, "base_url": "/"}, dict(os.environ))
+    one = CommandProcess({"command": FILES, "base_url": "/"}, dict(os.environ))
     one.start()
     try:
         wait_for(one.is_ready, "an answer")
@@ -235,7 +235,7 @@ async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_
     """It has found itself a port, since the one that it was to have was taken."""
     session = {"base_url": "/", "idle": 2.0}
     (tmp_path / "job.json").write_text(json.dumps({"key": "k", "session": session}))
-    one, taken = Server(Place(str(tmp_path))), free_port()
+    one, taken = JupyterServer(JobDirectory(str(tmp_path))), free_port()
     with socket.create_server(("127.0.0.1", taken)):
         monkeypatch.setattr(of_jupyters, "random_port", lambda: taken)
         one.start()
@@ -262,17 +262,17 @@ def test_what_nobody_used_before_its_job_was_requeued_counts(tmp_path: Path, wai
     job = {"key": "k", "resume": 3, "session": {"command": FILES, "base_url": "/", "idle": 3600.0}}
     (tmp_path / "job.json").write_text(json.dumps(job))
     (tmp_path / "unused").write_text("3000")
-    handler, one = signal.getsignal(signal.SIGTERM), Program(job["session"], dict(os.environ))
+    handler, one = signal.getsignal(signal.SIGTERM), CommandProcess(job["session"], dict(os.environ))
     one.start()
     try:
         wait_for(one.is_ready, "an answer")
-        run = Session(Place(str(tmp_path)))
+        run = SessionRun(JobDirectory(str(tmp_path)))
         assert run.unused(one) >= 3000
         assert float((tmp_path / "unused").read_text()) >= 3000  # for the next run
         run.ready -= 1000  # so long ago
         with socket.create_connection(("127.0.0.1", one.port)):
             assert run.unused(one) == 0.0  # somebody came back
-        assert Session(Place(str(tmp_path))).before == 0.0
+        assert SessionRun(JobDirectory(str(tmp_path))).before == 0.0
     finally:
         one.end()
         signal.signal(signal.SIGTERM, handler)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.domain.containers.build_context import Ignored, of_definition, of_dockerfile
+from jupyter_slurm.domain.containers.build_context import IgnoreRules, of_definition, of_dockerfile
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.images.build_context import Packed, packed
+from jupyter_slurm.services.images.build_context import PackedContext, packed
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_a_definition_file_takes() -> None:
     ],
 )
 def test_what_a_dockerignore_leaves_out(lines: str, out: list[str], kept: list[str]) -> None:
-    rules = Ignored(lines)
+    rules = IgnoreRules(lines)
     assert [path for path in [*out, *kept] if rules.leaves_out(path)] == out
 
 
@@ -80,12 +80,12 @@ def _folder(tmp_path: Path) -> Path:
     return folder
 
 
-def _take(folder: Path, text: str, **more: int) -> Packed:
+def _take(folder: Path, text: str, **more: int) -> PackedContext:
     kind = "definition" if text.startswith("Bootstrap") else "dockerfile"
     return packed(str(folder), kind, "Dockerfile", text, **more)
 
 
-def _inside(made: Packed) -> dict[str, tarfile.TarInfo]:
+def _inside(made: PackedContext) -> dict[str, tarfile.TarInfo]:
     with tarfile.open(fileobj=io.BytesIO(made.data)) as archive:
         return {member.name: member for member in archive}
 

@@ -14,7 +14,7 @@ import pytest
 from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ControllerError, ParseError
-from jupyter_slurm.services.inventory.all_jobs import OthersKeeper
+from jupyter_slurm.services.inventory.all_jobs import AllJobs
 
 pytestmark = [pytest.mark.here_only("what is asked goes by the client, as what is free")]
 
@@ -80,7 +80,7 @@ async def test_jobs_of_others_are_told_to_who_asks(
         assert _asked(cluster) == before
         client = desk.core._cluster(desk.id).client
         with pytest.raises(ControllerError, match="not yet said") as caught:
-            await OthersKeeper(client, "root", interval=10, clock=time.time).told(wait=0)
+            await AllJobs(client, "root", interval=10, clock=time.time).told(wait=0)
         assert caught.value.details == {"retry_after": 1}, "who shows it asks again by itself"
         await desk.core.cancel(desk.id, own["key"])
 

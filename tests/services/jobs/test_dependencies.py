@@ -8,13 +8,13 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.jobs.dependency_failures import note_blame
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 
 
-def _entry(number: int, state: str, **more: object) -> Entry:
+def _entry(number: int, state: str, **more: object) -> TrackedJob:
     reason = str(more.pop("reason", ""))
     latest = JobRecord(id=JobId(number), state=JobState(state), reason=reason, name="train")
-    return Entry("c", id=JobId(number), state=JobState(state), latest=latest, **more)  # type: ignore[arg-type]
+    return TrackedJob("c", id=JobId(number), state=JobState(state), latest=latest, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

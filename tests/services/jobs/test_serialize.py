@@ -7,7 +7,7 @@ import pytest
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 
 
@@ -15,14 +15,14 @@ from jupyter_slurm.services.jobs.serialize import job_dict
 def test_why_a_job_waited_is_not_told_of_one_that_has_begun(state: str, reason: str) -> None:
     """The runner tells of the begin at once, the queue with the next look."""
     latest = JobRecord(JobId(12), state=JobState("PENDING"), reason="BeginTime")
-    told = job_dict(Entry("c", id=JobId(12), state=JobState(state), latest=latest))
+    told = job_dict(TrackedJob("c", id=JobId(12), state=JobState(state), latest=latest))
     assert told["reason"] == reason
     assert bool(told["reason_text"]) == bool(reason)
 
 
 def test_what_killed_a_cell_is_told_before_the_queue_tells_it() -> None:
     """Its runner, which did not die with it (resume, launchers), has left the exit code alone."""
-    told = job_dict(Entry("c", id=JobId(12), state=JobState("FAILED"), exit_code=137))
+    told = job_dict(TrackedJob("c", id=JobId(12), state=JobState("FAILED"), exit_code=137))
     assert (told["reason"], told["reason_text"]) == ("NonZeroExitCode", "A program of the job was ended by SIGKILL.")
     assert "--mem" in told["next_step"]
-    assert job_dict(Entry("c", id=JobId(12), state=JobState("FAILED"), exit_code=1))["reason_text"] == ""
+    assert job_dict(TrackedJob("c", id=JobId(12), state=JobState("FAILED"), exit_code=1))["reason_text"] == ""

@@ -23,9 +23,9 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder, JobFolder
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.results.reader import Reader
+from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.results.record import sweep_of, values_of
 from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -47,7 +47,7 @@ def transport() -> Iterator[LocalTransport]:
 
 
 async def _of(transport: LocalTransport, folder: Path) -> dict:
-    entry = Entry("c", id=JobId(12), folder=JobFolder(str(folder)), record={"kind": "python"})
+    entry = TrackedJob("c", id=JobId(12), folder=JobFolder(str(folder)), record={"kind": "python"})
     told = await sampled(transport, entry)
     assert json.loads(encode(told)) == told  # as the agent says it
     return told
@@ -101,7 +101,7 @@ async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
     tracker = Tracker("c", SimpleNamespace(transport=transport), ClusterFolder(str(tmp_path)), None, None, time.time)  # type: ignore[arg-type]
     folder = tmp_path / "20260101-000000-00000000"
     folder.mkdir(0o700)
-    entry = Entry(
+    entry = TrackedJob(
         "c", id=JobId(12), folder=JobFolder(str(folder)), record={"kind": "python"}, state=JobState("RUNNING")
     )
     path = folder / "end.json"
@@ -127,15 +127,15 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
     job = JobFolder(str(folder))
     array = {"sweep": {"tasks": 2}, "array": True, "array_tasks": "0-1"}
     record: dict[str, Any] = {"kind": "python", "script": "script", **array}
-    entry = Entry("c", id=JobId(12), folder=job, record=record, state=JobState("RUNNING"))
+    entry = TrackedJob("c", id=JobId(12), folder=job, record=record, state=JobState("RUNNING"))
 
-    async def found(reference: str) -> Entry:
+    async def found(reference: str) -> TrackedJob:
         return entry
 
-    reader = cast(Reader, SimpleNamespace(_find=found, _transport=transport))
+    reader = cast(ResultReader, SimpleNamespace(_find=found, _transport=transport))
     readings: list[Coroutine[Any, Any, object]] = [
         *(job.load(transport), values_of(transport, job, 1000), sweep_of(transport, job)),
-        *(Reader.script(reader, "12"), Reader.source(reader, "12")),
+        *(ResultReader.script(reader, "12"), ResultReader.source(reader, "12")),
         array_tasks.told(transport, entry, parameters=True),
     ]
     for reading in readings:
@@ -147,7 +147,7 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
 
 def test_only_an_id_means_a_job() -> None:
     tracker = Tracker("c", None, ClusterFolder("/nowhere"), None, None, time.time)  # type: ignore[arg-type]
-    entry = Entry("c", id=JobId(12), state=JobState("RUNNING"))
+    entry = TrackedJob("c", id=JobId(12), state=JobState("RUNNING"))
     tracker.add(entry)
     for name in ("12", "12_3", "12+1", "12.batch", "12_3.0"):
         assert tracker.find(name) is entry

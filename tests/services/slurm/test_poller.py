@@ -6,8 +6,8 @@ import itertools
 import pytest
 
 from jupyter_slurm.errors import ControllerError, Throttled
-from jupyter_slurm.services.slurm.poller import Watcher
-from jupyter_slurm.services.slurm.rate_limit import Bucket
+from jupyter_slurm.services.slurm.poller import Poller
+from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
 
 class World:
@@ -50,7 +50,7 @@ async def world(monkeypatch):
 
 @pytest.fixture
 async def watcher(world):
-    watcher = Watcher(
+    watcher = Poller(
         world.look,
         needed=lambda: world.needed,
         waited_for=lambda: world.waited_for,
@@ -164,7 +164,7 @@ async def test_fresh_tells_what_is_wrong(world, watcher):
 
 def test_bucket_lets_a_burst_go_and_slows_a_loop_down():
     now = 0.0
-    bucket = Bucket(rate=0.1, burst=10, clock=lambda: now)
+    bucket = TokenBucket(rate=0.1, burst=10, clock=lambda: now)
     assert [bucket.reserve() for _ in range(10)] == [0.0] * 10
     assert not bucket.is_ready()
     assert bucket.reserve() == pytest.approx(10)
@@ -174,7 +174,7 @@ def test_bucket_lets_a_burst_go_and_slows_a_loop_down():
 
 async def test_nobody_stands_in_line_for_longer_than_is_worth_it():
     now = 0.0
-    bucket = Bucket(rate=0.1, burst=2, clock=lambda: now)
+    bucket = TokenBucket(rate=0.1, burst=2, clock=lambda: now)
     for _ in range(2):
         await bucket.take(longest=15)
     first = asyncio.create_task(bucket.take(longest=15))  # ten seconds to wait

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from jupyter_slurm.services.slurm.client import is_silence
-from jupyter_slurm.services.submission.sbatch import Answer
+from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_words_of_the_command_line_are_not_the_commands_own(argv, said, silent):
     ],
 )
 def test_the_line_of_the_failure_decides(said, clear):
-    assert Answer(1, b"", said.encode(), None).is_clear is clear
+    assert SbatchAnswer(1, b"", said.encode(), None).is_clear is clear

@@ -9,34 +9,34 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.staging.machine_seal import Seals
+from jupyter_slurm.services.staging.machine_seal import MachineSeal
 
 
 def test_a_seal_is_known_again_on_what_was_sealed_here_alone(tmp_path):
     said = ["cluster", ["/home/me/\udcff", "/there", 7]]
-    assert not Seals(str(tmp_path / "none")).is_on("0" * 64, said)
-    seal = Seals(str(tmp_path / "state")).seal(said)
-    assert Seals(str(tmp_path / "state")).is_on(seal, said)
-    assert not Seals(str(tmp_path / "state")).is_on(seal, ["cluster", ["/home/me", "/there", 7]])
+    assert not MachineSeal(str(tmp_path / "none")).is_on("0" * 64, said)
+    seal = MachineSeal(str(tmp_path / "state")).seal(said)
+    assert MachineSeal(str(tmp_path / "state")).is_on(seal, said)
+    assert not MachineSeal(str(tmp_path / "state")).is_on(seal, ["cluster", ["/home/me", "/there", 7]])
     for wrong in (None, 7, "", "\udcff", seal[:-1]):
-        assert not Seals(str(tmp_path / "state")).is_on(wrong, said)
-    Seals(str(tmp_path / "other")).seal("")
-    assert not Seals(str(tmp_path / "other")).is_on(seal, said)
+        assert not MachineSeal(str(tmp_path / "state")).is_on(wrong, said)
+    MachineSeal(str(tmp_path / "other")).seal("")
+    assert not MachineSeal(str(tmp_path / "other")).is_on(seal, said)
 
 
 def test_two_that_begin_at_once_have_one_key_and_what_others_can_read_is_none(tmp_path):
     with ThreadPoolExecutor(8) as threads:
-        assert len(set(threads.map(lambda _: Seals(str(tmp_path)).seal("x"), range(64)))) == 1
+        assert len(set(threads.map(lambda _: MachineSeal(str(tmp_path)).seal("x"), range(64)))) == 1
     (key,) = tmp_path.iterdir()
     assert key.stat().st_mode & 0o777 == 0o600
-    seal = Seals(str(tmp_path)).seal("x")
+    seal = MachineSeal(str(tmp_path)).seal("x")
     key.chmod(0o644)
-    assert not Seals(str(tmp_path)).is_on(seal, "x")
+    assert not MachineSeal(str(tmp_path)).is_on(seal, "x")
     with pytest.raises(TransportError, match="no file of yours alone"):
-        Seals(str(tmp_path)).seal("x")
+        MachineSeal(str(tmp_path)).seal("x")
     key.unlink()
     os.mkfifo(key, 0o600)
-    assert not Seals(str(tmp_path)).is_on(seal, "x")
+    assert not MachineSeal(str(tmp_path)).is_on(seal, "x")
     key.unlink()
     key.symlink_to(Path("/dev/zero"))
-    assert not Seals(str(tmp_path)).is_on(seal, "x")
+    assert not MachineSeal(str(tmp_path)).is_on(seal, "x")

@@ -22,7 +22,7 @@ from ssh_hosts.network import Meter
 
 from jupyter_slurm.client.render.staging_card import stage_notes
 from jupyter_slurm.errors import CommandMissing, JobError, UsageError
-from jupyter_slurm.services.staging.folder_sync import Pair
+from jupyter_slurm.services.staging.folder_sync import FolderSync
 
 pytestmark = pytest.mark.slurm
 
@@ -183,13 +183,13 @@ async def test_jobs_of_one_folder_that_are_submitted_at_once_have_it_travel_once
     staging, transfers, listings = desk.core._cluster(desk.id).staging, [], []
     prepared = await staging.prepare(desk.asked("", **staged(project)))
     for name, calls in (("transfer", transfers), ("choose", listings)):
-        real = getattr(Pair, name)
+        real = getattr(FolderSync, name)
 
         async def counted(*args: Any, real: Any = real, calls: list[Any] = calls, **more: Any) -> Any:
             calls.append(more["is_pull"])
             return await real(*args, **more)
 
-        monkeypatch.setattr(Pair, name, counted)
+        monkeypatch.setattr(FolderSync, name, counted)
     text = "import os; open('of ' + os.environ['SLURM_JOB_ID'], 'w').write('results')"
     async with staging.alone(prepared.work_dir):  # as if a job before them had it travel
         submitting = [asyncio.ensure_future(desk.submit(text, **staged(project))) for _ in range(4)]

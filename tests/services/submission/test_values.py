@@ -30,7 +30,7 @@ FILE = str(resources.files("jupyter_slurm.runner.variables").joinpath("values.py
 
 
 def packed(name: str, value: object) -> tuple[dict, list]:
-    one = values.Packed({name: value})
+    one = values.PackedValue({name: value})
     return one.item, one.pieces
 
 
@@ -71,11 +71,11 @@ def test_values_that_have_in_common_what_can_be_changed_stay_one() -> None:
         "array": numpy.zeros(3, kind),
         "another": numpy.ones(3, kind),
     }
-    one = {name: values.Packed({name: value}, compared=True) for name, value in named.items()}
+    one = {name: values.PackedValue({name: value}, compared=True) for name, value in named.items()}
     assert values.together(one) == [["model", "optimizer"], ["other"], ["array"], ["another"]]
-    with_functions = {name: values.Packed({name: [numpy.sin, len, print]}, compared=True) for name in "ab"}
+    with_functions = {name: values.PackedValue({name: [numpy.sin, len, print]}, compared=True) for name in "ab"}
     assert values.together(with_functions) == [["a"], ["b"]], "what is found by its name is nobody's"
-    found = values.Packed({name: named[name] for name in ("optimizer", "model")})
+    found = values.PackedValue({name: named[name] for name in ("optimizer", "model")})
     back = values.unpack(found.item, found.pieces, {"python": "3.11.2"})
     assert list(back) == ["optimizer", "model"]
     assert back["optimizer"][0][0] is back["model"]["weights"]
@@ -130,8 +130,8 @@ def test_a_tensor_of_a_gpu_travels_as_one_of_the_cpu(wanted: bool, monkeypatch: 
     assert back["again"][0] is back["weights"]
     assert tensor.device.type == "cuda", "the cell's own stays where it is"
     before = _Tensor.copied
-    with pytest.raises(values.Larger, match=re.escape("it has 8.0 MB or more")):
-        values.Packed({"large": [_Tensor([0.0] * 1_000_000, "cuda", wanted)]}, limit=1_000_000)
+    with pytest.raises(values.SizeLimitExceeded, match=re.escape("it has 8.0 MB or more")):
+        values.PackedValue({"large": [_Tensor([0.0] * 1_000_000, "cuda", wanted)]}, limit=1_000_000)
     assert _Tensor.copied == before, "there may be no room for it on this side of the GPU"
 
 

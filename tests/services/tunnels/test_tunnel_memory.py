@@ -16,9 +16,9 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobs.job import Entry
+from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.tunnels.manager import Tunnels
-from jupyter_slurm.services.tunnels.node_routes import Goal, Reach
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
 
 _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "", "port": 1, "since": 0.0}
 
@@ -90,9 +90,9 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
 ) -> None:
     """Of a session that is cancelled before its Jupyter listens: nobody else has heard of the way to its node."""
     found, looked, closed = asyncio.Event(), asyncio.Event(), []
-    reach = Reach(*cast(Any, (None, None, None, None)))
+    reach = NodeRoutes(*cast(Any, (None, None, None, None)))
 
-    async def log_in(goal: Goal, prompter: Any) -> Any:
+    async def log_in(goal: RouteTarget, prompter: Any) -> Any:
         looked.set()
         await found.wait()
         return SimpleNamespace(is_alive=True, close=lambda: closed.append(goal.node))
@@ -102,11 +102,11 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
     tunnels = Tunnels(Settings(state_dir=str(tmp_path)), lambda _: cluster)
     tunnels._reaches["here"] = (cluster, reach)
     record = {"kind": "session", "granted": {"nodes": "n1"}}
-    entry = Entry("here", JobFolder("/x/20260101-000000-00000000"), record, JobId(7), JobState("RUNNING"))
+    entry = TrackedJob("here", JobFolder("/x/20260101-000000-00000000"), record, JobId(7), JobState("RUNNING"))
     approaching = asyncio.create_task(tunnels.approach("here", entry))
     await looked.wait()
     tunnels.leave("here", str(entry.key))
-    goal = Goal("n1", "7", entry.folder)
+    goal = RouteTarget("n1", "7", entry.folder)
     while goal in reach._places:
         await asyncio.sleep(0.01)
     found.set()

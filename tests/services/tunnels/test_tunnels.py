@@ -28,7 +28,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import JobError, SlurmError, TunnelError, TunnelUnproven, UsageError
 from jupyter_slurm.services.core import Core
 from jupyter_slurm.services.tunnels import manager as tunnels
-from jupyter_slurm.services.tunnels.node_routes import Goal
+from jupyter_slurm.services.tunnels.node_routes import RouteTarget
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
@@ -367,7 +367,7 @@ async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_si
                 await core.close_tunnel("far", tunnel["id"])
                 if options:  # and to a node no way leads: of each it is told why
                     _, reach = core.tunnels._reaches["far"]
-                    way = await reach.way(Goal("node1", "1"))
+                    way = await reach.way(RouteTarget("node1", "1"))
                     with pytest.raises(TunnelError, match=r"no way leads to node1: ssh: .*pass.*; direct: .*pass"):
                         await asyncio.to_thread(way.find, port)
 

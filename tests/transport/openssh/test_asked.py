@@ -12,7 +12,7 @@ from ssh_hosts.sshd import new_key
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined, LoginFailed, TransportError
 from jupyter_slurm.transport.ssh.protocols import LinkLost
-from jupyter_slurm.transport.ssh.via_openssh.login import Login
+from jupyter_slurm.transport.ssh.via_openssh.login import OpenSshLogin
 
 pytestmark = pytest.mark.root
 
@@ -31,12 +31,12 @@ async def test_passwords_are_asked_again_as_ssh_does(asking, config, log_in):
 
 async def test_an_ssh_older_than_ssh_askpass_require_asks_too(asking, config, log_in, tmp_path, monkeypatch):
     """Before 8.4 a display, and no terminal, is what makes it ask a program: no difference to the person."""
-    environment = Login._environment
+    environment = OpenSshLogin._environment
 
     def older(self, program):
         return {name: value for name, value in environment(self, program).items() if name != "SSH_ASKPASS_REQUIRE"}
 
-    monkeypatch.setattr(Login, "_environment", older)
+    monkeypatch.setattr(OpenSshLogin, "_environment", older)
     monkeypatch.delenv("DISPLAY", raising=False)
     host, user = asking
     known = ("StrictHostKeyChecking ask", f"UserKnownHostsFile {tmp_path / 'none'}")

@@ -19,7 +19,7 @@ from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.via_openssh import link as openssh
 from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
-from jupyter_slurm.transport.ssh.via_openssh.login import Login
+from jupyter_slurm.transport.ssh.via_openssh.login import OpenSshLogin
 
 pytestmark = pytest.mark.root
 
@@ -98,13 +98,13 @@ async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folde
     target = Target(login_node.name, (), str(login_node.ssh_config))
     link = OpenSshLink(target, way, Person(), folder)
     master = link.new_connection()
-    log_in = Login.run
+    log_in = OpenSshLogin.run
 
     def run(login):
         log_in(login)
         (master.close if ends else master.leave)()  # from another thread, in this moment
 
-    monkeypatch.setattr(Login, "run", run)
+    monkeypatch.setattr(OpenSshLogin, "run", run)
     await asyncio.to_thread(master.open)
     assert not master.is_alive
     open_ones = [one for one in os.listdir("/proc/self/fd") if _leads_to(one, folder)]

@@ -21,7 +21,7 @@ import pytest
 
 from jupyter_slurm.errors import LoginFailed, from_problem
 from jupyter_slurm.transport.ssh.auth.login import log_in
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import Asker
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -165,7 +165,7 @@ class Door:
 
     def __init__(self, sshd, user):
         self.sshd, self.user = sshd, user
-        self.host = Host("login", "login.example", user=user, through=("gate",))
+        self.host = HostConfig("login", "login.example", user=user, through=("gate",))
         self.authorized = sshd.folder / "authorized_keys"
         self.authorized.write_text("")
         self.configure()

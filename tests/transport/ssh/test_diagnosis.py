@@ -3,10 +3,10 @@
 import pytest
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
-from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LogWalk
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginLogDiagnosis
 
-_WAY = [Host("gateway", "gw.example", 2222, "ana"), Host("login", "Login.example", 22, "ana", ("gateway",))]
+_WAY = [HostConfig("gateway", "gw.example", 2222, "ana"), HostConfig("login", "Login.example", 22, "ana", ("gateway",))]
 
 
 def said(host: str, port: int, *ways_in: str) -> str:
@@ -31,7 +31,7 @@ _OVER = (
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_each_host_is_told_of_however_it_comes_in(size: int) -> None:
     found = []
-    walk = LogWalk(_WAY, found.append, clock=lambda: 0.0)
+    walk = LoginLogDiagnosis(_WAY, found.append, clock=lambda: 0.0)
     text = said("gw.example", 2222, _KEY, _OVER[0]) + said("login.example", 22, _KEY, _OVER[1])
     for at in range(0, len(text), size):
         walk.hear(text[at : at + size])
@@ -55,7 +55,7 @@ def test_where_it_ends_is_the_host_that_said_something_last() -> None:
         (said("gw.example", 2222, _OVER[0]), "login, reached"),
         (said("gw.example", 2222, _OVER[0]) + said("login.example", 22), "login, log-in"),
     ):
-        walk = LogWalk(_WAY, lambda finding: None)
+        walk = LoginLogDiagnosis(_WAY, lambda finding: None)
         walk.hear(text)
         assert walk.failure(TransportError("no", hint="do")).about == about
 
@@ -63,7 +63,7 @@ def test_where_it_ends_is_the_host_that_said_something_last() -> None:
 def test_a_host_on_the_way_that_says_nothing_is_passed() -> None:
     """A ProxyCommand that runs ssh without -v."""
     found = []
-    walk = LogWalk(_WAY, found.append)
+    walk = LoginLogDiagnosis(_WAY, found.append)
     walk.hear(said("login.example", 22, _KEY, _OVER[1]))
     assert walk.is_over
     assert {each.about.partition(",")[0] for each in found} == {"login"}
@@ -72,6 +72,6 @@ def test_a_host_on_the_way_that_says_nothing_is_passed() -> None:
 
 def test_what_a_host_prints_is_no_line_of_openssh() -> None:
     found = []
-    walk = LogWalk(_WAY, found.append)
+    walk = LoginLogDiagnosis(_WAY, found.append)
     walk.hear("x" * 300_000 + '\nMOTD: Authenticated to gw.example ([1.2.3.4]:2222) using "password".\n\0\ufffd\n')
     assert (found, walk.hops) == ([], [])

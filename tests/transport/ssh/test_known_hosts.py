@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown, from_problem
-from jupyter_slurm.transport.ssh.config.ssh_config import Host, way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
 from jupyter_slurm.transport.ssh.forwarding.node import node_host
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import add, entries_for, host_key_order, judge, verify
 from jupyter_slurm.transport.ssh.keys.public_keys import fingerprint
@@ -339,7 +339,7 @@ async def test_a_key_that_is_too_short_is_refused_as_by_openssh(both):
     with pytest.raises(AssertionError, match="Bad server host key: Invalid key length") as said:
         both.openssh("some.host", "RequiredRSASize=3072")
     log = str(said.value).replace("\r", "")
-    assert failure(log, [Host("some.host", "some.host")], asked=False).hint == TOO_SHORT
+    assert failure(log, [HostConfig("some.host", "some.host")], asked=False).hint == TOO_SHORT
     for size, refused in ((2048, False), (3072, True)):
         host = await both.host("some.host", f"RequiredRSASize={size}")
         with pytest.raises(HostKeyError, match="2048 bits") if refused else contextlib.nullcontext():
@@ -382,7 +382,7 @@ async def test_key_is_written_as_openssh_writes_it(both, tmp_path, hashing, port
 def test_keys_are_added_without_losing_any(tmp_path, piped_sshd):
     blob = base64.b64decode(piped_sshd.public("host").split()[1])
     path = tmp_path / "new" / "known_hosts"
-    hosts = [Host(f"h{n}", f"h{n}", user_known_hosts=("/dev/null", str(path))) for n in range(50)]
+    hosts = [HostConfig(f"h{n}", f"h{n}", user_known_hosts=("/dev/null", str(path))) for n in range(50)]
     add(hosts[0], blob)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     path.write_text(path.read_text().rstrip("\n"))  # an editor has left the last line open
@@ -395,10 +395,10 @@ def test_keys_are_added_without_losing_any(tmp_path, piped_sshd):
 
 def test_key_that_cannot_be_written_is_told(tmp_path):
     with pytest.raises(HostKeyError, match="no known_hosts file"):
-        add(Host("h", "h", user_known_hosts=("/dev/null",)), b"")
+        add(HostConfig("h", "h", user_known_hosts=("/dev/null",)), b"")
     (tmp_path / "file").write_text("")
     with pytest.raises(HostKeyError, match="cannot be written") as caught:
-        add(Host("h", "h", user_known_hosts=(str(tmp_path / "file" / "known"),)), b"")
+        add(HostConfig("h", "h", user_known_hosts=(str(tmp_path / "file" / "known"),)), b"")
     assert from_problem(caught.value.to_problem()).hint
 
 

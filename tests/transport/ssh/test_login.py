@@ -17,7 +17,7 @@ from jupyter_slurm.errors import HostKeyChanged, HostKeyUnknown, LoginDeclined, 
 from jupyter_slurm.transport.ssh.auth.login import log_in
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.protocols import LinkLost
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Chain
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 
 pytestmark = pytest.mark.root
@@ -418,10 +418,10 @@ async def test_gate_of_a_connection(door, tmp_path, certified):
     gate = personal_gate(person)
     if not certified:
         with pytest.raises(HostKeyUnknown):
-            await asyncio.to_thread(Chain([host], gate).open)
+            await asyncio.to_thread(HostChain([host], gate).open)
         assert "Accepted" not in door.sshd.log(), "nothing was told to it"
     for _ in range(2):
-        chain = Chain([host], gate)
+        chain = HostChain([host], gate)
         await asyncio.to_thread(chain.open)
         assert chain.last.is_authenticated()
         await asyncio.to_thread(chain.close)
@@ -430,7 +430,7 @@ async def test_gate_of_a_connection(door, tmp_path, certified):
         assert known.read_text() == f"login.example {door.sshd.public('host')}\n"
         known.write_text(f"login.example {door.sshd.public('other')}\n")
         with pytest.raises(HostKeyChanged):
-            await asyncio.to_thread(Chain([host], gate).open)
+            await asyncio.to_thread(HostChain([host], gate).open)
 
 
 @pytest.mark.parametrize("side", ["server", "configuration"])
@@ -439,6 +439,6 @@ async def test_algorithms_that_paramiko_lacks_are_not_taken_for_a_network_that_i
     door.configure(*[f"KexAlgorithms {lacking}"] * (side == "server"))
     host = replace(door.host, kex=(lacking,) if side == "configuration" else (), proxy_command=door.sshd.command)
     with pytest.raises(TransportError, match="KexAlgorithms in" if side == "configuration" else "kex") as caught:
-        await asyncio.to_thread(Chain([host], personal_gate(door.person())).open)
+        await asyncio.to_thread(HostChain([host], personal_gate(door.person())).open)
     assert not isinstance(caught.value, LinkLost), "it would be tried again for ever"
     assert 'carrier = "openssh"' in caught.value.hint

@@ -6,7 +6,7 @@ import paramiko
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import Pieces, keep_in_pieces
+from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import ReceiveBuffer, keep_in_pieces
 
 _STEPS = st.lists(
     st.one_of(
@@ -20,7 +20,7 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 def test_they_are_what_an_array_would_be(steps):
-    pieces, model, number = Pieces(), array.array("B"), 0
+    pieces, model, number = ReceiveBuffer(), array.array("B"), 0
     for what, size in steps:
         if what == "feed":
             data = bytes((number + index) % 251 for index in range(size))
@@ -40,7 +40,7 @@ def test_they_are_what_an_array_would_be(steps):
 
 
 def test_many_small_ones_are_put_together():
-    pieces = Pieces()
+    pieces = ReceiveBuffer()
     for _ in range(100_000):
         pieces.frombytes(b"ab")
     assert len(pieces) == 200_000
@@ -51,7 +51,7 @@ def test_the_installed_paramiko_takes_them():
     channel = paramiko.Channel(1)
     channel.in_buffer.feed(b"before")
     keep_in_pieces(channel)
-    assert isinstance(channel.in_buffer._buffer, Pieces)
+    assert isinstance(channel.in_buffer._buffer, ReceiveBuffer)
     channel.in_buffer.feed(b" and after")
     assert channel.in_buffer.read(7) == b"before "
     assert channel.in_buffer.read_ready()

@@ -13,12 +13,12 @@ import pytest
 from jupyter_slurm.cli.main import main
 from jupyter_slurm.errors import LoginFailed
 from jupyter_slurm.transport.ssh.auth.login import log_in
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import Asker
 from jupyter_slurm.transport.ssh.protocols import LinkLost
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Chain
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 
 class Person:
@@ -67,7 +67,7 @@ async def test_a_host_that_never_has_enough_is_left(methods, questions, most):
         server.start_server(threading.Event(), Server())
         await asyncio.to_thread(client.start_client, timeout=30)
         asker = Asker(person, asyncio.get_running_loop())
-        host = Host("login", "login.example", user="me")
+        host = HostConfig("login", "login.example", user="me")
         with pytest.raises(LoginFailed, match="never has enough") as caught:
             await asyncio.to_thread(log_in, client, host, asker)
     finally:
@@ -120,9 +120,9 @@ async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(li
 
     person = Absent()
     known = str(tmp_path / "known_hosts")
-    host = Host("odd", "127.0.0.1", listening(serve), "me", user_known_hosts=(known,), global_known_hosts=())
+    host = HostConfig("odd", "127.0.0.1", listening(serve), "me", user_known_hosts=(known,), global_known_hosts=())
     before = set(threading.enumerate())
-    link = Link([host], personal_gate(person))
+    link = ParamikoLink([host], personal_gate(person))
     connecting = asyncio.create_task(link.connect())
     async with asyncio.timeout(60):
         while len(person.asked) < 2:
@@ -136,9 +136,11 @@ async def test_a_link_that_is_closed_while_somebody_is_asked_leaves_no_thread(li
 
 @pytest.mark.parametrize("banner", ["SSH-\x1b[2J\x1b]0;PWNED\x07-x", "SSH-9.9-x\x1b]0;PWNED\x07\x1b[2J"])
 async def test_what_a_server_says_moves_no_cursor(listening, banner):
-    host = Host("odd", "127.0.0.1", listening(lambda connection: connection.sendall(f"{banner}\r\n".encode())), "me")
+    host = HostConfig(
+        "odd", "127.0.0.1", listening(lambda connection: connection.sendall(f"{banner}\r\n".encode())), "me"
+    )
     with pytest.raises(LinkLost, match="cannot be reached") as caught:
-        await asyncio.to_thread(Chain([host], personal_gate(Person())).open)
+        await asyncio.to_thread(HostChain([host], personal_gate(Person())).open)
     assert "\x1b" not in caught.value.message
 
 

@@ -10,10 +10,10 @@ import time
 import pytest
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.protocols import LinkLost
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import Link
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
+from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 _PAUSE = 0.01
 _GROWING = 6  # steps until they grow no more
@@ -34,7 +34,9 @@ async def test_it_is_tried_in_growing_steps_that_have_an_end(monkeypatch: pytest
 
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    link = Link([Host("gone", "127.0.0.1", port, "me", strict="yes")], Gate(_nobody, _nobody), pause=_PAUSE)
+    link = ParamikoLink(
+        [HostConfig("gone", "127.0.0.1", port, "me", strict="yes")], HostVerifier(_nobody, _nobody), pause=_PAUSE
+    )
     link.generation = 1  # it was connected before
     try:
         with pytest.raises(LinkLost, match="no connection to gone yet"):

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
-from jupyter_slurm.runner.session.tls_door import Door, Sealed, context_of
+from jupyter_slurm.runner.session.tls_door import TlsConnection, TlsDoor, context_of
 from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.tunnel.door import enter, new_pem
 
@@ -36,13 +36,13 @@ def server() -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def new_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
-    made: list[Door] = []
+def new_door(tmp_path: Path) -> Iterator[Callable[..., TlsDoor]]:
+    made: list[TlsDoor] = []
 
-    def make(pem: bytes, port: int, first: int = 20_000, last: int = 32_000) -> Door:
+    def make(pem: bytes, port: int, first: int = 20_000, last: int = 32_000) -> TlsDoor:
         path = tmp_path / f"door{len(made)}.pem"
         path.write_bytes(pem)
-        made.append(Door(str(path), (first, last), port))
+        made.append(TlsDoor(str(path), (first, last), port))
         made[-1].open()
         return made[-1]
 
@@ -74,7 +74,7 @@ def received(stream: Any) -> bytes:
 
 
 def test_much_goes_through_both_ways_at_once_and_each_end_is_told(
-    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+    pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor], knock: Callable[..., Any]
 ) -> None:
     door, up, down = new_door(pem, server.getsockname()[1]), os.urandom(8 * MB), os.urandom(8 * MB)
     stream = knock(door.port)
@@ -90,7 +90,7 @@ def test_much_goes_through_both_ways_at_once_and_each_end_is_told(
 
 
 def test_what_breaks_behind_it_is_no_proper_end(
-    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+    pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor], knock: Callable[..., Any]
 ) -> None:
     stream = knock(new_door(pem, server.getsockname()[1]).port)
     inner, _ = server.accept()
@@ -103,7 +103,7 @@ def test_what_breaks_behind_it_is_no_proper_end(
 
 
 def test_who_has_taken_the_port_is_found_out_before_anything_is_said(
-    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+    pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor], knock: Callable[..., Any]
 ) -> None:
     with pytest.raises(TunnelUnproven, match="it is not this session's"):
         knock(new_door(new_pem(), server.getsockname()[1]).port)  # with a key of its own
@@ -129,14 +129,14 @@ def test_who_has_taken_the_port_is_found_out_before_anything_is_said(
 
 
 def test_who_cannot_read_the_file_does_not_come_in(
-    pem: bytes, server: socket.socket, new_door: Callable[..., Door], knock: Callable[..., Any]
+    pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor], knock: Callable[..., Any]
 ) -> None:
     door = new_door(pem, server.getsockname()[1])
     text = pem.decode()
     certificate = text[text.index("-----BEGIN CERTIFICATE") :]  # which the door shows to everybody
     for secret in (hashlib.sha256(certificate.encode()).digest(), b""):
         with socket.create_connection((HOST, door.port), 30) as sock:
-            guest = Sealed(sock, context_of(certificate, is_server=False), is_server=False)
+            guest = TlsConnection(sock, context_of(certificate, is_server=False), is_server=False)
             if secret:
                 guest.sendall(secret)
             else:
@@ -152,7 +152,7 @@ def test_who_cannot_read_the_file_does_not_come_in(
         assert first.recv(100) == b"it is me"
 
 
-def test_a_range_that_is_used_up_is_told(pem: bytes, server: socket.socket, new_door: Callable[..., Door]) -> None:
+def test_a_range_that_is_used_up_is_told(pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor]) -> None:
     port = server.getsockname()[1]
     with pytest.raises(OSError, match=f"all ports from {port} to {port} are taken"):
         new_door(pem, port, port, port)

@@ -13,16 +13,16 @@ import paramiko
 
 from jupyter_slurm.errors import LoginDeclined, LoginFailed
 from jupyter_slurm.transport.ssh.auth.userauth import (
-    Accepted,
-    Asked,
-    Expired,
-    KeyWanted,
-    Lost,
-    Refused,
+    InfoRequest,
+    LoginAccepted,
+    LoginConnectionLost,
+    LoginRefused,
+    PasswordExpired,
     Reply,
+    SignatureRequested,
     Userauth,
 )
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.keys.identities import Identity, identities
 from jupyter_slurm.transport.ssh.keys.private_keys import (
     KeyUnusable,
@@ -45,7 +45,7 @@ _AGAIN = "That was not accepted. Try again."
 _SOON = "Try again in a moment."
 
 
-def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> tuple[str, ...]:
+def log_in(transport: paramiko.Transport, host: HostConfig, asker: Asker) -> tuple[str, ...]:
     """Authenticate on a transport whose host key was verified; blocks, also for as long as a person thinks.
 
     Returns
@@ -73,7 +73,7 @@ def log_in(transport: paramiko.Transport, host: Host, asker: Asker) -> tuple[str
 class _Login:
     """One attempt: ``tried`` grows a line for everything that was offered."""
 
-    def __init__(self, transport: paramiko.Transport, host: Host, asker: Asker) -> None:
+    def __init__(self, transport: paramiko.Transport, host: HostConfig, asker: Asker) -> None:
         self._host, self._transport, self._asker = host, transport, asker
         self._auth = Userauth(transport, host.user)
         self._agent = SshAgent(host.identity_agent) if host.identity_agent else None
@@ -88,16 +88,16 @@ class _Login:
             self._auth.begin()
             reply = self._auth.request("none")
             methods = self._fresh()
-            while not isinstance(reply, Accepted):
-                assert isinstance(reply, Refused)
+            while not isinstance(reply, LoginAccepted):
+                assert isinstance(reply, LoginRefused)
                 if reply.partial:
                     self._parts += 1
                     if self._parts > _MOST_PARTS:
-                        raise Lost("it never has enough", refusal=True)
+                        raise LoginConnectionLost("it never has enough", refusal=True)
                     self._tried.append("that was right, and the host wants more")
                     methods = self._fresh()
                 reply = self._next(methods, reply)
-        except Lost as lost:
+        except LoginConnectionLost as lost:
             raise self._hung_up(lost) from None
         finally:
             self._loaded.clear()
@@ -108,11 +108,11 @@ class _Login:
         quiet = {"keyboard-interactive", "password"} if self._host.batch_mode else set()
         return {name: ways[name]() for name in self._host.authentications if name not in quiet}
 
-    def _next(self, methods: dict[str, Iterator[Reply]], refused: Refused) -> Reply:
+    def _next(self, methods: dict[str, Iterator[Reply]], refused: LoginRefused) -> Reply:
         """Make one more attempt by the first method that the server takes and that has one left."""
         for name, attempts in methods.items():
             if name in refused.methods and (reply := next(attempts, None)) is not None:
-                if isinstance(reply, Expired):
+                if isinstance(reply, PasswordExpired):
                     raise LoginFailed(
                         f"the password for {self._host.label} is right, and has to be changed first",
                         hint=f"Log in once in a terminal: ssh {self._host.name}",
@@ -139,11 +139,11 @@ class _Login:
             blob = public_key(self._private(identity, identity.path))
         algorithm = self._algorithm(identity, blob)
         reply = self._counted("publickey", False, algorithm, blob)
-        if isinstance(reply, KeyWanted):
+        if isinstance(reply, SignatureRequested):
             data = self._auth.signed_text(algorithm, blob)
             signature = self._sign(identity, data, algorithm.removesuffix(CERTIFICATE))
             reply = self._counted("publickey", True, algorithm, blob, signature)
-        refused = isinstance(reply, Refused) and not reply.partial
+        refused = isinstance(reply, LoginRefused) and not reply.partial
         why = f" ({identity.remark})" if identity.remark else ""
         self._tried.append(f"{identity.label}: {f'refused{why}' if refused else 'accepted'}")
         return reply
@@ -207,27 +207,27 @@ class _Login:
             question = (Question(f"Password for {self._host.user}@{self._host.name}"),)
             prompt = Prompt(self._host.label, "password", "Password", self._notice(attempt), question)
             reply = self._counted("password", False, *self._ask(prompt))
-            wrong = isinstance(reply, Refused) and not reply.partial
+            wrong = isinstance(reply, LoginRefused) and not reply.partial
             self._tried.append(f"password: {'wrong' if wrong else 'accepted'}")
             yield reply
 
     def _questions(self) -> Iterator[Reply]:
         for attempt in range(self._host.password_prompts):
             reply, rounds = self._counted("keyboard-interactive", "", ""), 0
-            while isinstance(reply, Asked):
+            while isinstance(reply, InfoRequest):
                 reply = self._answer(reply, attempt if rounds == 0 else 0)
                 rounds += 1
-            wrong = isinstance(reply, Refused) and not reply.partial
+            wrong = isinstance(reply, LoginRefused) and not reply.partial
             if rounds:
                 self._tried.append(f"questions of the host: {'not accepted' if wrong else 'accepted'}")
             yield reply
             if not rounds:  # it has nothing to ask: to try again would be the same again
                 return
 
-    def _answer(self, asked: Asked, attempt: int) -> Reply:
+    def _answer(self, asked: InfoRequest, attempt: int) -> Reply:
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
-            raise Lost("it never stops asking", refusal=True)
+            raise LoginConnectionLost("it never stops asking", refusal=True)
         # sshd puts what PAM says in front of the next question: only the last line is what is asked.
         texts = [text.strip().rpartition("\n") for text, _ in asked.questions]
         questions = tuple(
@@ -260,7 +260,7 @@ class _Login:
             answers = self._auth.wait(self._asker.start(prompt))
         except CancelledError:
             answers = None
-        except Lost as lost:
+        except LoginConnectionLost as lost:
             raise self._declined(f" before {lost}") from None
         if answers is None:
             raise self._declined()
@@ -288,7 +288,7 @@ class _Login:
             tried=self._tried,
         )
 
-    def _hung_up(self, lost: Lost) -> LoginFailed:
+    def _hung_up(self, lost: LoginConnectionLost) -> LoginFailed:
         said = self._auth.remark.strip()  # that it is down until Monday, or that the account has expired
         hint = "Its own words say why: try again later, or ask the people who run it." if said else _SOON
         if "Too many authentication failures" in str(lost) or (self._attempts >= 3 and not said):

@@ -23,7 +23,16 @@ from paramiko.auth_handler import AuthHandler
 
 from jupyter_slurm.transport.ssh.prompts import printable
 
-__all__ = ["Accepted", "Asked", "Expired", "KeyWanted", "Lost", "Refused", "Reply", "Userauth"]
+__all__ = [
+    "InfoRequest",
+    "LoginAccepted",
+    "LoginConnectionLost",
+    "LoginRefused",
+    "PasswordExpired",
+    "Reply",
+    "SignatureRequested",
+    "Userauth",
+]
 
 T = TypeVar("T")
 
@@ -35,7 +44,7 @@ _TICK: Final = 0.2  # seconds between two looks whether the connection is there
 _MOST_QUESTIONS: Final = 32
 
 
-class Lost(Exception):
+class LoginConnectionLost(Exception):
     """The connection ended; ``refusal``: not by an accident, the server said why."""
 
     def __init__(self, reason: str, *, refusal: bool = False) -> None:
@@ -44,12 +53,12 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True)
-class Accepted:
+class LoginAccepted:
     """The server let us in, or goes on to the authentication."""
 
 
 @dataclass(frozen=True)
-class Refused:
+class LoginRefused:
     """Not this; ``methods`` can go on, and ``partial``: the last one was right, and another one is wanted, too."""
 
     methods: tuple[str, ...]
@@ -57,12 +66,12 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class KeyWanted:
+class SignatureRequested:
     """The server would take that key."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class InfoRequest:
     """The server asks: text, and whether the answer may be seen."""
 
     title: str
@@ -71,11 +80,11 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Expired:
+class PasswordExpired:
     """The password is right, and has to be changed."""
 
 
-Reply = Accepted | Refused | KeyWanted | Asked | Expired
+Reply = LoginAccepted | LoginRefused | SignatureRequested | InfoRequest | PasswordExpired
 
 
 class Userauth(AuthHandler):  # type: ignore[misc]
@@ -111,7 +120,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
     @property
     def _handler_table(self) -> dict[int, Callable[[Message], None]]:
         return {
-            _SERVICE_ACCEPT: lambda _: self._replies.put(Accepted()),
+            _SERVICE_ACCEPT: lambda _: self._replies.put(LoginAccepted()),
             _SUCCESS: self._succeeded,
             _FAILURE: self._failed,
             _BANNER: self._banner,
@@ -121,11 +130,11 @@ class Userauth(AuthHandler):  # type: ignore[misc]
     def _succeeded(self, _: Message) -> None:
         self.authenticated = True
         self._link._auth_trigger()
-        self._replies.put(Accepted())
+        self._replies.put(LoginAccepted())
 
     def _failed(self, message: Message) -> None:
         methods = tuple(printable(message.get_binary(), 1024).split(","))
-        self._replies.put(Refused(methods, message.get_boolean()))
+        self._replies.put(LoginRefused(methods, message.get_boolean()))
 
     def _banner(self, message: Message) -> None:
         text = printable(message.get_binary())
@@ -135,9 +144,9 @@ class Userauth(AuthHandler):  # type: ignore[misc]
     def _sixty(self, message: Message) -> None:
         """Read the message whose meaning depends on the method."""
         if self._method == "publickey":
-            self._replies.put(KeyWanted())
+            self._replies.put(SignatureRequested())
         elif self._method == "password":
-            self._replies.put(Expired())
+            self._replies.put(PasswordExpired())
         else:
             title, instruction = printable(message.get_binary()), printable(message.get_binary())
             message.get_binary()  # the language
@@ -145,7 +154,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
             if count > _MOST_QUESTIONS:
                 raise paramiko.SSHException(f"{count} questions at once")
             asked = tuple((printable(message.get_binary(), 1024), message.get_boolean()) for _ in range(count))
-            self._replies.put(Asked(title, instruction, asked))
+            self._replies.put(InfoRequest(title, instruction, asked))
 
     def _disconnected(self, message: Message) -> None:
         message.get_int()
@@ -162,7 +171,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
 
         Raises
         ------
-        Lost
+        LoginConnectionLost
         """
         self._link.auth_handler = self
         message = Message()
@@ -176,7 +185,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
 
         Raises
         ------
-        Lost
+        LoginConnectionLost
         """
         self._method, self.remark = method, ""
         self._send(self._request(method, fields))
@@ -193,7 +202,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
 
         Raises
         ------
-        Lost
+        LoginConnectionLost
         """
         message = Message()
         message.add_byte(bytes([_INFO_RESPONSE]))
@@ -208,7 +217,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
 
         Raises
         ------
-        Lost
+        LoginConnectionLost
         """
         while True:
             try:
@@ -248,15 +257,15 @@ class Userauth(AuthHandler):  # type: ignore[misc]
                 if not self._link.is_active():
                     raise self._lost() from None
                 if time.monotonic() > deadline:
-                    raise Lost(f"no answer within {patience:.0f} s") from None
+                    raise LoginConnectionLost(f"no answer within {patience:.0f} s") from None
                 continue
             if reply is None:
                 raise self._lost()
             return reply
 
-    def _lost(self) -> Lost:
+    def _lost(self) -> LoginConnectionLost:
         if self._said:
-            return Lost(f"it hung up: {self._said}", refusal=True)
+            return LoginConnectionLost(f"it hung up: {self._said}", refusal=True)
         reason: Any = self._link.get_exception()
         said = printable(str(reason or ""), 500)
-        return Lost(f"the connection ended ({said})" if said else "it hung up")
+        return LoginConnectionLost(f"the connection ended ({said})" if said else "it hung up")

@@ -19,7 +19,7 @@ from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.ssh.config.paramiko_config import plain_settings
 from jupyter_slurm.transport.ssh.config.proxy_jump import as_jump, parse_jump
 
-__all__ = ["Host", "way_to"]
+__all__ = ["HostConfig", "way_to"]
 
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%+-]{0,254}")
 # As strict as OpenSSH 9.6 and later, and more so: these go into ProxyCommand, which a shell reads.
@@ -35,7 +35,7 @@ _METHODS: Final = {
 
 
 @dataclass(frozen=True)
-class Host:
+class HostConfig:
     """One machine on the way, with all that is known about reaching it. Nothing in it is secret.
 
     Attributes
@@ -116,7 +116,7 @@ async def way_to(
     port: int | None = None,
     jump: Sequence[str] | None = None,
     config_file: str | None = None,
-) -> list[Host]:
+) -> list[HostConfig]:
     """Resolve a name of a profile to the hosts of the way, the nearest first and itself last.
 
     Parameters
@@ -148,14 +148,14 @@ class _Way:
         self._config_file = config_file
         self._seen: list[tuple[str, str | None, int | None, str | None]] = []
 
-    async def hops(self, name: str, user: str | None, port: int | None, jump: str | None) -> list[Host]:
+    async def hops(self, name: str, user: str | None, port: int | None, jump: str | None) -> list[HostConfig]:
         """Return the hosts up to ``name``; ``jump`` is what ``ssh -J`` takes, and wins over the configuration."""
         step = (name, user, port, jump)
         if step in self._seen or len(self._seen) >= _MOST_HOPS:
             path = " -> ".join(seen[0] for seen in [*self._seen, step])
             raise ConfigError(
                 f"The jump hosts lead in a circle: {path}",
-                hint="Correct ProxyJump in ~/.ssh/config; `Host * !NAME` leaves the jump host itself out.",
+                hint="Correct ProxyJump in ~/.ssh/config; `HostConfig * !NAME` leaves the jump host itself out.",
             )
         self._seen.append(step)
         _check(name, user)
@@ -248,7 +248,7 @@ async def _expand_files(settings: dict[str, list[str]], options: Sequence[str], 
         settings[key] = [expanded.get(text, text) for text in settings.get(key, [])]
 
 
-def _expand(text: str, host: Host) -> str:
+def _expand(text: str, host: HostConfig) -> str:
     """Expand what ProxyCommand and ProxyJump take (ssh_config(5), TOKENS).
 
     Raises
@@ -276,14 +276,14 @@ def _expand(text: str, host: Host) -> str:
     return re.sub(r"%(.?)", value, text, flags=re.DOTALL)
 
 
-def _is_target(host: Host, text: str) -> bool:
+def _is_target(host: HostConfig, text: str) -> bool:
     """Whether ``ssh -W`` means this host; paramiko has expanded that already."""
     name, _, port = _expand(text, host).rpartition(":")
     name = name.removeprefix("[").removesuffix("]")
     return (name.lower(), port) == (host.hostname.lower(), str(host.port))
 
 
-def _host(name: str, settings: Mapping[str, Sequence[str]]) -> Host:
+def _host(name: str, settings: Mapping[str, Sequence[str]]) -> HostConfig:
     """Make a host of what ``ssh -G`` prints."""
 
     def one(key: str, default: str = "") -> str:
@@ -302,7 +302,7 @@ def _host(name: str, settings: Mapping[str, Sequence[str]]) -> Host:
     user, hostname = settings["user"][0], settings.get("hostname", [name])[0]
     _check(hostname, user)
     wanted = names("preferredauthentications") or tuple(_METHODS)
-    return Host(
+    return HostConfig(
         name=name,
         hostname=hostname,
         port=int(one("port", "22")),

@@ -15,13 +15,13 @@ import paramiko
 
 from jupyter_slurm.errors import TransportError, TunnelError
 from jupyter_slurm.transport.base import Context, Stream
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
-from jupyter_slurm.transport.ssh.shell.session_budget import Claim
+from jupyter_slurm.transport.ssh.shell.session_budget import SessionClaim
 from jupyter_slurm.transport.ssh.shell.shell import Shell, context_words, line_of
 
-__all__ = ["CommandStream", "Room", "dial", "open_command", "refused", "wait_for"]
+__all__ = ["ChannelLimit", "CommandStream", "dial", "open_command", "refused", "wait_for"]
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _ROOM = 2.0  # seconds in which a session that was closed makes room
 _GRACE = 5.0  # seconds for the loop to give up by itself
 
 
-def dial(link: KeptLink, host: str, port: int, timeout: float) -> Stream:
+def dial(link: PersistentLink, host: str, port: int, timeout: float) -> Stream:
     """Return a stream from the host at the end of a link to a port; see :meth:`Transport.dial`."""
     deadline = time.monotonic() + timeout
     while True:
@@ -63,17 +63,17 @@ def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -
     )
 
 
-def wait_for(link: KeptLink, patience: float) -> None:
+def wait_for(link: PersistentLink, patience: float) -> None:
     """Wait, in a thread and for so many seconds at most, until the link is up."""
     _wait(link, time.monotonic() + patience)
 
 
-def _wait(link: KeptLink, deadline: float) -> None:
+def _wait(link: PersistentLink, deadline: float) -> None:
     if not link.is_alive:
         _in_loop(link, link.ready(max(0.1, deadline - time.monotonic())), deadline)
 
 
-def _in_loop(link: KeptLink, work: Coroutine[Any, Any, T], deadline: float) -> T:
+def _in_loop(link: PersistentLink, work: Coroutine[Any, Any, T], deadline: float) -> T:
     """Wait, in a thread, for what only the loop of a link can do."""
     lost = LinkLost(f"no connection to {link.name} yet", host=link.name)
     if link.loop is None:
@@ -138,29 +138,29 @@ class CommandStream:
         ended()
 
 
-class Room(Protocol):
+class ChannelLimit(Protocol):
     """Makes room for a session where the server allows no more:
-    :class:`jupyter_slurm.transport.ssh.shell.pool.Pool`.
+    :class:`jupyter_slurm.transport.ssh.shell.pool.ShellPool`.
     """
 
-    async def make_room(self, patience: float) -> Claim | None:
+    async def make_room(self, patience: float) -> SessionClaim | None:
         """Let a session go that is not needed; None: there is none."""
 
-    def give_room_back(self, claim: Claim) -> None:
+    def give_room_back(self, claim: SessionClaim) -> None:
         """Note that the room is not needed any more."""
 
 
 def open_command(
-    link: KeptLink,
+    link: PersistentLink,
     new_shell: Callable[[Session], Shell],
     argv: Sequence[str],
     timeout: float,
     env: Mapping[str, str] | None,
-    room: Room,
+    room: ChannelLimit,
 ) -> Stream:
     """Turn a fresh shell into a command, and return its streams; see :meth:`Transport.pipe`."""
     deadline, made = time.monotonic() + timeout, -math.inf
-    claim: Claim | None = None
+    claim: SessionClaim | None = None
 
     def give_back() -> None:
         if claim is not None and link.loop is not None:
@@ -189,7 +189,7 @@ def open_command(
         raise
 
 
-async def _let(room: Room, claim: Claim) -> None:
+async def _let(room: ChannelLimit, claim: SessionClaim) -> None:
     room.give_room_back(claim)
 
 
@@ -198,7 +198,7 @@ def _left(deadline: float) -> float:
 
 
 def _begin(
-    link: KeptLink,
+    link: PersistentLink,
     new_shell: Callable[[Session], Shell],
     argv: Sequence[str],
     env: Mapping[str, str] | None,

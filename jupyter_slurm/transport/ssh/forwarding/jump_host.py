@@ -9,8 +9,8 @@ import paramiko
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.ssh.forwarding.dial import refused, wait_for
-from jupyter_slurm.transport.ssh.forwarding.socket_owner import Prover
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.forwarding.socket_owner import SocketOwnerProof
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.tunnel.proof import untold
 
@@ -20,11 +20,11 @@ _PATIENCE = 60.0  # seconds that the link may take to come up
 
 
 class HopPorts:
-    """See :class:`jupyter_slurm.transport.base.Way`.
+    """See :class:`jupyter_slurm.transport.base.Route`.
 
     Parameters
     ----------
-    link : KeptLink
+    link : PersistentLink
         The connection.
     number : int
         Which of its hosts is meant, counted from the nearest one.
@@ -33,9 +33,9 @@ class HopPorts:
     is_alive = True
     proof_lasts = False
 
-    def __init__(self, link: KeptLink, number: int) -> None:
+    def __init__(self, link: PersistentLink, number: int) -> None:
         self._link, self._number, self._name = link, number, link.hosts[number]
-        self._prover = Prover(self._session, self._name)
+        self._prover = SocketOwnerProof(self._session, self._name)
         self._lock = threading.Lock()
         self._generation = -1
         self._found: dict[int, int] = {}  # port: by which connection its owner was asked for

@@ -12,12 +12,12 @@ import paramiko
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.ssh.config.ssh_config import Host, way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
 from jupyter_slurm.transport.ssh.forwarding.dial import refused
-from jupyter_slurm.transport.ssh.forwarding.socket_owner import Prover
-from jupyter_slurm.transport.ssh.link.persistent import Watch
+from jupyter_slurm.transport.ssh.forwarding.socket_owner import SocketOwnerProof
+from jupyter_slurm.transport.ssh.link.persistent import LinkObserver
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Chain
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 
 __all__ = ["NodeBySsh", "known_name", "node_host"]
@@ -25,22 +25,22 @@ __all__ = ["NodeBySsh", "known_name", "node_host"]
 _PING, _DEADLINE = 5.0, 12.0  # seconds: a node that is gone without a word is found out within their sum
 
 
-class _Nobody:
+class _NoPrompter:
     async def ask(self, prompt: Prompt) -> Sequence[str] | None:
         """Decline: a node that asks for something is reached in another way."""
         return None
 
 
 async def node_host(
-    node: str, address: str, user: str, login: Host | None, config_file: str | None, cluster: str = ""
-) -> Host:
+    node: str, address: str, user: str, login: HostConfig | None, config_file: str | None, cluster: str = ""
+) -> HostConfig:
     """Return what is known of reaching a node: its own entry in ``~/.ssh/config``, and the keys of the login node.
 
     Parameters
     ----------
     node, address, user : str
         Its name in Slurm, where the login node finds it, and who logs in.
-    login : Host or None
+    login : HostConfig or None
         The login node; None: this machine is it.
     config_file : str or None
         Instead of ``~/.ssh/config``.
@@ -73,13 +73,13 @@ def known_name(cluster: str, node: str) -> str:
 
 
 class NodeBySsh:
-    """See :class:`jupyter_slurm.transport.base.Way`.
+    """See :class:`jupyter_slurm.transport.base.Route`.
 
     It is made in the event loop, and connected by :meth:`open` in a thread.
 
     Parameters
     ----------
-    host : Host
+    host : HostConfig
         The node.
     dial : callable, optional
         Connects from the login node; None: this machine is the login node.
@@ -90,21 +90,21 @@ class NodeBySsh:
     proof_lasts = False
 
     def __init__(
-        self, host: Host, dial: Callable[[str, int, float], Stream] | None, prompter: Prompter | None = None
+        self, host: HostConfig, dial: Callable[[str, int, float], Stream] | None, prompter: Prompter | None = None
     ) -> None:
         self._host = host
         reach = None if dial is None else _through(dial)
-        gate = personal_gate(prompter or _Nobody())
+        gate = personal_gate(prompter or _NoPrompter())
         if prompter is not None:
             asking = gate.verify
             gate = replace(gate, verify=lambda node, key: asking(replace(node, batch_mode=False), key))
-        self._chain = Chain([host], gate, reach)
-        self._prover = Prover(self._chain.open_session, host.name)
+        self._chain = HostChain([host], gate, reach)
+        self._prover = SocketOwnerProof(self._chain.open_session, host.name)
 
     def open(self) -> None:
-        """Log in; see :meth:`Chain.open`."""
+        """Log in; see :meth:`HostChain.open`."""
         self._chain.open()
-        watch = Watch(self._chain, _PING, _DEADLINE, lambda: None)
+        watch = LinkObserver(self._chain, _PING, _DEADLINE, lambda: None)
         threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self._host.name}", daemon=True).start()
 
     @property
@@ -138,5 +138,5 @@ class NodeBySsh:
             self._chain.close()
 
 
-def _through(dial: Callable[[str, int, float], Stream]) -> Callable[[Host, float], Any]:
+def _through(dial: Callable[[str, int, float], Stream]) -> Callable[[HostConfig, float], Any]:
     return lambda host, timeout: dial(host.hostname, host.port, timeout)

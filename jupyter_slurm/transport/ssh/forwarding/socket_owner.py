@@ -12,13 +12,13 @@ import paramiko
 from jupyter_slurm.transport.ssh.protocols import Session
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
-__all__ = ["Prover"]
+__all__ = ["SocketOwnerProof"]
 
 _ANSWER = 15.0  # seconds
 _MOST = 4 << 20  # bytes of start-up noise and of an answer
 
 
-class Prover:
+class SocketOwnerProof:
     """Asks one shell, which is kept: to start it costs start-up files, to ask it a few milliseconds.
 
     Parameters

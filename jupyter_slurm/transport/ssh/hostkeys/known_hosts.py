@@ -20,7 +20,7 @@ from typing import Final, Literal
 
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.unknown_key import asks_about_keys, unknown_key
 from jupyter_slurm.transport.ssh.keys.public_keys import (
     CERTIFICATE,
@@ -36,8 +36,8 @@ from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT, in_revoked_file,
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 
 __all__ = [
-    "Entry",
-    "Verdict",
+    "HostKeyVerdict",
+    "KnownHostEntry",
     "add",
     "changed_at",
     "entries_for",
@@ -65,7 +65,7 @@ _LINE: Final = re.compile(r"[ \t]*([^ \t#@][^ \t]*)[ \t]+([^ \t]+)[ \t]+([^ \t]+
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownHostEntry:
     """One line: ``marker`` is ``cert-authority``, ``revoked`` or empty; ``line`` counts from one."""
 
     file: str
@@ -76,7 +76,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HostKeyVerdict:
     """What is known of the key that a host showed.
 
     Attributes
@@ -87,7 +87,7 @@ class Verdict:
         Of the key that was shown, as ``ssh-keygen -l`` prints it.
     name : str
         The name in question, as it stands in known_hosts: ``host`` or ``[host]:port``.
-    entry : Entry or None
+    entry : KnownHostEntry or None
         The line that decided.
     remark : str
         Why a certificate did not help.
@@ -97,11 +97,11 @@ class Verdict:
     fingerprint: str
     key_type: str
     name: str
-    entry: Entry | None = None
+    entry: KnownHostEntry | None = None
     remark: str = ""
 
 
-def entries_for(name: str, files: Iterable[str]) -> Iterator[Entry]:
+def entries_for(name: str, files: Iterable[str]) -> Iterator[KnownHostEntry]:
     """Yield the lines about a name (``host`` or ``[host]:port``, lower case); what cannot be read is passed over."""
     for path in files:
         try:
@@ -109,7 +109,7 @@ def entries_for(name: str, files: Iterable[str]) -> Iterator[Entry]:
                 for number, raw in enumerate(file, 1):
                     found = _parse(raw.decode("utf-8", "surrogateescape"), name)
                     if found is not None:
-                        yield Entry(path, number, *found)
+                        yield KnownHostEntry(path, number, *found)
         except OSError:
             continue
 
@@ -161,7 +161,7 @@ def _hashed(name: str, like: str = "") -> str:
     return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
 
 
-def names_of(host: Host) -> list[str]:
+def names_of(host: HostConfig) -> list[str]:
     """Return the names under which a host is looked up; for a port of its own, the plain name comes second.
 
     A key that the second name does not know is not for that a changed one: it may be of another host.
@@ -172,11 +172,11 @@ def names_of(host: Host) -> list[str]:
     return [plain] if host.port == 22 else [f"[{plain}]:{host.port}", plain]
 
 
-def _files(host: Host) -> list[str]:
+def _files(host: HostConfig) -> list[str]:
     return [*host.user_known_hosts, *host.global_known_hosts]
 
 
-def judge(host: Host, blob: bytes, *, clock: Callable[[], float] = time.time) -> Verdict:
+def judge(host: HostConfig, blob: bytes, *, clock: Callable[[], float] = time.time) -> HostKeyVerdict:
     """Say what is known of a key or certificate that a host showed, as ``ssh`` would."""
     names = names_of(host)
     first = _judge(host, names[0], blob, clock())
@@ -187,13 +187,15 @@ def judge(host: Host, blob: bytes, *, clock: Callable[[], float] = time.time) ->
     return first
 
 
-def _judge(host: Host, name: str, blob: bytes, now: float) -> Verdict:
+def _judge(host: HostConfig, name: str, blob: bytes, now: float) -> HostKeyVerdict:
     entries = list(entries_for(name, _files(host)))
     plain, found, remark = bare_key(blob), certificate(blob), ""
     authority = signer(found) if found is not None else None
 
-    def verdict(status: Literal["known", "unknown", "changed", "revoked"], entry: Entry | None) -> Verdict:
-        return Verdict(status, fingerprint(plain), key_type(plain), name, entry, remark)
+    def verdict(
+        status: Literal["known", "unknown", "changed", "revoked"], entry: KnownHostEntry | None
+    ) -> HostKeyVerdict:
+        return HostKeyVerdict(status, fingerprint(plain), key_type(plain), name, entry, remark)
 
     for entry in entries:
         if entry.marker == "revoked" and bare_key(entry.blob) in (plain, authority):
@@ -215,7 +217,7 @@ def _judge(host: Host, name: str, blob: bytes, now: float) -> Verdict:
     return verdict("changed", [*same_type, *others][0]) if others else verdict("unknown", None)
 
 
-def host_key_order(host: Host, available: Sequence[str] = _ALGORITHMS) -> list[str]:
+def host_key_order(host: HostConfig, available: Sequence[str] = _ALGORITHMS) -> list[str]:
     """Return host key algorithms in the order to ask for: the host is to show what is known of it.
 
     Parameters
@@ -239,7 +241,7 @@ def _type_of(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
 
 
-def add(host: Host, blob: bytes) -> str:
+def add(host: HostConfig, blob: bytes) -> str:
     """Write down the key of a host as OpenSSH does, and return the file.
 
     Raises
@@ -277,7 +279,7 @@ def _opened(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _why_not_kept(host: Host) -> str:
+def _why_not_kept(host: HostConfig) -> str:
     """Say why a key of a host cannot be written down; empty where it can, as far as is known before."""
     path = _own_file(host)
     if path is None:
@@ -289,27 +291,27 @@ def _why_not_kept(host: Host) -> str:
         return f"{path}: {error.strerror}"
 
 
-def _own_file(host: Host) -> str | None:
+def _own_file(host: HostConfig) -> str | None:
     return next((path for path in host.user_known_hosts if path != _NOWHERE), None)
 
 
-def _line_for(host: Host, blob: bytes) -> str:
+def _line_for(host: HostConfig, blob: bytes) -> str:
     name, plain = names_of(host)[0], bare_key(blob)
     shown = _hashed(name) if host.hash_known_hosts else name
     return f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}"
 
 
-def _adding(host: Host, blob: bytes) -> str:
+def _adding(host: HostConfig, blob: bytes) -> str:
     """Return the command that does what :func:`add` does."""
     return f"echo {quote_argv([_line_for(host, blob)])} >>{quote_argv([_own_file(host) or '~/.ssh/known_hosts'])}"
 
 
 def verify(
-    host: Host,
+    host: HostConfig,
     blob: bytes,
     ask: Callable[[Prompt], Sequence[str] | None],
     accepted: MutableSet[tuple[str, bytes]] | None = None,
-) -> Verdict:
+) -> HostKeyVerdict:
     """Let a known key pass, ask the person about an unknown one, and refuse all others. Blocks while it asks.
 
     Parameters
@@ -350,7 +352,7 @@ def verify(
     return verdict
 
 
-def _changed(host: Host, verdict: Verdict, facts: dict[str, str]) -> HostKeyChanged:
+def _changed(host: HostConfig, verdict: HostKeyVerdict, facts: dict[str, str]) -> HostKeyChanged:
     entry = verdict.entry
     assert entry is not None
     command = quote_argv(["ssh-keygen", "-f", entry.file, "-R", verdict.name])
@@ -370,13 +372,13 @@ def _changed(host: Host, verdict: Verdict, facts: dict[str, str]) -> HostKeyChan
     )
 
 
-def _accepted(host: Host, verdict: Verdict, ask: Callable[[Prompt], Sequence[str] | None]) -> bool:
+def _accepted(host: HostConfig, verdict: HostKeyVerdict, ask: Callable[[Prompt], Sequence[str] | None]) -> bool:
     remark = f"Its certificate does not help: {verdict.remark}." if verdict.remark else ""
     answer = ask(host_key_prompt(host, verdict.key_type, verdict.fingerprint, remark))
     return answer is not None and is_yes(answer[0], verdict.fingerprint)
 
 
-def host_key_prompt(host: Host, key_type: str, fingerprint: str, remark: str = "") -> Prompt:
+def host_key_prompt(host: HostConfig, key_type: str, fingerprint: str, remark: str = "") -> Prompt:
     """Return the question whether an unknown key is the host's; :func:`is_yes` reads the answer.
 
     Where the key cannot be kept the question says so, and why.
@@ -400,12 +402,12 @@ def is_yes(answer: str, fingerprint: str) -> bool:
     return said.lower() == "yes" or said == fingerprint
 
 
-def changed_at(host: Host, shown: str, shown_type: str, file: str, line: int) -> HostKeyError:
+def changed_at(host: HostConfig, shown: str, shown_type: str, file: str, line: int) -> HostKeyError:
     """Return the error for a key that is another one than a line of a file says; by their fingerprints."""
     for name in names_of(host):
         for entry in entries_for(name, [file]):
             if entry.line == line:
-                verdict = Verdict("changed", shown, shown_type, name, entry)
+                verdict = HostKeyVerdict("changed", shown, shown_type, name, entry)
                 return _changed(host, verdict, {"host": host.name, "fingerprint": shown, "key_type": shown_type})
     return HostKeyChanged(
         f"the key of {host.label} has changed: it shows {shown}, and {file}, line {line}, knows another one.",

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import HostKeyUnknown
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 
 __all__ = ["asks_about_keys", "openssh_adds", "unknown_key"]
 
 
-def asks_about_keys(host: Host) -> bool:
+def asks_about_keys(host: HostConfig) -> bool:
     """Whether the configuration of a host allows to ask the person about its key."""
     return host.strict != "yes" and not host.batch_mode
 
 
-def unknown_key(host: Host, fingerprint: str, key_type: str, command: str) -> HostKeyUnknown:
+def unknown_key(host: HostConfig, fingerprint: str, key_type: str, command: str) -> HostKeyUnknown:
     """Return the error for a key to which nobody has said yes.
 
     Parameters
@@ -39,7 +39,7 @@ def unknown_key(host: Host, fingerprint: str, key_type: str, command: str) -> Ho
     )
 
 
-def openssh_adds(host: Host) -> str:
+def openssh_adds(host: HostConfig) -> str:
     """Return the command with which OpenSSH asks about the key of a host, and adds it."""
     words = ["ssh", *(["-F", host.config_file] if host.config_file else [])]
     words += ["-o", "StrictHostKeyChecking=ask", *(["-o", "BatchMode=no"] if host.batch_mode else [])]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.keys.private_keys import public_part
 from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, bare_key, certificate, fault, key_type, read_line
 from jupyter_slurm.transport.ssh.keys.ssh_agent import AgentRefusal, SshAgent
@@ -45,7 +45,7 @@ class Identity:
 
 
 def identities(
-    host: Host, agent: SshAgent | None, *, clock: Callable[[], float] = time.time
+    host: HostConfig, agent: SshAgent | None, *, clock: Callable[[], float] = time.time
 ) -> tuple[list[Identity], list[str]]:
     """Return what to offer to a host, the first one first, and remarks about what could not be looked at."""
     remarks: list[str] = []
@@ -71,7 +71,7 @@ def identities(
     return [_with_signer(found, held, host) for found in (*chosen, *others, *files)], remarks
 
 
-def _files(host: Host, now: float) -> list[Identity]:
+def _files(host: HostConfig, now: float) -> list[Identity]:
     found = []
     for path in host.identity_files:
         blob = public_part(path)
@@ -98,7 +98,7 @@ def _certificate(path: str, label: str, now: float) -> Identity | None:
     return Identity(label, blob, remark=fault(found, blob, first, now, (), host=False) or "")
 
 
-def _with_signer(found: Identity, held: list[tuple[bytes, str]], host: Host) -> Identity:
+def _with_signer(found: Identity, held: list[tuple[bytes, str]], host: HostConfig) -> Identity:
     """Find who can sign for a certificate: its key in the agent, or in a file."""
     if found.blob is None or found.agent_key is not None or not key_type(found.blob).endswith(CERTIFICATE):
         return found

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from typing import Final
 
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.keys.public_keys import bare_key, certificate, key_type, read_line, rsa_bits, signer
 
 __all__ = ["TOO_SHORT", "in_revoked_file", "too_short"]
@@ -21,7 +21,7 @@ TOO_SHORT: Final = "Such keys can be forged. Ask the people who run it for a lon
 _KRL: Final = b"SSHKRL\n\0"
 
 
-def too_short(host: Host, blob: bytes) -> str:
+def too_short(host: HostConfig, blob: bytes) -> str:
     """Say how RequiredRSASize rules out a key, of a host or of the person; empty: it does not."""
     bits = rsa_bits(blob)
     if bits is None or bits >= host.required_rsa_size:
@@ -29,7 +29,7 @@ def too_short(host: Host, blob: bytes) -> str:
     return f"it has {bits} bits, and RequiredRSASize is {host.required_rsa_size}"
 
 
-def in_revoked_file(host: Host, blob: bytes) -> bool:
+def in_revoked_file(host: HostConfig, blob: bytes) -> bool:
     """Look into RevokedHostKeys; a file that cannot be read revokes everything, as in OpenSSH."""
     if not host.revoked_host_keys:
         return False

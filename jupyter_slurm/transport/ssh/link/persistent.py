@@ -16,10 +16,10 @@ from tenacity import AsyncRetrying, retry_if_exception, wait_random_exponential
 
 from jupyter_slurm.errors import LoginFailed, SlurmError
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.ssh.link.threads import Threads
+from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.ssh.protocols import Connection, Hop, LinkLost, Session, Wire
 
-__all__ = ["KeptLink", "Watch"]
+__all__ = ["LinkObserver", "PersistentLink"]
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _GROWS = 60  # times the first pause: the longest one between two attempts to co
 _LOG_INS = 3  # that a server may hang up on, before it is taken for a refusal
 
 
-class KeptLink(ABC):
+class PersistentLink(ABC):
     """One connection to a host; what carries it says :meth:`new_connection`.
 
     It belongs to one event loop. It is made when it is first needed, and made again by itself when it broke; what a
@@ -67,10 +67,10 @@ class KeptLink(ABC):
         self._closed = False
         self._opening = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
-        self._watch: Watch | None = None
+        self._watch: LinkObserver | None = None
         self.generation = 0  # how many connections there have been
         self.loop: asyncio.AbstractEventLoop | None = None  # whose it is; None before the first attempt
-        self.threads = Threads()
+        self.threads = DaemonThreadPool()
 
     @abstractmethod
     def new_connection(self) -> Connection:
@@ -297,7 +297,7 @@ class KeptLink(ABC):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._lost, connection)
 
-        self._watch = watch = Watch(connection, self._ping, self._deadline, lost)
+        self._watch = watch = LinkObserver(connection, self._ping, self._deadline, lost)
         threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self.name}", daemon=True).start()
 
     def _settled(self) -> None:
@@ -313,7 +313,7 @@ class KeptLink(ABC):
             self._start(again=True)
 
 
-class Watch:
+class LinkObserver:
     """Finds out that a connection is dead, ends it, and tells.
 
     Parameters
@@ -321,7 +321,7 @@ class Watch:
     connection : Connection
         It is open.
     ping, deadline : float
-        See :class:`KeptLink`.
+        See :class:`PersistentLink`.
     lost : callable
         Is called when it is dead, in the thread of :meth:`run`.
 

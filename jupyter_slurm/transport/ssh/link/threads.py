@@ -7,18 +7,18 @@ import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
-from jupyter_slurm.transport.local.detached import Workers
+from jupyter_slurm.transport.local.detached import DetachedProcesses
 
-__all__ = ["Threads"]
+__all__ = ["DaemonThreadPool"]
 
 T = TypeVar("T")
 
 
-class Threads:
+class DaemonThreadPool:
     """Run blocking work; a wait that is cancelled leaves the work going."""
 
     def __init__(self) -> None:
-        self._workers = Workers()
+        self._workers = DetachedProcesses()
 
     async def call(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns, and raise what it raises."""

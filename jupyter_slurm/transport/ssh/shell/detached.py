@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.shell.files import failure, percent_b
-from jupyter_slurm.transport.ssh.shell.shell import Answer, Shell, number
+from jupyter_slurm.transport.ssh.shell.shell import Shell, ShellAnswer, number
 
-__all__ = ["LARGE", "RemoteHold", "RemoteOnce", "draft_of", "exit_code", "once_words", "started"]
+__all__ = ["LARGE", "RemoteDetachedRun", "RemoteDirectoryLock", "draft_of", "exit_code", "once_words", "started"]
 
 LARGE = 256 << 10
 """Bytes of a file from which it travels by itself: the far shell would have to hold it in a line of its input."""
@@ -21,8 +21,8 @@ _LOOK = 1.0  # seconds for which a shell waits for a command's end; another comm
 _GLANCE = 0.05
 
 
-class RemoteHold:
-    """See :class:`jupyter_slurm.transport.base.Hold`: a process over there that has the file open and locked.
+class RemoteDirectoryLock:
+    """See :class:`jupyter_slurm.transport.base.DirectoryLock`: a process over there that has the file open and locked.
 
     It ends with the shell that started it, which ends with the connection.
 
@@ -56,14 +56,14 @@ class RemoteHold:
             self._free(self._shell, self._process)
 
 
-class RemoteOnce:
-    """See :class:`jupyter_slurm.transport.base.Once`.
+class RemoteDetachedRun:
+    """See :class:`jupyter_slurm.transport.base.DetachedRun`.
 
     Parameters
     ----------
     prefix : str
         Path of the files without what is behind the dot.
-    hold : RemoteHold or None
+    hold : RemoteDirectoryLock or None
         The lock of the new folder's first file.
     done : Completed or None
         What it left, where the answer to the start had that already.
@@ -74,7 +74,7 @@ class RemoteOnce:
     def __init__(
         self,
         prefix: str,
-        hold: RemoteHold | None,
+        hold: RemoteDirectoryLock | None,
         done: Completed | None,
         look: Callable[[float, float | None], Awaitable[Completed | None]],
     ) -> None:
@@ -135,7 +135,7 @@ def once_words(
     return ["js_once", prefix, token, draft, f"{wait:g}", str(len(files or {})), *given, *command]
 
 
-def started(answer: Answer, prefix: str) -> tuple[int | None, Completed | None]:
+def started(answer: ShellAnswer, prefix: str) -> tuple[int | None, Completed | None]:
     """Read the answer to a start, or to a later look: the process that holds the folder, and what the command left.
 
     Raises

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import FileStat, Sent
 from jupyter_slurm.transport.local.files import told
-from jupyter_slurm.transport.ssh.shell.shell import Answer, number
+from jupyter_slurm.transport.ssh.shell.shell import ShellAnswer, number
 
 __all__ = ["RemoteFiles", "failure", "percent_b"]
 
@@ -37,10 +37,10 @@ _ERRORS: Final = {os.strerror(number): number for number in errno.errorcode} | {
 }
 
 
-class Call(Protocol):
+class RemoteCall(Protocol):
     """Calls a function of the far shell; all calls here may be made twice."""
 
-    def __call__(self, words: Sequence[str], stdin: memoryview | None = None) -> Awaitable[Answer]: ...
+    def __call__(self, words: Sequence[str], stdin: memoryview | None = None) -> Awaitable[ShellAnswer]: ...
 
 
 def percent_b(data: bytes) -> str:
@@ -48,7 +48,7 @@ def percent_b(data: bytes) -> str:
     return data.replace(b"\\", b"\\\\").replace(b"\0", b"\\0000").decode("utf-8", "surrogateescape")
 
 
-def failure(answer: Answer, action: str, path: str) -> Exception:
+def failure(answer: ShellAnswer, action: str, path: str) -> Exception:
     """Return the error that the far side's complaint stands for."""
     said = answer.stderr.decode("utf-8", "replace").strip()
     reason = said.splitlines()[-1].rpartition(": ")[2] if said else "it failed without a word"
@@ -79,7 +79,7 @@ class RemoteFiles:
         Calls a function of the far shell, and again when the connection broke.
     """
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: RemoteCall) -> None:
         self._call = call
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
@@ -171,7 +171,7 @@ class RemoteFiles:
         """Remove a file or a tree."""
         await self._done(["js_do", "rm", "-rf", "--", path.rstrip("/") or "/"], "remove", path)
 
-    async def _done(self, words: Sequence[str], action: str, path: str) -> Answer:
+    async def _done(self, words: Sequence[str], action: str, path: str) -> ShellAnswer:
         answer = await self._call(words)
         if answer.value != "0":
             raise failure(answer, action, path)

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import paramiko
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
-from jupyter_slurm.transport.ssh.shell.session_budget import Allowance, Claim
+from jupyter_slurm.transport.ssh.shell.session_budget import SessionBudget, SessionClaim
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
-__all__ = ["Pool"]
+__all__ = ["ShellPool"]
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ _ROOM: float = 2.0  # seconds within which the server knows that a session was c
 _BREATH: float = 0.1  # seconds
 
 
-class Pool:
+class ShellPool:
     """Lend shells.
 
     Parameters
     ----------
-    link : KeptLink
+    link : PersistentLink
         The connection.
     make : callable
         Makes a shell of a channel; it is started here.
@@ -44,13 +44,13 @@ class Pool:
 
     def __init__(
         self,
-        link: KeptLink,
+        link: PersistentLink,
         make: Callable[[Session], Shell],
         limit: int,
         slow: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._link, self._make, self._slow = link, make, slow
-        self._allowance = Allowance(limit)
+        self._allowance = SessionBudget(limit)
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and being opened
         self._generation = 0
@@ -101,7 +101,7 @@ class Pool:
         """How many there may be, as far as is known."""
         return self._allowance.limit
 
-    async def make_room(self, patience: float) -> Claim | None:
+    async def make_room(self, patience: float) -> SessionClaim | None:
         """Let a shell go, so that there can be a session of another kind; None: the last one stays.
 
         There is one shell less from then on, until :meth:`give_room_back`. Two who want room at once get two.
@@ -130,7 +130,7 @@ class Pool:
             raise
         return claim
 
-    def give_room_back(self, claim: Claim) -> None:
+    def give_room_back(self, claim: SessionClaim) -> None:
         """Note that what needed the room is over."""
         self._allowance.give_back(claim)
         self._wake()
@@ -308,7 +308,7 @@ def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
-def _start(link: KeptLink, shell: Shell, ghosts: Sequence[Shell]) -> None:
+def _start(link: PersistentLink, shell: Shell, ghosts: Sequence[Shell]) -> None:
     """Start a shell; it ends those of a broken connection first, which may still live there and hold files."""
     with link.told_apart(shell.channel.get_transport()):
         shell.start()

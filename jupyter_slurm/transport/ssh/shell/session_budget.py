@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Allowance", "Claim"]
+__all__ = ["SessionBudget", "SessionClaim"]
 
 _AGAIN: float = 600.0  # seconds after which the server may allow more than it did
 
 
-class Claim:
+class SessionClaim:
     """One session of another kind, for which a shell goes."""
 
 
-class Allowance:
+class SessionBudget:
     """Count for one connection.
 
     A server tells how many sessions it allows (MaxSessions) by refusing one more. That is not known for ever: it may
@@ -29,8 +29,8 @@ class Allowance:
         self._most = most
         self._known: int | None = None  # shells, and sessions that have a claim
         self._known_at = 0.0
-        self._made: set[Claim] = set()
-        self._wanted: list[Claim] = []
+        self._made: set[SessionClaim] = set()
+        self._wanted: list[SessionClaim] = []
 
     @property
     def limit(self) -> int:
@@ -49,15 +49,15 @@ class Allowance:
         self._made.clear()
         self._wanted.clear()
 
-    def claim(self, shells: int) -> Claim | None:
+    def claim(self, shells: int) -> SessionClaim | None:
         """Claim the session of a shell, when the server allows no more beside so many; None: the last one stays."""
         self.refused(shells)
         if self.limit < 2:
             return None
-        self._wanted.append(claim := Claim())
+        self._wanted.append(claim := SessionClaim())
         return claim
 
-    def is_free(self, claim: Claim, shells: int) -> bool:
+    def is_free(self, claim: SessionClaim, shells: int) -> bool:
         """Tell whether there is room for a claim beside so many shells; from then on a session is taken to have it."""
         if claim in self._wanted:
             assert self._known is not None
@@ -67,7 +67,7 @@ class Allowance:
             self._made.add(claim)
         return True
 
-    def give_back(self, claim: Claim) -> None:
+    def give_back(self, claim: SessionClaim) -> None:
         """Note that the session is over, or that nobody waits for its room any more."""
         self._made.discard(claim)
         if claim in self._wanted:

@@ -29,7 +29,7 @@ from jupyter_slurm.transport.ssh.shell import starter_program
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, prelude_text
 
-__all__ = ["NO_COMMAND", "Answer", "Shell", "context_words", "line_of", "number"]
+__all__ = ["NO_COMMAND", "Shell", "ShellAnswer", "context_words", "line_of", "number"]
 
 _NOISE: Final = 1 << 20  # bytes that start-up files may print
 _SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
@@ -63,7 +63,7 @@ NO_COMMAND: Final = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShellAnswer:
     """What came back: the value at the end, remarks of our own functions, both streams, and how the prelude ended."""
 
     value: str
@@ -219,7 +219,9 @@ class Shell:
         self._send(program + told.encode("ascii") + b"\n")
         self.is_starter = self._collect(deadline, "Python").value == "python"
 
-    def call(self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None) -> Answer:
+    def call(
+        self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None
+    ) -> ShellAnswer:
         """Call one of our functions; ``js_feed`` reads to the end of ``stdin``, and is the last call.
 
         Raises
@@ -377,7 +379,7 @@ class Shell:
             self.usable = False
             raise LinkLost("the connection broke while a command ran")
 
-    def _collect(self, deadline: float | None, who: str, timeout: float | None = None) -> Answer:
+    def _collect(self, deadline: float | None, who: str, timeout: float | None = None) -> ShellAnswer:
         mark = self._mark + b":"
         seen = 0
         while (at := self._out.find(mark, seen)) < 0 or self._out.find(b"\n", at) < 0:
@@ -390,7 +392,7 @@ class Shell:
         err = bytes(self._err[: self._err.index(mark)])
         self._out.clear()
         self._err.clear()
-        return Answer(value, notes, out, err, self.prelude_end)
+        return ShellAnswer(value, notes, out, err, self.prelude_end)
 
     def _await_errors(self, mark: bytes, deadline: float | None, who: str, timeout: float | None) -> None:
         soon = time.monotonic() + _OTHER

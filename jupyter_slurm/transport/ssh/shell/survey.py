@@ -14,13 +14,13 @@ from typing import Final
 import paramiko
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
-__all__ = ["ShellLook", "count_sessions", "has_sftp", "look_at_prelude", "look_at_shell"]
+__all__ = ["ShellSurvey", "count_sessions", "has_sftp", "look_at_prelude", "look_at_shell"]
 
 _CHANNEL: Final = 30.0  # seconds
 _PATIENCE: Final = 10.0
@@ -28,7 +28,7 @@ _NOISE: Final = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
-class ShellLook:
+class ShellSurvey:
     """What a login shell did with one plain command.
 
     Attributes
@@ -49,7 +49,7 @@ class ShellLook:
     noise: str
 
 
-async def look_at_shell(link: KeptLink, timeout: float) -> ShellLook:
+async def look_at_shell(link: PersistentLink, timeout: float) -> ShellSurvey:
     """Run one plain command by the login shell, as ``ssh HOST echo …`` does.
 
     Raises
@@ -61,7 +61,7 @@ async def look_at_shell(link: KeptLink, timeout: float) -> ShellLook:
         return await link.threads.call(lambda: _look(link, channel, timeout))
 
 
-def _look(link: KeptLink, channel: Session, timeout: float) -> ShellLook:
+def _look(link: PersistentLink, channel: Session, timeout: float) -> ShellSurvey:
     mark, out, err = secrets.token_hex(16).encode(), b"", b""
     begun = time.monotonic()
     with _told_apart(link):
@@ -81,10 +81,10 @@ def _look(link: KeptLink, channel: Session, timeout: float) -> ShellLook:
     before, _, rest = out.partition(mark)
     answered = mark in rest
     shell = printable(rest.partition(mark)[0]).strip() if answered else ""
-    return ShellLook(answered, shell, seconds, printable(before + err, 2000).strip())
+    return ShellSurvey(answered, shell, seconds, printable(before + err, 2000).strip())
 
 
-async def look_at_prelude(link: KeptLink, prelude: str, login_shell: bool, patience: float) -> PreludeEnd:
+async def look_at_prelude(link: PersistentLink, prelude: str, login_shell: bool, patience: float) -> PreludeEnd:
     """Run the prelude of a profile in a shell of its own, and return how it ended.
 
     Raises
@@ -103,7 +103,7 @@ async def look_at_prelude(link: KeptLink, prelude: str, login_shell: bool, patie
     return shell.prelude_end or PreludeEnd(0, "")
 
 
-async def has_sftp(link: KeptLink) -> bool:
+async def has_sftp(link: PersistentLink) -> bool:
     """Whether the server has the SFTP subsystem.
 
     Raises
@@ -131,7 +131,7 @@ async def has_sftp(link: KeptLink) -> bool:
     return there
 
 
-async def count_sessions(link: KeptLink, most: int = 8) -> int:
+async def count_sessions(link: PersistentLink, most: int = 8) -> int:
     """Return how many sessions the server allows at once on a connection on which there is none; ``most``: or more.
 
     Raises
@@ -161,7 +161,7 @@ async def count_sessions(link: KeptLink, most: int = 8) -> int:
     return count
 
 
-async def _open(link: KeptLink) -> Session:
+async def _open(link: PersistentLink) -> Session:
     """Open a session; one that was just closed may still count for a moment."""
     deadline = time.monotonic() + _PATIENCE
     while True:
@@ -173,7 +173,7 @@ async def _open(link: KeptLink) -> Session:
             await asyncio.sleep(0.1)
 
 
-def _full(link: KeptLink, error: paramiko.ChannelException) -> TransportError:
+def _full(link: PersistentLink, error: paramiko.ChannelException) -> TransportError:
     return TransportError(
         f"{link.name} allows no further session: {printable(error.text or '', 200)}",
         hint="Does a command before it not end? MaxSessions of its sshd is low.",
@@ -181,7 +181,7 @@ def _full(link: KeptLink, error: paramiko.ChannelException) -> TransportError:
 
 
 @contextlib.contextmanager
-def _told_apart(link: KeptLink) -> Iterator[None]:
+def _told_apart(link: PersistentLink) -> Iterator[None]:
     try:
         yield
     except paramiko.ChannelException as error:

@@ -22,7 +22,7 @@ import paramiko
 from jupyter_slurm.transport.peer_credentials import is_ours
 from jupyter_slurm.transport.ssh.protocols import Wire
 
-__all__ = ["Channel", "Control", "Dialled", "has_ended"]
+__all__ = ["ControlChannel", "ControlSocket", "DialledChannel", "has_ended"]
 
 _HELLO: Final = 0x00000001
 _VERSION: Final = 4
@@ -43,7 +43,7 @@ _SUBSYSTEM: Final = 2.0  # seconds in which one that is not there has ended
 _FORBIDDEN, _REFUSED, _NO_ROOM = 1, 2, 4
 
 
-class Control:
+class ControlSocket:
     """One connection to a control socket.
 
     Parameters
@@ -155,12 +155,12 @@ class Control:
         return int(struct.unpack_from(">I", answer)[0]), answer[8:]
 
 
-class Channel:
+class ControlChannel:
     """The near ends of a session or of a stream; its methods are those of ``paramiko.Channel``.
 
     Parameters
     ----------
-    control : Control
+    control : ControlSocket
         A connection of its own.
     wire : Wire
         What it belongs to.
@@ -168,7 +168,9 @@ class Channel:
         Is given this channel when it is closed.
     """
 
-    def __init__(self, control: Control, wire: Wire, ended: Callable[[Channel], None] = lambda channel: None) -> None:
+    def __init__(
+        self, control: ControlSocket, wire: Wire, ended: Callable[[ControlChannel], None] = lambda channel: None
+    ) -> None:
         self._control, self._wire, self._ended = control, wire, ended
         self._ends: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -267,7 +269,7 @@ class Channel:
                 if self._closed and not self._users:  # before it had these ends
                     self._free()
 
-    def renew(self, control: Control) -> None:
+    def renew(self, control: ControlSocket) -> None:
         """Try again by another connection, after a refusal."""
         with self._lock:
             for end in (*self._ends, self._control.socket):
@@ -304,7 +306,7 @@ class Channel:
             end.close()
 
 
-class Dialled(Channel):
+class DialledChannel(ControlChannel):
     """A stream to a port, as the far side sees it; see :class:`jupyter_slurm.transport.base.Stream`.
 
     Its errors have numbers: paramiko reads them where it speaks to a node through this one.

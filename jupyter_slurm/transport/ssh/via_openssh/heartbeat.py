@@ -8,12 +8,12 @@ import threading
 
 from jupyter_slurm.transport.ssh.protocols import Session
 
-__all__ = ["Pulse"]
+__all__ = ["Heartbeat"]
 
 _PATIENCE = 1.0  # seconds for start-up files; then it is looked at again the next time
 
 
-class Pulse:
+class Heartbeat:
     """One echo over a session that was opened for it; for blocking calls.
 
     Parameters

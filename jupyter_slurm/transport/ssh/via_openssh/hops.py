@@ -15,33 +15,38 @@ from typing import Final
 
 import paramiko
 
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.protocols import Connection, Hop
-from jupyter_slurm.transport.ssh.via_openssh.control_socket import Channel, Control, Dialled, has_ended
-from jupyter_slurm.transport.ssh.via_openssh.login import Target
+from jupyter_slurm.transport.ssh.via_openssh.control_socket import (
+    ControlChannel,
+    ControlSocket,
+    DialledChannel,
+    has_ended,
+)
+from jupyter_slurm.transport.ssh.via_openssh.login import LoginTarget
 
 __all__ = ["Hops", "dial", "hop_paths", "hop_target"]
 
 _ANSWER: Final = 10.0  # seconds
 
 
-def hop_paths(target: Target, way: Sequence[Host], folder: str) -> dict[str, str]:
+def hop_paths(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> dict[str, str]:
     """Return where the hosts on the way will listen, by name; not those with a ControlPath of the person's own."""
     hops = [host for host in way[:-1] if (host.control_path or "none").lower() == "none"]
     return {host.name: os.path.join(folder, f"h{_digest(target, host)}") for host in hops}
 
 
-def hop_target(target: Target, way: Sequence[Host], number: int) -> Target:
+def hop_target(target: LoginTarget, way: Sequence[HostConfig], number: int) -> LoginTarget:
     """Return what a person would type to log in to a host on the way."""
     host, options = way[number], list[str]()
     names = [f"[{hop.name}]" if ":" in hop.name else hop.name for hop in way[:number]]
     before = [f"{hop.user}@{name}:{hop.port}" for hop, name in zip(way, names, strict=False)]
     if before or host.proxy_command is None:
         options = ["-J", ",".join(before) or "none"]
-    return Target(host.name, ("-l", host.user, "-p", str(host.port), *options), target.config_file)
+    return LoginTarget(host.name, ("-l", host.user, "-p", str(host.port), *options), target.config_file)
 
 
-def dial(stream: Dialled, host: str, port: int) -> Dialled:
+def dial(stream: DialledChannel, host: str, port: int) -> DialledChannel:
     """Let a stream lead to a port, and return it; it is closed if it cannot."""
     try:
         stream.connect(host, port)
@@ -60,7 +65,7 @@ class _Hop:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._watch = Control(path, _ANSWER)
+        self._watch = ControlSocket(path, _ANSWER)
 
     def is_active(self) -> bool:
         """Whether it was not seen to have ended."""
@@ -70,13 +75,13 @@ class _Hop:
         """Wait for its end."""
         has_ended(self._watch.socket, timeout)
 
-    def open_session(self, timeout: float) -> Channel:
+    def open_session(self, timeout: float) -> ControlChannel:
         """Return a session for one command."""
-        return Channel(Control(self._path, timeout), self)
+        return ControlChannel(ControlSocket(self._path, timeout), self)
 
-    def dial(self, host: str, port: int, timeout: float) -> Dialled:
+    def dial(self, host: str, port: int, timeout: float) -> DialledChannel:
         """Return a stream to what listens on a port of a host, as this one sees it."""
-        return dial(Dialled(Control(self._path, timeout), self), host, port)
+        return dial(DialledChannel(ControlSocket(self._path, timeout), self), host, port)
 
     def close(self) -> None:
         """Let go of it."""
@@ -88,9 +93,9 @@ class Hops:
 
     Parameters
     ----------
-    target : Target
+    target : LoginTarget
         Where that leads.
-    way : sequence of Host
+    way : sequence of HostConfig
         Its hosts, the one that is meant last.
     folder : str
         Where our own control sockets are.
@@ -101,10 +106,10 @@ class Hops:
 
     def __init__(
         self,
-        target: Target,
-        way: Sequence[Host],
+        target: LoginTarget,
+        way: Sequence[HostConfig],
         folder: str,
-        log_in: Callable[[Target, Sequence[Host]], Connection],
+        log_in: Callable[[LoginTarget, Sequence[HostConfig]], Connection],
     ) -> None:
         self._target, self._way, self._log_in = target, tuple(way), log_in
         self._paths = hop_paths(target, way, folder)
@@ -143,5 +148,5 @@ class Hops:
             made.leave() if keep else made.close()
 
 
-def _digest(target: Target, host: Host) -> str:
+def _digest(target: LoginTarget, host: HostConfig) -> str:
     return hashlib.sha256(repr((target, host.name, host.hostname, host.port, host.user)).encode()).hexdigest()[:10]

@@ -18,17 +18,22 @@ from typing import Any, Final
 
 import paramiko
 
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
 from jupyter_slurm.transport.ssh.protocols import Hop, LinkLost
-from jupyter_slurm.transport.ssh.via_openssh.control_socket import Channel, Control, Dialled, has_ended
-from jupyter_slurm.transport.ssh.via_openssh.heartbeat import Pulse
+from jupyter_slurm.transport.ssh.via_openssh.control_socket import (
+    ControlChannel,
+    ControlSocket,
+    DialledChannel,
+    has_ended,
+)
+from jupyter_slurm.transport.ssh.via_openssh.heartbeat import Heartbeat
 from jupyter_slurm.transport.ssh.via_openssh.hops import Hops, dial, hop_paths, hop_target
-from jupyter_slurm.transport.ssh.via_openssh.login import Login, Target
+from jupyter_slurm.transport.ssh.via_openssh.login import LoginTarget, OpenSshLogin
 from jupyter_slurm.transport.ssh.via_openssh.private_folder import make_private, turn
 
-__all__ = ["Master", "OpenSshLink", "Target", "end_kept", "kept_path"]
+__all__ = ["ControlMaster", "LoginTarget", "OpenSshLink", "end_kept", "kept_path"]
 
 _ANSWER: Final = 10.0  # seconds in which a master that is found, and the host behind it, answer
 _IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
@@ -39,14 +44,14 @@ _OPEN_FAILED: Final = re.compile(r"open failed: ([a-z ]+): (.*)")
 _CODES: Final = {"administratively prohibited": 1, "connect failed": 2, "unknown channel type": 3}  # RFC 4254, 5.1
 
 
-class Master:
+class ControlMaster:
     """A running ``ssh`` that is logged in, as a connection.
 
     Parameters
     ----------
-    target : Target
+    target : LoginTarget
         Where to log in if none is found.
-    way : sequence of Host
+    way : sequence of HostConfig
         The hosts on the way.
     asker : Asker
         Who asks the person.
@@ -60,8 +65,8 @@ class Master:
 
     def __init__(
         self,
-        target: Target,
-        way: Sequence[Host],
+        target: LoginTarget,
+        way: Sequence[HostConfig],
         asker: Asker,
         folder: str,
         max_age: float | None = None,
@@ -71,18 +76,18 @@ class Master:
         self._own, self._heard = os.path.join(folder, _stem(target, way)), heard
         self._path, self._process = "", 0
         self._is_closed = self._is_given_up = False
-        self._hops = Hops(target, way, folder, lambda to, hosts: Master(to, hosts, asker, folder, max_age))
-        self._login: Login | None = None
-        self._watch: Control | None = None
-        self._pulse: Pulse | None = None
-        self._channels: set[Channel] = set()
+        self._hops = Hops(target, way, folder, lambda to, hosts: ControlMaster(to, hosts, asker, folder, max_age))
+        self._login: OpenSshLogin | None = None
+        self._watch: ControlSocket | None = None
+        self._pulse: Heartbeat | None = None
+        self._channels: set[ControlChannel] = set()
         self._room_at = -_ROOM
         self.since = time.time()
 
     # Connection -----------------------------------------------------------------------------------------------------
 
     @property
-    def last(self) -> Master:
+    def last(self) -> ControlMaster:
         """Itself: what channels belong to."""
         return self
 
@@ -141,7 +146,7 @@ class Master:
                 os.unlink(self._own)
             idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
             hops = hop_paths(self._target, self._way, os.path.dirname(self._own))
-            self._login = login = Login(self._target, self._way, self._asker, self._own, idle, hops, self._heard)
+            self._login = login = OpenSshLogin(self._target, self._way, self._asker, self._own, idle, hops, self._heard)
             if self._has_left():
                 login.close()
             login.run()
@@ -178,7 +183,7 @@ class Master:
         """
         self._tidy()
         try:
-            with contextlib.closing(Control(self._path, _ANSWER)) as control:
+            with contextlib.closing(ControlSocket(self._path, _ANSWER)) as control:
                 control.process()
             if (pulse := self._pulse) is not None:
                 pulse.beat()
@@ -189,16 +194,16 @@ class Master:
             self.close()
             raise
 
-    def open_session(self, timeout: float) -> Channel:
+    def open_session(self, timeout: float) -> ControlChannel:
         """Return a session for one command; whether there can be one more is known when that starts."""
-        session = _Session(self, Control(self._path, timeout), timeout)
+        session = _Session(self, ControlSocket(self._path, timeout), timeout)
         self._keep(session)
         return session
 
-    def dial(self, host: str, port: int, timeout: float) -> Dialled:
+    def dial(self, host: str, port: int, timeout: float) -> DialledChannel:
         """Return a stream to what listens on a port of a host, as the host at the end sees it."""
         said = self._log_size()
-        stream = Dialled(Control(self._path, timeout), self, self.forget)
+        stream = DialledChannel(ControlSocket(self._path, timeout), self, self.forget)
         self._keep(stream)
         try:
             return dial(stream, host, port)
@@ -209,13 +214,13 @@ class Master:
         """Return a host on the way; where this one was not made by us, that may cost a log-in."""
         return self._hops.get(number)
 
-    def _keep(self, channel: Channel) -> None:
+    def _keep(self, channel: ControlChannel) -> None:
         """Note a channel, which ends with us."""
         self._channels.add(channel)
         if self._is_closed:  # perhaps since it was begun
             channel.close()
 
-    def forget(self, channel: Channel) -> None:
+    def forget(self, channel: ControlChannel) -> None:
         """Let go of a channel that is closed."""
         self._channels.discard(channel)
         self._room_at = time.monotonic()
@@ -247,12 +252,12 @@ class Master:
     def _find(self, path: str) -> bool:
         """Take the master that listens there, if it answers."""
         try:
-            self._watch = Control(path, _ANSWER)
+            self._watch = ControlSocket(path, _ANSWER)
         except (OSError, EOFError):
             return False
         self._path = path
         try:
-            with contextlib.closing(Control(path, _ANSWER)) as control:
+            with contextlib.closing(ControlSocket(path, _ANSWER)) as control:
                 self._process = control.process()
             self._start_pulse()  # its host answers to that, whatever the answer is
         except (OSError, EOFError, paramiko.SSHException):
@@ -271,9 +276,9 @@ class Master:
 
     def _start_pulse(self) -> None:
         self._stop_pulse()
-        session = Channel(Control(self._path, _ANSWER), self)
+        session = ControlChannel(ControlSocket(self._path, _ANSWER), self)
         try:
-            self._pulse = Pulse(session)
+            self._pulse = Heartbeat(session)
         except paramiko.ChannelException as error:
             session.close()
             self._pulse = None
@@ -293,7 +298,7 @@ class Master:
         watch = self._watch
         if watch is None or has_ended(watch.socket, 0):
             return
-        with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(self._own, 1.0)) as control:
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(ControlSocket(self._own, 1.0)) as control:
             control.terminate()
         if not has_ended(watch.socket, 1.0) and self._process:
             with contextlib.suppress(OSError):
@@ -312,10 +317,10 @@ class Master:
                     os.truncate(f"{self._own}.log", 0)
 
 
-class _Session(Channel):
+class _Session(ControlChannel):
     """A session for a command; what is not for commands makes room for it, and what was just closed is waited for."""
 
-    def __init__(self, master: Master, control: Control, timeout: float) -> None:
+    def __init__(self, master: ControlMaster, control: ControlSocket, timeout: float) -> None:
         super().__init__(control, master, master.forget)
         self._master, self._patience = master, timeout
 
@@ -329,17 +334,17 @@ class _Session(Channel):
                 if not self._master.make_room() or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)
-            self.renew(Control(self._master.path, self._patience))
+            self.renew(ControlSocket(self._master.path, self._patience))
 
 
-class OpenSshLink(KeptLink):
+class OpenSshLink(PersistentLink):
     """A connection through the hosts of a way, by the system's ``ssh``.
 
     Parameters
     ----------
-    target : Target
+    target : LoginTarget
         What a person would type after ``ssh``.
-    way : sequence of Host
+    way : sequence of HostConfig
         Its hosts, the one that is meant last.
     prompter : Prompter
         Who can ask the person.
@@ -350,15 +355,15 @@ class OpenSshLink(KeptLink):
     heard : callable, optional
         Is given what OpenSSH says while it logs in; from another thread.
     **options
-        As for :class:`KeptLink`.
+        As for :class:`PersistentLink`.
     """
 
     refuses_late = True
 
     def __init__(
         self,
-        target: Target,
-        way: Sequence[Host],
+        target: LoginTarget,
+        way: Sequence[HostConfig],
         prompter: Prompter,
         folder: str,
         *,
@@ -371,26 +376,26 @@ class OpenSshLink(KeptLink):
         self._target, self._way, self._folder, self._max_age = target, tuple(way), folder, max_age
         self._prompter = prompter
 
-    def new_connection(self) -> Master:
+    def new_connection(self) -> ControlMaster:
         """Return a master that is not open yet."""
         asker = Asker(self._prompter, asyncio.get_running_loop())
-        return Master(self._target, self._way, asker, self._folder, self._max_age, self._heard)
+        return ControlMaster(self._target, self._way, asker, self._folder, self._max_age, self._heard)
 
 
-def kept_path(target: Target, way: Sequence[Host], folder: str) -> str:
+def kept_path(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> str:
     """Return where the control socket of our own master for a way is, while there is one."""
     return os.path.join(folder, _stem(target, way))
 
 
-def end_kept(target: Target, way: Sequence[Host], folder: str) -> None:
+def end_kept(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> None:
     """End the masters of ours that an earlier process left, if there are any."""
     paths = [kept_path(hop_target(target, way, number), way[: number + 1], folder) for number in range(len(way) - 1)]
     for path in (kept_path(target, way, folder), *paths):
-        with contextlib.suppress(OSError, EOFError), contextlib.closing(Control(path, _ANSWER)) as control:
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(ControlSocket(path, _ANSWER)) as control:
             control.terminate()
 
 
-def _stem(target: Target, way: Sequence[Host]) -> str:
+def _stem(target: LoginTarget, way: Sequence[HostConfig]) -> str:
     """Return a short name for a way: another configuration is another log-in."""
     hops = [(host.name, host.hostname, host.port, host.user, host.proxy_command) for host in way]
     return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]

@@ -24,14 +24,14 @@ from typing import Any, Final
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandMissing, LoginDeclined, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.peer_credentials import is_ours
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import is_yes
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt
 from jupyter_slurm.transport.ssh.protocols import LinkLost
-from jupyter_slurm.transport.ssh.via_openssh.messages import Asked, Questions, failure, said_in
+from jupyter_slurm.transport.ssh.via_openssh.messages import AskpassQuestion, AskpassQuestions, failure, said_in
 from jupyter_slurm.transport.ssh.via_openssh.private_folder import write_own
 
-__all__ = ["Login", "Target"]
+__all__ = ["LoginTarget", "OpenSshLogin"]
 
 _TICK: Final = 0.05  # seconds between two looks whether OpenSSH is done
 _SILENCE: Final = 45.0  # seconds without a line of OpenSSH, while nobody is asked: it waits for nothing that comes
@@ -57,7 +57,7 @@ _PREFACE: Final = """Host *
 
 
 @dataclass(frozen=True)
-class Target:
+class LoginTarget:
     """What a person would type after ``ssh``: from profiles only, and looked at by :func:`way_to` before.
 
     Attributes
@@ -75,14 +75,14 @@ class Target:
     config_file: str | None = None
 
 
-class Login:
+class OpenSshLogin:
     """One attempt to log in.
 
     Parameters
     ----------
-    target : Target
+    target : LoginTarget
         Where.
-    way : sequence of Host
+    way : sequence of HostConfig
         The hosts on the way, as the configuration describes them.
     asker : Asker
         Who asks the person.
@@ -98,8 +98,8 @@ class Login:
 
     def __init__(
         self,
-        target: Target,
-        way: Sequence[Host],
+        target: LoginTarget,
+        way: Sequence[HostConfig],
         asker: Asker,
         path: str,
         idle: float,
@@ -109,7 +109,7 @@ class Login:
         self._target, self._way, self._asker, self._hops = target, tuple(way), asker, hops or {}
         self._path, self._idle, self._heard, self._told = path, idle, heard, 0
         self._log, self._desk_path = f"{path}.log", os.path.join(os.path.dirname(path), secrets.token_hex(5))
-        self._questions = Questions(way)
+        self._questions = AskpassQuestions(way)
         self._lock = threading.Lock()
         self._read, self._open, self._answered = 0, 0, False
         self._broken: BaseException | None = None
@@ -286,7 +286,7 @@ class Login:
             with self._lock:
                 self._open -= 1
 
-    def _answer(self, asked: Asked, client: socket.socket) -> str | None:
+    def _answer(self, asked: AskpassQuestion, client: socket.socket) -> str | None:
         future = self._asker.start(asked.prompt)
         client.settimeout(_TICK)
         try:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from jupyter_slurm.errors import HostKeyRevoked, LoginFailed, SlurmError, TransportError
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import changed_at, host_key_prompt, names_of
 from jupyter_slurm.transport.ssh.hostkeys.unknown_key import openssh_adds, unknown_key
 from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
-__all__ = ["Asked", "Questions", "failure", "said_in"]
+__all__ = ["AskpassQuestion", "AskpassQuestions", "failure", "said_in"]
 
 Meaning = Literal["secret", "host-key", "confirm", "notice"]
 
@@ -35,7 +35,7 @@ _ENTERED: Final = re.compile(r"^(?:debug1: )?Authenticated to ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskpassQuestion:
     """A question of OpenSSH.
 
     Attributes
@@ -54,27 +54,29 @@ class Asked:
     fingerprint: str = ""
 
 
-class Questions:
+class AskpassQuestions:
     """The questions of one log-in through all hosts of a way."""
 
-    def __init__(self, way: Sequence[Host]) -> None:
+    def __init__(self, way: Sequence[HostConfig]) -> None:
         self._way, self._seen = tuple(way), set[str]()
 
-    def read(self, text: str, hint: str, process: int, said: str) -> Asked:
+    def read(self, text: str, hint: str, process: int, said: str) -> AskpassQuestion:
         """Understand a question; ``process`` asks it, and ``said`` it has before."""
         host = self._host(text, process)
         if match := _KEY.search(text):
             remark = "but keys of other types are known of it" if "keys of different" in text else ""
-            return Asked(host_key_prompt(host, match[1], match[2], remark), "host-key", match[2])
+            return AskpassQuestion(host_key_prompt(host, match[1], match[2], remark), "host-key", match[2])
         if hint == "none":
-            return Asked(Prompt(host.label, "keyboard-interactive", "OpenSSH", printable(text)), "notice")
+            return AskpassQuestion(Prompt(host.label, "keyboard-interactive", "OpenSSH", printable(text)), "notice")
         notice = "\n".join(part for part in (said, self._notice(host, text)) if part)
         if hint == "confirm":
             question = Question(f"{printable(text).strip()} (yes/no)", echo=True)
-            return Asked(Prompt(host.label, "keyboard-interactive", "OpenSSH", notice, (question,)), "confirm")
-        return Asked(self._secret(host, text, notice), "secret")
+            return AskpassQuestion(
+                Prompt(host.label, "keyboard-interactive", "OpenSSH", notice, (question,)), "confirm"
+            )
+        return AskpassQuestion(self._secret(host, text, notice), "secret")
 
-    def _secret(self, host: Host, text: str, notice: str) -> Prompt:
+    def _secret(self, host: HostConfig, text: str, notice: str) -> Prompt:
         if match := re.fullmatch(r"Enter passphrase for (?:\S+ )?key '(.*)': ?", text, re.DOTALL):
             wrong = "That passphrase is wrong." if _AGAIN in notice else ""
             question = Question(f"Passphrase for {printable(match[1])}")
@@ -89,13 +91,13 @@ class Questions:
         instruction = "\n".join(part for part in (notice, head) if part)
         return Prompt(host.label, "keyboard-interactive", "", instruction, (Question(last or "Answer"),))
 
-    def _notice(self, host: Host, text: str) -> str:
+    def _notice(self, host: HostConfig, text: str) -> str:
         key = f"{host.name}\0{text}"
         again = key in self._seen
         self._seen.add(key)
         return _AGAIN if again else ""
 
-    def _host(self, text: str, process: int) -> Host:
+    def _host(self, text: str, process: int) -> HostConfig:
         """Return the host that asks: the one that the process connects to, else the one that is named."""
         with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
             words = file.read().rstrip(b"\0").split(b"\0")
@@ -114,7 +116,7 @@ def said_in(log: str) -> str:
     return printable("\n".join(line for line in lines if not line.startswith(dull)), 2000)
 
 
-def _named(text: str, way: Sequence[Host]) -> Host | None:
+def _named(text: str, way: Sequence[HostConfig]) -> HostConfig | None:
     for host in way:
         where = re.escape(host.host_key_alias or host.hostname)
         if re.search(rf"(?<![\w.-]){re.escape(host.user)}@{where}(?![\w.-])", text, re.IGNORECASE):
@@ -129,7 +131,7 @@ def _named(text: str, way: Sequence[Host]) -> Host | None:
 # Why it ended --------------------------------------------------------------------------------------------------------
 
 
-def failure(log: str, way: Sequence[Host], *, asked: bool) -> SlurmError:
+def failure(log: str, way: Sequence[HostConfig], *, asked: bool) -> SlurmError:
     """Return the error for a log-in that ended with this log; ``asked``: a person has answered something."""
     said = said_in(log)
     for find in (_host_key, _let_in, _reach, _odd):
@@ -151,7 +153,7 @@ def failure(log: str, way: Sequence[Host], *, asked: bool) -> SlurmError:
     )
 
 
-def _host_key(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+def _host_key(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
     if "Host key verification failed" not in said and "host key" not in said.lower():
         return None
     revoked = re.search(r"host key for (\S+) (?:is marked as|was) revoked|Host key (\S+) (\S+) revoked by file", said)
@@ -176,7 +178,7 @@ def _host_key(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
     return None
 
 
-def _shown_by(log: str, way: Sequence[Host]) -> Host:
+def _shown_by(log: str, way: Sequence[HostConfig]) -> HostConfig:
     """Return the host whose key was looked at last."""
     found = re.findall(r"^debug1: Authenticating to (\S+?):(\d+) as '(.*)'", log, re.MULTILINE)
     for hostname, port, _ in reversed(found[-1:]):
@@ -186,7 +188,7 @@ def _shown_by(log: str, way: Sequence[Host]) -> Host:
     return way[-1]
 
 
-def _let_in(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+def _let_in(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
     tried = [f"key {path}" for path in dict.fromkeys(_OFFER.findall(log))]
     if "Too many authentication failures" in said:
         host = _named(said, way) or _shown_by(log, way)
@@ -210,7 +212,7 @@ def _let_in(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
     )
 
 
-def _hint(host: Host, methods: Sequence[str], tried: Sequence[str], *, typed: bool) -> str:
+def _hint(host: HostConfig, methods: Sequence[str], tried: Sequence[str], *, typed: bool) -> str:
     if any("gssapi" in method for method in methods) and not {"password", "keyboard-interactive"} & {*methods}:
         return (
             "It takes Kerberos tickets: `kinit`, and try again; `klist` shows what you have. Where ~/.ssh/config does "
@@ -230,7 +232,7 @@ def _list(tried: Sequence[str]) -> str:
     return "".join(f"\n  {line}: refused" for line in tried)
 
 
-def _reach(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+def _reach(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
     vpn = "Is this machine on line, and in the VPN where the site wants that?"
     if match := re.search(r"Could not resolve hostname (\S+):", said):
         host = next((one for one in way if one.hostname.lower() == match[1].lower()), way[-1])
@@ -255,7 +257,7 @@ def _reach(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
     return None
 
 
-def _odd(log: str, said: str, way: Sequence[Host]) -> SlurmError | None:
+def _odd(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
     """Return what does not get better by itself."""
     for words, hint in (
         (r"Bad configuration option.*|.*Bad owner or permissions.*", "Correct ~/.ssh/config, or the file it names."),

@@ -17,15 +17,15 @@ from typing import Any
 import paramiko
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.channel_stream import ChannelStream
 from jupyter_slurm.transport.ssh.via_paramiko.packetizer import packetizer_class
-from jupyter_slurm.transport.ssh.via_paramiko.proxy_command import Proxy
+from jupyter_slurm.transport.ssh.via_paramiko.proxy_command import ProxyCommand
 from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import keep_in_pieces
 
-__all__ = ["PACKET", "WINDOW", "Chain", "Gate", "tcp"]
+__all__ = ["PACKET", "WINDOW", "HostChain", "HostVerifier", "tcp"]
 
 WINDOW = 4 << 20  # bytes: long links are filled; more makes the far sshd burn its processor
 _WINDOW_BEHIND = 6 << 20  # through other hosts: one connection's send buffer (4 MiB) must not swallow all of it
@@ -48,7 +48,7 @@ logging.getLogger("paramiko").propagate = False
 
 
 @dataclass(frozen=True)
-class Gate:
+class HostVerifier:
     """Who is let through: two checks for each host, called in a thread, which may wait for a person.
 
     Attributes
@@ -61,9 +61,9 @@ class Gate:
         The types of the keys that are known of a host, for it to show one of those (``HostKeyAlgorithms``).
     """
 
-    verify: Callable[[Host, paramiko.PKey], None]
-    login: Callable[[Host, paramiko.Transport], None]
-    key_types: Callable[[Host], Sequence[str]] = lambda host: ()
+    verify: Callable[[HostConfig, paramiko.PKey], None]
+    login: Callable[[HostConfig, paramiko.Transport], None]
+    key_types: Callable[[HostConfig], Sequence[str]] = lambda host: ()
 
 
 class _Hop:
@@ -101,23 +101,25 @@ class _Hop:
         return paramiko.ChannelException(code, "no answer" if "Timeout" in str(error) else str(error))
 
 
-class Chain:
+class HostChain:
     """The transports of a way, the nearest first; the last one is what the way is for.
 
     Parameters
     ----------
-    way : sequence of Host
+    way : sequence of HostConfig
         The hosts to go through, the one that is meant last.
-    gate : Gate
+    gate : HostVerifier
         Checks host keys and logs in.
     reach : callable, optional
         Returns a socket to the first host, or what is like one; by default a TCP connection from here.
     """
 
-    def __init__(self, way: Sequence[Host], gate: Gate, reach: Callable[[Host, float], Any] | None = None) -> None:
+    def __init__(
+        self, way: Sequence[HostConfig], gate: HostVerifier, reach: Callable[[HostConfig, float], Any] | None = None
+    ) -> None:
         self._way, self._gate, self._reach = tuple(way), gate, reach or tcp
         self._hops: list[paramiko.Transport] = []
-        self._proxy: Proxy | None = None  # to the first host only
+        self._proxy: ProxyCommand | None = None  # to the first host only
         self._is_closed = False
         self.since = time.time()
 
@@ -190,7 +192,7 @@ class Chain:
         if self._proxy is not None:
             self._proxy.close()
 
-    def _extend(self, host: Host) -> None:
+    def _extend(self, host: HostConfig) -> None:
         sock = self._socket(host)
         try:
             transport = paramiko.Transport(
@@ -212,7 +214,7 @@ class Chain:
         if not transport.is_authenticated():
             raise TransportError(f"{host.label} did not let us in", host=host.name)
 
-    def _told(self, host: Host, error: BaseException) -> TransportError | None:
+    def _told(self, host: HostConfig, error: BaseException) -> TransportError | None:
         """Return in our words why a host is not reached, before what there is of the way is taken down."""
         # That it speaks another version of SSH may be anything that listens there.
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer) and "no acceptable" in str(error):
@@ -223,15 +225,15 @@ class Chain:
             return self._lost(host, error)
         return None
 
-    def _lost(self, host: Host, error: Exception) -> LinkLost:
+    def _lost(self, host: HostConfig, error: Exception) -> LinkLost:
         if self._proxy is not None and host is self._way[0] and not self._is_closed:
             return self._proxy.failure(_said(error))
         return _unreachable(host, error)
 
-    def _socket(self, host: Host) -> Any:
+    def _socket(self, host: HostConfig) -> Any:
         timeout = host.connect_timeout or _CONNECT
         if host.proxy_command:
-            self._proxy = Proxy(host)
+            self._proxy = ProxyCommand(host)
             return self._proxy.sock
         if self._hops:
             target = (host.hostname, host.port)
@@ -239,7 +241,7 @@ class Chain:
         return self._reach(host, timeout)
 
 
-def tcp(host: Host, timeout: float) -> socket.socket:
+def tcp(host: HostConfig, timeout: float) -> socket.socket:
     """Return a connection from here to a host, as its entry in ``~/.ssh/config`` wants it."""
     wanted = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(host.address_family, socket.AF_UNSPEC)
     reason: OSError | None = None
@@ -262,7 +264,7 @@ def tcp(host: Host, timeout: float) -> socket.socket:
     raise reason or OSError(f"{host.hostname} has no address")
 
 
-def _tune(transport: paramiko.Transport, host: Host, known: Sequence[str]) -> None:
+def _tune(transport: paramiko.Transport, host: HostConfig, known: Sequence[str]) -> None:
     """Choose algorithms: of those that the configuration allows and paramiko has, the fastest cipher first."""
     options = transport.get_security_options()
     quick = [*(name for name in _CIPHERS if name in options.ciphers), *options.ciphers]
@@ -275,7 +277,7 @@ def _tune(transport: paramiko.Transport, host: Host, known: Sequence[str]) -> No
     options.key_types = _allowed(keys, host.host_key_algorithms, host, "HostKeyAlgorithms")
 
 
-def _allowed(ours: Sequence[str], theirs: Sequence[str], host: Host, word: str) -> tuple[str, ...]:
+def _allowed(ours: Sequence[str], theirs: Sequence[str], host: HostConfig, word: str) -> tuple[str, ...]:
     """Return those of ours that the configuration allows, each once; all of them when it says nothing."""
     allowed = tuple(dict.fromkeys(name for name in ours if not theirs or name in theirs))
     if not allowed:
@@ -283,7 +285,7 @@ def _allowed(ours: Sequence[str], theirs: Sequence[str], host: Host, word: str) 
     return allowed
 
 
-def _no_common(host: Host, reason: str) -> TransportError:
+def _no_common(host: HostConfig, reason: str) -> TransportError:
     """Return the error for algorithms that one side lacks: to try again would be the same again."""
     return TransportError(
         f"{host.label} cannot be spoken to by paramiko: {reason}",
@@ -300,7 +302,7 @@ def _said(error: Exception) -> str:
     )
 
 
-def _unreachable(host: Host, error: Exception) -> LinkLost:
+def _unreachable(host: HostConfig, error: Exception) -> LinkLost:
     hint = "Is this machine on line, and in the VPN where the site wants that?"
     reason = _said(error)
     if isinstance(error, socket.gaierror):

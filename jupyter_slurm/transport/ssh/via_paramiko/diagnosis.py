@@ -14,31 +14,31 @@ import paramiko
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, TransportError
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import judge
 from jupyter_slurm.transport.ssh.prompts import printable
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 
-__all__ = ["Hop", "LogWalk", "Walk"]
+__all__ = ["HopReport", "LoginDiagnosis", "LoginLogDiagnosis"]
 
 _NOISE: Final = 1 << 20  # bytes
 _LINE: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Hop:
+class HopReport:
     """A host of a way that has let us in.
 
     Attributes
     ----------
-    host : Host
+    host : HostConfig
     tried : tuple of str
         What it was shown, and what became of it: ``key PATH: accepted`` …
     transport : paramiko.Transport or None
         The connection to it; None: only OpenSSH has it.
     """
 
-    host: Host
+    host: HostConfig
     tried: tuple[str, ...]
     transport: paramiko.Transport | None = None
 
@@ -86,7 +86,7 @@ class _Steps:
 
     Parameters
     ----------
-    way : sequence of Host
+    way : sequence of HostConfig
         The hosts.
     tell : callable
         Is given what was found; from another thread.
@@ -95,16 +95,16 @@ class _Steps:
 
     Attributes
     ----------
-    hops : list of Hop
+    hops : list of HopReport
         The hosts that have let us in so far.
     """
 
     def __init__(
-        self, way: Sequence[Host], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
+        self, way: Sequence[HostConfig], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._way, self._tell, self._clock = tuple(way), tell, clock
         self._hop, self._step, self._since = 0, "reached", clock()
-        self.hops: list[Hop] = []
+        self.hops: list[HopReport] = []
 
     @property
     def is_over(self) -> bool:
@@ -121,51 +121,51 @@ class _Steps:
             )
         return Finding("failed", f"{host.name}, {self._step}", error.message, todo)
 
-    def _reached(self, host: Host) -> None:
+    def _reached(self, host: HostConfig) -> None:
         self._ok(host, f"{host.label} answers after {self._clock() - self._since:.2f} s")
         self._step = "host key"
 
-    def _known(self, host: Host, where: str, key_type: str, fingerprint: str) -> None:
+    def _known(self, host: HostConfig, where: str, key_type: str, fingerprint: str) -> None:
         self._ok(host, f"known ({where or 'known_hosts from now on'}): {key_type} {fingerprint}")
         self._step = "log-in"
 
-    def _entered(self, hop: Hop, version: str) -> None:
+    def _entered(self, hop: HopReport, version: str) -> None:
         how = f" by {' and '.join(hop.accepted)}" if hop.accepted else ""
         self._ok(hop.host, f"{hop.host.user} is let in{how} ({printable(version, 100)})")
         if not self.is_over:
             self.hops.append(hop)
         self._hop, self._step, self._since = self._hop + 1, "reached", self._clock()
 
-    def _ok(self, host: Host, said: str) -> None:
+    def _ok(self, host: HostConfig, said: str) -> None:
         if not self.is_over:
             self._tell(Finding("ok", f"{host.name}, {self._step}", said))
 
 
-class Walk(_Steps):
+class LoginDiagnosis(_Steps):
     """Watch how paramiko walks a way.
 
     Parameters
     ----------
     way, tell, clock
-        As for :class:`LogWalk`.
+        As for :class:`LoginLogDiagnosis`.
     new_gate : callable
         Given what hears how a host was entered, returns who decides; its calls are passed on.
     """
 
     def __init__(
         self,
-        way: Sequence[Host],
-        new_gate: Callable[[Callable[[Host, tuple[str, ...]], None]], Gate],
+        way: Sequence[HostConfig],
+        new_gate: Callable[[Callable[[HostConfig, tuple[str, ...]], None]], HostVerifier],
         tell: Callable[[Finding], None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(way, tell, clock=clock)
-        self._opened: dict[Host, tuple[str, ...]] = {}
+        self._opened: dict[HostConfig, tuple[str, ...]] = {}
         self._inner = new_gate(self._opened.__setitem__)
-        self.gate = Gate(self._verify, self._login, self._inner.key_types)
+        self.gate = HostVerifier(self._verify, self._login, self._inner.key_types)
 
-    def _verify(self, host: Host, key: paramiko.PKey) -> None:
+    def _verify(self, host: HostConfig, key: paramiko.PKey) -> None:
         if self.is_over:
             self._inner.verify(host, key)
             return
@@ -179,18 +179,18 @@ class Walk(_Steps):
             where = "for this connection: it could not be kept"
         self._known(host, where, before.key_type, before.fingerprint)
 
-    def _login(self, host: Host, transport: paramiko.Transport) -> None:
+    def _login(self, host: HostConfig, transport: paramiko.Transport) -> None:
         self._inner.login(host, transport)
         if not self.is_over:
-            self._entered(Hop(host, self._opened.get(host, ()), transport), str(transport.remote_version))
+            self._entered(HopReport(host, self._opened.get(host, ()), transport), str(transport.remote_version))
 
 
-class LogWalk(_Steps):
+class LoginLogDiagnosis(_Steps):
     """Watch how OpenSSH walks a way, by what it says with ``-v``: the processes of all hosts say it in one place.
 
     Parameters
     ----------
-    way : sequence of Host
+    way : sequence of HostConfig
         The hosts.
     tell : callable
         Is given what was found; from another thread.
@@ -199,7 +199,7 @@ class LogWalk(_Steps):
     """
 
     def __init__(
-        self, way: Sequence[Host], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
+        self, way: Sequence[HostConfig], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__(way, tell, clock=clock)
         self._rest, self._version, self._key, self._where = "", "", ("", ""), ""
@@ -230,7 +230,7 @@ class LogWalk(_Steps):
                     act(match)
 
     @property
-    def _host(self) -> Host:
+    def _host(self) -> HostConfig:
         return self._way[self._hop]
 
     def _hear_version(self, match: re.Match[str]) -> None:
@@ -265,7 +265,7 @@ class LogWalk(_Steps):
 
     def _hear_entered(self, match: re.Match[str]) -> None:
         self._accept(match[1] or "")
-        self._entered(Hop(self._host, tuple(self._tried)), self._version)
+        self._entered(HopReport(self._host, tuple(self._tried)), self._version)
         self._tried = []
 
     def _accept(self, method: str) -> None:

@@ -8,17 +8,17 @@ from collections.abc import Callable
 import paramiko
 
 from jupyter_slurm.transport.ssh.auth.login import log_in
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import host_key_order, verify
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Gate
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 
 __all__ = ["personal_gate"]
 
 
 def personal_gate(
-    prompter: Prompter, opened: Callable[[Host, tuple[str, ...]], None] = lambda host, tried: None
-) -> Gate:
+    prompter: Prompter, opened: Callable[[HostConfig, tuple[str, ...]], None] = lambda host, tried: None
+) -> HostVerifier:
     """Return the checks of a connection for the person behind ``prompter``, who is asked in the running event loop.
 
     Parameters
@@ -31,11 +31,11 @@ def personal_gate(
     asker = Asker(prompter, asyncio.get_running_loop())
     accepted: set[tuple[str, bytes]] = set()
 
-    def check(host: Host, key: paramiko.PKey) -> None:
+    def check(host: HostConfig, key: paramiko.PKey) -> None:
         shown = getattr(key, "public_blob", None)
         verify(host, shown.key_blob if shown is not None else key.asbytes(), asker.ask, accepted)
 
-    def enter(host: Host, transport: paramiko.Transport) -> None:
+    def enter(host: HostConfig, transport: paramiko.Transport) -> None:
         opened(host, log_in(transport, host, asker))
 
-    return Gate(check, enter, host_key_order)
+    return HostVerifier(check, enter, host_key_order)

@@ -7,24 +7,24 @@ from typing import Any, Final
 
 import paramiko
 
-from jupyter_slurm.transport.ssh.auth.userauth import KeyWanted, Lost, Userauth
+from jupyter_slurm.transport.ssh.auth.userauth import LoginConnectionLost, SignatureRequested, Userauth
 from jupyter_slurm.transport.ssh.keys.public_keys import key_type, read_line
 from jupyter_slurm.transport.ssh.via_paramiko.connection import tcp
-from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import Hop
+from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import HopReport
 
 __all__ = ["takes_key"]
 
 _PATIENCE: Final = 30.0  # seconds
 
 
-def takes_key(hop: Hop, before: Hop | None, line: str) -> bool | None:
+def takes_key(hop: HopReport, before: HopReport | None, line: str) -> bool | None:
     """Ask a host by a connection of its own (RFC 4252, section 7: a request without a signature); blocks.
 
     Parameters
     ----------
-    hop : Hop
+    hop : HopReport
         The host.
-    before : Hop or None
+    before : HopReport or None
         The one through which it is reached; None: from here.
     line : str
         The public key, as it stands in a file.
@@ -48,12 +48,12 @@ def takes_key(hop: Hop, before: Hop | None, line: str) -> bool | None:
             auth.begin()
             auth.request("none")
             algorithm = "rsa-sha2-512" if key_type(blob) == "ssh-rsa" else key_type(blob)
-            return isinstance(auth.request("publickey", False, algorithm, blob), KeyWanted)
-    except (paramiko.SSHException, OSError, EOFError, Lost):
+            return isinstance(auth.request("publickey", False, algorithm, blob), SignatureRequested)
+    except (paramiko.SSHException, OSError, EOFError, LoginConnectionLost):
         return None
 
 
-def _socket(hop: Hop, before: Hop | None) -> Any:
+def _socket(hop: HopReport, before: HopReport | None) -> Any:
     if before is None or before.transport is None:
         return tcp(hop.host, _PATIENCE)
     target = (hop.host.hostname, hop.host.port)

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
-from jupyter_slurm.transport.ssh.link.persistent import KeptLink
-from jupyter_slurm.transport.ssh.via_paramiko.connection import Chain, Gate
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
+from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
+from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain, HostVerifier
 
-__all__ = ["Link"]
+__all__ = ["ParamikoLink"]
 
 
-class Link(KeptLink):
+class ParamikoLink(PersistentLink):
     """A connection through the hosts of a way, by paramiko.
 
     Parameters
     ----------
     way, gate
-        As for :class:`~jupyter_slurm.transport.ssh.via_paramiko.connection.Chain`.
+        As for :class:`~jupyter_slurm.transport.ssh.via_paramiko.connection.HostChain`.
     **options
-        As for :class:`KeptLink`.
+        As for :class:`PersistentLink`.
     """
 
-    def __init__(self, way: Sequence[Host], gate: Gate, **options: Any) -> None:
+    def __init__(self, way: Sequence[HostConfig], gate: HostVerifier, **options: Any) -> None:
         super().__init__([host.name for host in way], **options)
         self._way, self._gate = tuple(way), gate
 
-    def new_connection(self) -> Chain:
+    def new_connection(self) -> HostChain:
         """Return a chain that is not open yet."""
-        return Chain(self._way, self._gate)
+        return HostChain(self._way, self._gate)

@@ -10,18 +10,18 @@ import subprocess
 import threading
 from typing import Final
 
-from jupyter_slurm.transport.ssh.config.ssh_config import Host
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
-__all__ = ["Proxy"]
+__all__ = ["ProxyCommand"]
 
 _MOST: Final = 2048  # bytes of what it says
 _END: Final = 1.0  # seconds until one that has closed its streams has ended
 _NOT_FOUND: Final = (126, 127)  # exit codes of sh(1)
 
 
-class Proxy:
+class ProxyCommand:
     """The process that brings bytes to a host, started as OpenSSH does; the text is of the person's own configuration.
 
     Attributes
@@ -30,7 +30,7 @@ class Proxy:
         Its standard input and output.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: HostConfig) -> None:
         self._host = host
         self._tail = bytearray()
         self.sock, theirs = socket.socketpair()

@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 import paramiko
 
-__all__ = ["Pieces", "keep_in_pieces"]
+__all__ = ["ReceiveBuffer", "keep_in_pieces"]
 
 _SMALL = 1 << 10  # bytes; smaller ones are put together: a server may send millions of them
 
 
-class _Taken(NamedTuple):
+class _ReceivedSlice(NamedTuple):
     data: bytes
 
     def tobytes(self) -> bytes:
         return self.data
 
 
-class Pieces:
+class ReceiveBuffer:
     """Bytes, with as much of ``array.array("B")`` as paramiko's pipe uses: what is first in is first out."""
 
     def __init__(self) -> None:
@@ -43,17 +43,17 @@ class Pieces:
         elif data:
             self._pieces.append(bytearray(data))
 
-    def __getitem__(self, first: slice) -> _Taken:
+    def __getitem__(self, first: slice) -> _ReceivedSlice:
         if first.stop is None or first.stop >= self._size:
             only = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            return _Taken(bytes(only))  # without a copy, if it is bytes already
+            return _ReceivedSlice(bytes(only))  # without a copy, if it is bytes already
         found, left = [], first.stop
         for piece in self._pieces:
             found.append(piece[:left])
             left -= len(found[-1])
             if not left:
                 break
-        return _Taken(b"".join(found))
+        return _ReceivedSlice(b"".join(found))
 
     def __delitem__(self, first: slice) -> None:
         left = self._size if first.stop is None else min(first.stop, self._size)
@@ -70,7 +70,7 @@ def keep_in_pieces(channel: paramiko.Channel) -> paramiko.Channel:
     pipe = channel.in_buffer
     if isinstance(getattr(pipe, "_buffer", None), array.array) and hasattr(pipe, "_lock"):
         with pipe._lock:  # something may have come already
-            pieces = Pieces()
+            pieces = ReceiveBuffer()
             pieces.frombytes(pipe._buffer.tobytes())
             pipe._buffer = pieces
     return channel
