@@ -65,7 +65,7 @@ class JobDirectory:
     def display(self) -> Any:
         """Return the record of what the cell shows."""
         path = os.path.join(self.folder, f"display{self.suffix}.jsonl")
-        return load("cell.display").Record(path, self.job_id, int(os.environ.get("SLURM_RESTART_COUNT") or 0))
+        return load("cell.display").DisplayRecord(path, self.job_id, int(os.environ.get("SLURM_RESTART_COUNT") or 0))
 
     def note(self) -> None:
         """Leave word of the Python and the environment that were found here; never a reason to fail.

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from jupyter_slurm.kernels.keeper_connection import KeeperConnection, ReconnectDelays, Stranger
+from jupyter_slurm.kernels.keeper_connection import KeeperConnection, PeerRejected, ReconnectDelays
 from jupyter_slurm.runner.link.handshake import KeeperHandshake
 
 SECRET = b"s" * 32
@@ -33,7 +33,7 @@ async def test_it_is_known_how_long_a_connection_has_held(secret: bytes) -> None
     while not keeper.is_done and (said := await loop.sock_recv(far, 512)):
         await loop.sock_sendall(far, keeper.feed(said))
     far.shutdown(socket.SHUT_WR)
-    with pytest.raises(ConnectionError if secret == SECRET else Stranger):
+    with pytest.raises(ConnectionError if secret == SECRET else PeerRejected):
         await carrying
     assert (carrier.held > 0) == (secret == SECRET)
     far.close()

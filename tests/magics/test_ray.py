@@ -165,7 +165,7 @@ def test_a_head_that_is_somebody_elses_is_not_told_the_token() -> None:
     argv = ["/usr/bin/python3", "-c", listens]
     with subprocess.Popen(argv, user=12345, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
-        with pytest.raises(node["Failed"], match="somebody else has taken port"):
+        with pytest.raises(node["RayFailed"], match="somebody else has taken port"):
             node["check_whose"](f"127.0.0.1:{int(other.stdout.readline())}")
         other.communicate()
 

@@ -162,11 +162,11 @@ def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
         "from jupyter_slurm.widgets.job_feed import JobFeed\nlook, JobFeed.look = JobFeed.look, lambda feed: 1 / 0"
     )
     assert "ZeroDivisionError" in kernel.run("jupyter_slurm.monitor()").traceback  # as where no agent answers
-    kernel.ok("Feed.look = look")
+    kernel.ok("JobFeed.look = look")
     hears = (
         "[type(getattr(each, '__self__', None)).__name__ for each in get_ipython().events.callbacks['pre_run_cell']]"
     )
-    assert "Waiting" not in kernel.value(hears), "what never came to be shown looks at no cells"
+    assert "ClickCheck" not in kernel.value(hears), "what never came to be shown looks at no cells"
 
 
 def test_what_is_free_is_shown_by_type(kernel: Any, wait_for: WaitFor) -> None:

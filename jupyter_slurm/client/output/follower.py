@@ -98,8 +98,8 @@ class Follower:
         """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end.
 
         Of what is shown beside text (the stream ``display``) it gets the text that stands for it; with ``raw``, what
-        the runner wrote (:class:`jupyter_slurm.client.output.rich_output.DisplayMessages`). With ``is_for_all`` nothing is
-        passed over, however far ahead the job is.
+        the runner wrote (:class:`jupyter_slurm.client.output.rich_output.DisplayMessages`). With ``is_for_all`` nothing
+        is passed over, however far ahead the job is.
         """
         with self.lock:
             self._listeners.append((listener, raw, is_for_all))

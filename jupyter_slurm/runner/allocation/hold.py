@@ -422,10 +422,10 @@ def main() -> int:
     """Claim the directory, hold the allocation, tell the end."""
     cell = load("cell.run")
     cell.heedless()
-    place = cell.Place(sys.argv[1])
+    place = cell.JobDirectory(sys.argv[1])
     if not place.is_ours("holds this allocation"):
         return 0
-    holder = AllocationHolder(place, cell.Place)
+    holder = AllocationHolder(place, cell.JobDirectory)
     write(os.path.join(place.folder, "granted.json"), json.dumps(granted()))
     place.tell("started")
     load("lifecycle.usage").watch(place)

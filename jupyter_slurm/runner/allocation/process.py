@@ -58,7 +58,7 @@ class Memory:
 
     Parameters
     ----------
-    place : cell.Place
+    place : cell.JobDirectory
         The job directory of the process.
     """
 
@@ -91,7 +91,7 @@ class Process:
     ----------
     cell, step : module
         ``cell/run.py`` and ``step.py``, which started us.
-    place : cell.Place
+    place : cell.JobDirectory
         The job directory of the process.
     """
 
@@ -126,7 +126,7 @@ class Process:
             shows = self._ipython.showtraceback
             self._ipython.showtraceback = lambda *args, **named: None if self._is_silent else shows(*args, **named)
         else:
-            self._plain, self._alone = cell.load("cell.display").Plain(self._record), cell.load("cell.plain")
+            self._plain, self._alone = cell.load("cell.display").PlainDisplay(self._record), cell.load("cell.plain")
             vars(builtins)["exit"] = vars(builtins)["quit"] = _leave
         vars(builtins)["input"] = getpass.getpass = _ask_nobody
         self._memory = Memory(place)
@@ -221,7 +221,7 @@ class Process:
         try:
             self._step.redirect(folder)
             self._bring_late()
-            code = self._run_in(self._cell.Place(folder), key)
+            code = self._run_in(self._cell.JobDirectory(folder), key)
         except KeyboardInterrupt:  # before the cell's first line, or after its last one
             code = 130
             signal.signal(signal.SIGINT, _ignore)
@@ -315,7 +315,7 @@ class Process:
         """Leave how a cell ended."""
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": is_interrupted}
         try:
-            place = self._cell.Place(folder)
+            place = self._cell.JobDirectory(folder)
             place.put(os.path.join(folder, "end.json"), json.dumps(end))
             place.tell("ended")
         except (OSError, ValueError) as error:

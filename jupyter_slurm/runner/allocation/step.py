@@ -50,7 +50,7 @@ def main() -> int:
     """Run what the step was asked to."""
     folder, args = sys.argv[1], sys.argv[2:]
     cell = load("cell.run")
-    place = cell.Place(folder)
+    place = cell.JobDirectory(folder)
     with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
         asked = json.load(file)
     rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]

@@ -22,7 +22,7 @@ from typing import Any, Iterator
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("cell/run.py")] + "loader.py")["load"]
 
-Place: Any = load("job_directory").Place
+JobDirectory: Any = load("job_directory").JobDirectory
 
 
 def print_error(error: BaseException, filename: str) -> None:
@@ -72,7 +72,7 @@ def run_cell(place: Any, args: list[str]) -> int:
                 load("cell.plain").tell_dropped(loop)
             return exit_code(error)
         try:
-            load("cell.plain").run(load("cell.display").Plain(place.display()), source, filename, main)
+            load("cell.plain").run(load("cell.display").PlainDisplay(place.display()), source, filename, main)
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
             if not isinstance(error, SystemExit):
                 print_error(error, filename)
@@ -151,7 +151,7 @@ def take_any_text() -> None:
 
 def heedless() -> None:
     """Have nothing fail because it cannot be said: a disk that is full ends no allocation."""
-    sys.stderr = load("job_directory").Heedless(sys.stderr)
+    sys.stderr = load("job_directory").UncheckedModule(sys.stderr)
 
 
 def run(place: Any, args: list[str]) -> int:
@@ -169,7 +169,7 @@ def run(place: Any, args: list[str]) -> int:
 
 def main() -> int:
     """Claim the directory, run the cell, tell the end."""
-    place = Place(sys.argv[1])
+    place = JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
     result = {"exit_code": 1}

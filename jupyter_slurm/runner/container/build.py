@@ -27,7 +27,7 @@ from typing import Any, Iterator
 load = runpy.run_path(__file__[: -len("container/build.py")] + "loader.py")["load"]
 contain: Any = load("container.run")
 images: Any = contain.images
-Refused: Any = images.Refused
+RuntimeRefused: Any = images.RuntimeRefused
 
 _FAILED = 1
 _STORES = ("docker", "podman")
@@ -73,7 +73,7 @@ class Build:
 
         Raises
         ------
-        Refused
+        RuntimeRefused
             It cannot be had; says why.
         """
         with images.told_to_end():
@@ -89,7 +89,7 @@ class Build:
         """Make it in the store of this node, one job at a time."""
         program = self.runtime
         if said := images.unwell(program):
-            raise Refused(said)
+            raise RuntimeRefused(said)
 
         def is_there() -> bool:
             return not self._is_anew and images.ask(program, "image", "inspect", self.name)[0] == 0
@@ -97,7 +97,7 @@ class Build:
         lock = images.store_lock(program, self.name, self._wish)
         with images.lease.held(lock, is_there, images.waiting(say)) as is_ours:
             if not is_ours:
-                raise Refused(self._is_known("this node"))
+                raise RuntimeRefused(self._is_known("this node"))
             if self._from:
                 self._load(self._archive())
             elif self._wish["act"] == "pull":
@@ -113,7 +113,7 @@ class Build:
         lines = self._run([self.runtime, "load", f"--input={path}"])
         found = [match[1] for line in lines if (match := re.fullmatch(r"Loaded image(?: ID)?\S*:\s+(\S+)", line))]
         if not found:
-            raise Refused(f"{self.runtime} found no image in {path}")
+            raise RuntimeRefused(f"{self.runtime} found no image in {path}")
         self._run([self.runtime, "tag", found[-1], self.name])
 
     def _limits(self) -> list[str]:
@@ -141,7 +141,7 @@ class Build:
         more = {"is_anew": self._is_anew, "source": self._source()}
         path, is_ours = images.keep(self.runtime, self.name, self._wish, make_it, say, **more)
         if not is_ours and self._wish["act"] == "build":
-            raise Refused(self._is_known(path))
+            raise RuntimeRefused(self._is_known(path))
         return str(path)
 
     @contextlib.contextmanager
@@ -160,7 +160,7 @@ class Build:
             os.mkdir(room, 0o700)
         except OSError as error:
             more = "build_dir in [container] of the cluster's profile names another place"
-            raise Refused(f"{room} cannot be made: {error.strerror}; {more}") from None
+            raise RuntimeRefused(f"{room} cannot be made: {error.strerror}; {more}") from None
         for name in ("TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"):
             os.environ[name] = room
         try:
@@ -197,7 +197,7 @@ class Build:
         """Return the path of the file that it comes from."""
         path = os.path.expanduser(self._from)
         if not os.path.isfile(path):
-            raise Refused(f"there is no file {path} on this node")
+            raise RuntimeRefused(f"there is no file {path} on this node")
         return path
 
     def _daemon(self) -> list[str]:
@@ -210,7 +210,7 @@ class Build:
         if self._from:
             kind, origin = (self._from, self.name) if self._from in _STORES else ("tar", self._archive())
             if kind == "tar" and is_of_layers(origin):
-                raise Refused(f"{origin} is of `docker save`; Charliecloud takes what `docker export` writes")
+                raise RuntimeRefused(f"{origin} is of `docker save`; Charliecloud takes what `docker export` writes")
             self._run(["ch-convert", "-i", kind, "-o", "dir", origin, made])
             return made
         env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(room, "store")}
@@ -246,7 +246,7 @@ class Build:
             elif told := (self._wish.get("file") or {}).get("folder"):
                 context = os.path.expanduser(told)
                 if not os.path.isdir(context):
-                    raise Refused(f"there is no folder {context} on this node, from which the image takes files")
+                    raise RuntimeRefused(f"there is no folder {context} on this node, from which the image takes files")
             yield os.path.join(place, kind), context
         finally:
             shutil.rmtree(place, ignore_errors=True)
@@ -265,16 +265,16 @@ class Build:
 
         Raises
         ------
-        Refused
+        RuntimeRefused
             It fails.
         """
         code, lines = images.run(argv, self._shown, say, env, cwd)
         if code == 0:
             return list(lines)
         if self._wish["act"] == "pull" and not self._from:
-            raise Refused(images.why_not(self.runtime, self.name, lines))
+            raise RuntimeRefused(images.why_not(self.runtime, self.name, lines))
         last = (lines or ["it said nothing"])[-1]
-        raise Refused(f"{argv[0]} has not made {self.name} ({last[:300]}); the lines before say at which step")
+        raise RuntimeRefused(f"{argv[0]} has not made {self.name} ({last[:300]}); the lines before say at which step")
 
     @staticmethod
     def _shown(line: str) -> str:
@@ -287,7 +287,7 @@ def _runtime(wish: dict[str, Any]) -> str:
 
     Raises
     ------
-    Refused
+    RuntimeRefused
         Nothing here can, or not from such a file.
     """
     kind, said = (wish.get("file") or {}).get("kind"), wish.get("runtime")
@@ -295,14 +295,14 @@ def _runtime(wish: dict[str, Any]) -> str:
     if wish.get("from") in _STORES:
         fit = ("charliecloud", *_OF_DEFINITIONS)  # what is in Docker's store is there
     if said and said not in fit:
-        raise Refused(f"{said} makes no image from this; {' and '.join(fit)} do")
+        raise RuntimeRefused(f"{said} makes no image from this; {' and '.join(fit)} do")
     if not said and not kind:
         return str(contain.choose(wish["name"], None))
     needed = {"charliecloud": ["ch-run", "ch-image", "ch-convert"]}
     tried = [said] if said else list(fit)
     here = [one for one in tried if all(map(shutil.which, needed.get(one, [one])))]
     if not here:
-        raise Refused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
+        raise RuntimeRefused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
     return str(contain.choose(wish["name"], here[0]))
 
 
@@ -310,9 +310,11 @@ def check_whose(folder: str) -> None:
     """Refuse a folder in which somebody else could put another one in the place of ours."""
     found = os.stat(folder)
     if not {os.lstat(folder).st_uid, found.st_uid} <= {0, os.geteuid()}:
-        raise Refused(f"{folder} belongs to another user: build_dir in [container] of the profile names another place")
+        raise RuntimeRefused(
+            f"{folder} belongs to another user: build_dir in [container] of the profile names another place"
+        )
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise Refused(f"anybody may write into {folder}: `chmod o-w` it")
+        raise RuntimeRefused(f"anybody may write into {folder}: `chmod o-w` it")
 
 
 def unpack(path: str, folder: str) -> None:
@@ -323,7 +325,7 @@ def unpack(path: str, folder: str) -> None:
             archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # links may lead anywhere
             archive.extractall(folder)  # noqa: S202 - our own, see above
     except (OSError, tarfile.TarError, EOFError) as error:
-        raise Refused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
+        raise RuntimeRefused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
 
 
 def is_of_layers(path: str) -> bool:
@@ -380,7 +382,7 @@ def say(text: str) -> None:
 def main() -> int:
     """Have the image that the job directory asks for; tell the end."""
     folder, begun = sys.argv[1], time.monotonic()
-    place = load("cell.run").Place(folder)
+    place = load("cell.run").JobDirectory(folder)
     if not place.is_ours("makes this image"):
         return 0
     code, wish = _FAILED, place.job["image"]
@@ -393,7 +395,7 @@ def main() -> int:
         took = time.monotonic() - begun
         say(f"{build.name} is {there}, after {took:.0f} s. env=docker://{build.name} runs in it.")
         code = 0
-    except Refused as error:
+    except RuntimeRefused as error:
         sys.stderr.write(f"image: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
     except SystemExit as stop:  # told to end: what was half made is gone
         sys.stderr.write(f"image: ended before {wish['name']} was there\n")

@@ -26,7 +26,7 @@ lease: Any = load("container.lock")
 notes: Any = load("container.image_notes")
 runtimes: Any = load("container.runtimes")
 programs: Any = load("session.command")
-Refused: Any = runtimes.RuntimeRefused
+RuntimeRefused: Any = runtimes.RuntimeRefused
 
 _ANSWER = 60.0  # seconds that the daemon may take for a question
 _LONGEST = 180  # characters of the name of a file, less what is added to it
@@ -77,11 +77,11 @@ def make_folder(described: dict[str, Any], *names: str) -> str:
         os.makedirs(path, mode=0o775 if is_named else 0o700, exist_ok=True)
         found = os.stat(path)
     except OSError as error:
-        raise Refused(f"{path} cannot be made: {error.strerror}; {more}") from None
+        raise RuntimeRefused(f"{path} cannot be made: {error.strerror}; {more}") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWOTH:
-        raise Refused(f"anybody may write into {path}: `chmod o-w` it, or {more}")
+        raise RuntimeRefused(f"anybody may write into {path}: `chmod o-w` it, or {more}")
     if not is_named and found.st_uid not in (os.geteuid(), 0):
-        raise Refused(f"{path} belongs to another user (uid {found.st_uid}): remove it, or {more}")
+        raise RuntimeRefused(f"{path} belongs to another user (uid {found.st_uid}): remove it, or {more}")
     return path
 
 
@@ -142,18 +142,18 @@ def _in_store(program: str, image: str, described: dict[str, Any], say: Callable
     if is_there():
         return image
     if said := unwell(program):
-        raise Refused(said)
+        raise RuntimeRefused(said)
     with contextlib.ExitStack() as held:
         is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
-        with contextlib.suppress(Refused, OSError):
+        with contextlib.suppress(RuntimeRefused, OSError):
             lock = store_lock(program, image, described)
             is_ours = held.enter_context(lease.held(lock, is_there, waiting(say)))
         if is_ours:
             try:
                 _fetch(program, image, [program, "pull", image], say)
-            except Refused as error:
+            except RuntimeRefused as error:
                 if node := notes.node_with(folder_of(described), image):
-                    raise Refused(f"{error}; a job has made one of that name on {node}: `-w {node}`") from None
+                    raise RuntimeRefused(f"{error}; a job has made one of that name on {node}: `-w {node}`") from None
                 raise
             note_store(program, image, described)
     return image
@@ -162,7 +162,7 @@ def _in_store(program: str, image: str, described: dict[str, Any], say: Callable
 def note_store(program: str, image: str, described: dict[str, Any], source: str = "docker://") -> None:
     """Leave word, in the folder of images, that the store of this node has one."""
     size = ask(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RuntimeRefused):
         path = notes.of_store(make_folder(described), program, file_name(image))
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         more = {"size": int(size)} if size.isdigit() else {}
@@ -237,7 +237,7 @@ def keep(
                 finally:
                     remove(draft)
     except OSError as error:
-        raise Refused(f"the image {image} cannot be kept in {folder}: {error.strerror or error}") from None
+        raise RuntimeRefused(f"the image {image} cannot be kept in {folder}: {error.strerror or error}") from None
     return kept(runtime, image, described), is_ours
 
 
@@ -329,7 +329,7 @@ def _fetch(
     """
     code, lines = run(argv, Progress().read, say, env)
     if code:
-        raise Refused(why_not(runtime, image, lines))
+        raise RuntimeRefused(why_not(runtime, image, lines))
 
 
 def run(

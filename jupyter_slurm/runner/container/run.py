@@ -30,7 +30,7 @@ load, path_of = loader["load"], loader["path_of"]
 images: Any = load("container.images")
 lease: Any = images.lease
 runtimes: Any = images.runtimes
-Refused: Any = runtimes.Refused
+RuntimeRefused: Any = runtimes.RuntimeRefused
 ask = images.ask
 
 FAILED = 125  # there was no container, as domain/scripts/environments.py has it of other environments
@@ -53,7 +53,7 @@ def make_places(image: str, targets: list[str]) -> None:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise Refused(
+                raise RuntimeRefused(
                     f"{target} cannot be bound, the image has no such folder: {path}: {error.strerror}"
                 ) from None
 
@@ -89,7 +89,7 @@ def facts(described: dict[str, Any]) -> Any:
     gpus = runtimes.gpus_of(env, variable, list_gpus() if env.get(variable, "")[:1].isdigit() else [])
     if described.get("gpus") == "node" and has_whole_node(env, variable):
         gpus = [uuid for _, uuid in list_gpus()]
-    return runtimes.Facts(
+    return runtimes.RuntimeFacts(
         uid=os.getuid(),
         gid=os.getgid(),
         groups=sorted(set(os.getgroups()) - {os.getgid()}),
@@ -115,14 +115,16 @@ def choose(image: str, runtime: str | None) -> str:
     elif os.path.exists(image):
         fit = ["apptainer", "singularity"]
     else:
-        raise Refused(f"there is no {image} on this node")
+        raise RuntimeRefused(f"there is no {image} on this node")
     needed = {"charliecloud": ["ch-run"] if image.startswith("/") else ["ch-run", "ch-image", "ch-convert"]}
     tried = [(name, needed.get(name, [name])) for name in ([runtime] if runtime else fit)]
     here = [name for name, programs in tried if all(map(shutil.which, programs))]
     if not here:
         wanted = " nor ".join(next(one for one in programs if not shutil.which(one)) for _, programs in tried)
         otherwise = f", and nothing else runs {image}"
-        raise Refused(f"this node has no {wanted}{'' if runtime else otherwise}; -w or -C of sbatch choose another one")
+        raise RuntimeRefused(
+            f"this node has no {wanted}{'' if runtime else otherwise}; -w or -C of sbatch choose another one"
+        )
     return "podman" if here[0] == "docker" and is_podman(shutil.which("docker") or "") else here[0]
 
 
@@ -158,7 +160,7 @@ def start(
 
     Raises
     ------
-    Refused
+    RuntimeRefused
         There can be none.
     """
     runtime, image = choose(described["image"], described.get("runtime")), described["image"]
@@ -167,12 +169,12 @@ def start(
     own = [folder for folder in (node.home,) if os.path.isdir(folder)]
     if not image.startswith("/"):
         image = images.provide(runtime, image, described, say)
-    wish = runtimes.Wish(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
+    wish = runtimes.ContainerRequest(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
     if runtime in ("docker", "podman") and hold:
         wish.hold = f"{hold}.{node.name}"
     for source, _, _ in runtimes.mounts(wish, node):
         if not os.path.exists(source):
-            raise Refused(f"there is no {source} on this node")
+            raise RuntimeRefused(f"there is no {source} on this node")
     made, env = runtimes.MAKERS[runtime](wish, node)
     if runtime in ("docker", "podman"):
         sweep(runtime, node.uid)
@@ -231,7 +233,7 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
             ask(argv[0], "rm", "--force", name)
         end_inside(name)  # what a daemon that is gone cannot end
         if said and code > 0:
-            raise Refused(said)
+            raise RuntimeRefused(said)
     return 128 - code if code < 0 else code
 
 
@@ -304,7 +306,7 @@ def folders(job: dict[str, Any], folder: str) -> list[str]:
 def main() -> int:
     """Run what the job directory says; where there was no container, tell why."""
     folder, args = sys.argv[1], sys.argv[2:]
-    place = load("cell.run").Place(folder)
+    place = load("cell.run").JobDirectory(folder)
 
     def say(text: str) -> None:
         sys.stderr.write(f"container: {place.job['environment']['image']}: {text}\n")
@@ -318,7 +320,7 @@ def main() -> int:
         code = start(
             place.job["environment"], argv, shared, say, is_python="run" not in place.job, hold=f"{folder}/held"
         )
-    except Refused as error:
+    except RuntimeRefused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")
     is_told = os.path.exists(os.path.join(folder, f"end{place.suffix}.json"))

@@ -63,7 +63,7 @@ class RunningCell:
     def place(self) -> Any:
         """The job directory; OSError, ValueError."""
         if self._place is None:
-            self._place = cell.Place(self.folder)
+            self._place = cell.JobDirectory(self.folder)
         return self._place
 
     def withdraw(self) -> bool:

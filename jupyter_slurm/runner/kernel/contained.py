@@ -22,7 +22,7 @@ def main() -> int:
     """Run the command in the container; where there was none, say why."""
     folder, sockets, argv = sys.argv[1], sys.argv[2], sys.argv[3:]
     contain = load("container.run")
-    place = load("cell.run").Place(folder)
+    place = load("cell.run").JobDirectory(folder)
     described = place.job["environment"]
 
     def say(text: str) -> None:
@@ -32,7 +32,7 @@ def main() -> int:
     try:
         shared = [os.path.dirname(folder), sockets]
         return int(contain.start(described, argv, shared, say, is_python=True, hold=os.path.join(sockets, "held")))
-    except contain.Refused as error:
+    except contain.RuntimeRefused as error:
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         sys.stderr.write(f"There is no container: {error} (node {node})\n")
         return int(contain.FAILED)

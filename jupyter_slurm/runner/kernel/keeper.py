@@ -61,7 +61,7 @@ class Keeper:
 
     Parameters
     ----------
-    place : cell.Place
+    place : cell.JobDirectory
         The job directory.
     """
 
@@ -107,7 +107,7 @@ class Keeper:
             while self.kernel.process.poll() is None or self._starts_again():
                 self._turn()
             return self._finish()
-        except kernel_process.CannotStart as error:
+        except kernel_process.KernelStartError as error:
             sys.stderr.write(f"{error} {error.hint}\n")
             if self.kernel is not None and self.kernel.process is not None:
                 self.kernel.kill(signal.SIGKILL)
@@ -165,7 +165,7 @@ class Keeper:
     # -- the kernel
 
     def _start(self) -> None:
-        """Start it; CannotStart."""
+        """Start it; KernelStartError."""
         self._starts += 1
         self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
         self.kernel.start()
@@ -237,7 +237,7 @@ class Keeper:
                     self._reply(name, frames)
             if mask & selectors.EVENT_WRITE:
                 self.wires.wires[name].write()
-        except (OSError, kernel_wires.zmtp.Unspoken) as error:
+        except (OSError, kernel_wires.zmtp.ProtocolError) as error:
             if not isinstance(error, ConnectionError):
                 sys.stderr.write(f"kernel: {error}\n")
             self.ready.unregister(self.wires.wires[name].sock)
@@ -411,7 +411,7 @@ def serve(cell: Any, place: Any) -> int:
 def main() -> int:
     """Keep the kernel of a job directory."""
     cell = load("cell.run")
-    return serve(cell, cell.Place(sys.argv[1]))
+    return serve(cell, cell.JobDirectory(sys.argv[1]))
 
 
 if __name__ == "__main__":

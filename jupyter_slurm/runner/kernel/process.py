@@ -26,7 +26,7 @@ program: Any = load("session.command")
 sockets: Any = load("kernel.sockets")
 start: Any = load("kernel.start")
 
-CannotStart = sockets.KernelStartError
+KernelStartError = sockets.KernelStartError
 _TAIL = 8000  # bytes of what it printed that are kept
 _PIECE = 65_536
 _AT_ONCE = 16  # pieces that are passed on before anything else gets its turn
@@ -41,7 +41,7 @@ def make_folder() -> str:
     if folder is not None:
         return str(folder)
     hint = "Neither /tmp nor /dev/shm can be written, or they are full."
-    raise CannotStart(f"{program.node_name()} has no folder for sockets.", hint)
+    raise KernelStartError(f"{program.node_name()} has no folder for sockets.", hint)
 
 
 class Kernel:
@@ -64,7 +64,7 @@ class Kernel:
         self.output = -1  # a file descriptor: what it prints past its channels
 
     def start(self) -> None:
-        """Start it; CannotStart."""
+        """Start it; KernelStartError."""
         self._began = time.monotonic()
         path = os.path.join(self.folder, "connection.json")
         self.sockets = self._make_sockets()
@@ -88,7 +88,7 @@ class Kernel:
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise CannotStart(f"{argv[0]} cannot be run on {program.node_name()}: {why}.") from None
+            raise KernelStartError(f"{argv[0]} cannot be run on {program.node_name()}: {why}.") from None
         finally:
             os.close(write)
         with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
@@ -121,7 +121,9 @@ class Kernel:
         cwd = os.path.expanduser(cwd) if cwd else None
         if cwd and not os.path.isdir(cwd):
             if not self._asked.get("image"):  # else it may be one of the image
-                raise CannotStart(f"{program.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins.")
+                raise KernelStartError(
+                    f"{program.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins."
+                )
             return None
         return cwd
 

@@ -48,7 +48,7 @@ async def run(folder: str) -> None:
     code = 1
     try:
         _tell(shell, begun=True)
-        place = cell.Place(folder)
+        place = cell.JobDirectory(folder)
         with cell.values_of(place, shell.user_ns, _named):
             error = await _run(shell, place.job["cell"])
         code = 130 if isinstance(error, CancelledError) else cell.exit_code(error)

@@ -93,7 +93,7 @@ class Ports:
     def connect(self, channel: str) -> Any:
         """Return a connection to one of them; OSError: the kernel does not listen there yet, or somebody else does.
 
-        CannotStart: it listens where all of the network reaches it.
+        KernelStartError: it listens where all of the network reaches it.
         """
         port = self._numbers[channel]
         if not self._is_ours(port):

@@ -69,7 +69,7 @@ def own() -> dict[str, Any] | None:
 
 
 def find(name: str) -> tuple[dict[str, Any], str]:
-    """Return a kernelspec and its folder; Lacking."""
+    """Return a kernelspec and its folder; PackageMissing."""
     told = own() if name == "python3" else None
     if told is not None:
         return told, ""
@@ -97,7 +97,7 @@ def find(name: str) -> tuple[dict[str, Any], str]:
 
 
 def become(told: dict[str, Any], folder: str, connection_file: str) -> None:
-    """Run the kernel in the place of this process; Lacking."""
+    """Run the kernel in the place of this process; PackageMissing."""
     with open(os.path.join(os.path.dirname(connection_file), HOW), "w", encoding="ascii") as file:
         file.write("message" if told.get("interrupt_mode") == "message" else "signal")
     fills = {"{connection_file}": connection_file, "{resource_dir}": folder, "{prefix}": sys.prefix}

@@ -185,7 +185,7 @@ class ChannelSockets:
         self.wires[name].send(self._signer.wrap(frames))
 
     def read(self, name: str) -> Iterator[list[bytes]]:
-        """Return the messages that came on a channel; OSError, Unspoken."""
+        """Return the messages that came on a channel; OSError, ProtocolError."""
         with contextlib.suppress(BlockingIOError):
             while data := self.wires[name].sock.recv(_PIECE):
                 yield from self._proven(self.wires[name].take(data))

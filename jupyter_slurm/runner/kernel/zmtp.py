@@ -61,7 +61,7 @@ class Peer:
         self.first = _GREETING
 
     def feed(self, data: bytes) -> tuple[bytes, list[list[bytes]]]:
-        """Take what came in; return what to send for it, and the messages that are whole. Unspoken."""
+        """Take what came in; return what to send for it, and the messages that are whole. ProtocolError."""
         messages: list[list[bytes]] = []
         if self._lacks:
             data = self._fill(data, messages)

@@ -331,7 +331,7 @@ def has_told(place: Any) -> bool:
 
 def main() -> int:
     """Claim the directory, run the cell, tell the end or have the job begin anew."""
-    place = load("cell.run").Place(sys.argv[1])
+    place = load("cell.run").JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
     run = ResumableRun(place, int(os.environ.get("SLURM_RESTART_COUNT") or 0), int(place.job["resume"]))

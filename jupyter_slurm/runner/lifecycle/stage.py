@@ -220,7 +220,7 @@ def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
 
 def main() -> int:
     """Copy, run, copy back."""
-    place, args = load("cell.run").Place(sys.argv[1]), sys.argv[2:]
+    place, args = load("cell.run").JobDirectory(sys.argv[1]), sys.argv[2:]
     if not place.is_ours():
         return 0
     made = copied(place)

@@ -97,7 +97,7 @@ class ProxyHandshake(Handshake):
         self._said = self.first = _ASKS.pack(_MAGIC, _VERSION, who, os.urandom(16))
 
     def feed(self, data: bytes) -> bytes:
-        """Take what came in, return what to send; Stranger, Replaced."""
+        """Take what came in, return what to send; PeerRejected, PeerReplaced."""
         self._incoming += data
         if not self.is_done and (text := self._take(_ANSWERS.size + _PROOF)):
             _know(*_ANSWERS.unpack_from(text)[:2])
@@ -125,7 +125,7 @@ class KeeperHandshake(Handshake):
         self.who = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take what came in, return what to send; Stranger."""
+        """Take what came in, return what to send; PeerRejected."""
         self._incoming += data
         answer = b""
         if not self.who and (text := self._take(_ASKS.size)):

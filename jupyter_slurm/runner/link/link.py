@@ -43,7 +43,7 @@ class Message(NamedTuple):
     frames: list[bytes]
 
     def note(self) -> dict[str, Any]:
-        """Return what a note says; Broken: it is none."""
+        """Return what a note says; LinkBroken: it is none."""
         try:
             told = json.loads(self.frames[0])
         except (IndexError, ValueError, RecursionError) as error:
@@ -78,7 +78,7 @@ def _joined(parts: Iterable[Any]) -> list[Any]:
 
 
 def unpack(payload: bytes | memoryview) -> Message:
-    """Return what :func:`pack` has packed; Broken: that is none."""
+    """Return what :func:`pack` has packed; LinkBroken: that is none."""
     try:
         channel, count = _COUNT.unpack_from(payload)
         if count > _MOST_FRAMES:
@@ -258,7 +258,7 @@ class Link:
         return _HEADER.pack(_REPLACED, 0)
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take what came in, return the messages in it; Broken.
+        """Take what came in, return the messages in it; LinkBroken.
 
         When they are passed on, :meth:`confirm` says so; until then they would come again on another connection.
         """
@@ -339,7 +339,7 @@ class Link:
         return not len(self.outbox)
 
     def tick(self) -> None:
-        """Look whether the other end is there, every second or so, after what came was fed in; Broken."""
+        """Look whether the other end is there, every second or so, after what came was fed in; LinkBroken."""
         now = self._clock()
         if not self.is_attached:
             return

@@ -296,7 +296,7 @@ def finish(place: Any, code: int, told: dict[str, Any] | None, used: dict[str, A
 
 def main() -> int:
     """Claim the directory, run the ranks, tell the end."""
-    place = load("cell.run").Place(sys.argv[1])
+    place = load("cell.run").JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
     place.tell("started")

@@ -168,7 +168,7 @@ def write_all(data: bytes) -> None:
 def main() -> int:
     """Run the cell in a child, and send what it prints."""
     cell = load("cell.run")
-    place = cell.Place(sys.argv[1])
+    place = cell.JobDirectory(sys.argv[1])
     set_variables(os.environ)
     rank = int(os.environ["RANK"])
     ends = {stream: os.pipe() for stream in (b"o", b"e", b"d")}

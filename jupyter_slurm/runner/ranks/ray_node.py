@@ -360,7 +360,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, end)
     dies_with_parent()
     try:
-        return run(load("cell.run").Place(sys.argv[1]), sys.argv[2:])
+        return run(load("cell.run").JobDirectory(sys.argv[1]), sys.argv[2:])
     except RayFailed as error:
         say(str(error))
         return 1

@@ -21,7 +21,7 @@ import sysconfig
 from typing import Any, Callable
 
 images: Any = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")["load"]("container.images")
-Refused: Any = images.Refused
+RuntimeRefused: Any = images.RuntimeRefused
 
 PACKAGE = "jupyterlab"
 _PIP = ("install", "--no-input", "--retries=1", "--timeout=15", "--no-warn-script-location", PACKAGE)
@@ -42,7 +42,7 @@ def python_with_jupyter(image: str, session: dict[str, Any], say: Callable[[str]
 
     Raises
     ------
-    Refused
+    RuntimeRefused
         It cannot be had; says why.
     """
     folder = images.make_folder(session, "jupyter")
@@ -62,7 +62,7 @@ def python_with_jupyter(image: str, session: dict[str, Any], say: Callable[[str]
             if is_ours:
                 _make(path, say)
     except OSError as error:
-        raise Refused(f"{PACKAGE} cannot be kept in {folder}: {error.strerror or error}") from None
+        raise RuntimeRefused(f"{PACKAGE} cannot be kept in {folder}: {error.strerror or error}") from None
     return python
 
 
@@ -90,7 +90,9 @@ def _environment(path: str) -> None:
     try:
         import venv
     except ImportError:
-        raise Refused(f"{sys.executable} has no module venv: choose an image with Jupyter, or one with it") from None
+        raise RuntimeRefused(
+            f"{sys.executable} has no module venv: choose an image with Jupyter, or one with it"
+        ) from None
     venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=False).create(path)
     if sys.prefix == sys.base_prefix:
         return
@@ -106,7 +108,7 @@ def _install(path: str, say: Callable[[str], None]) -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")}
     env.update(PIP_USER="0", PIP_DISABLE_PIP_VERSION_CHECK="1")
     if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, env=env, check=False).returncode:
-        raise Refused(
+        raise RuntimeRefused(
             f"{sys.executable} has no pip to install {PACKAGE}: choose an image with Jupyter, or one with pip"
         )
     say(f"installing {PACKAGE}")
@@ -128,4 +130,4 @@ def _install(path: str, say: Callable[[str], None]) -> None:
             else "the lines of pip before this one may say more"
         )
         sys.stderr.write(f"{text}\n")
-        raise Refused(f"{PACKAGE} could not be installed for {sys.executable} ({last[:300]}); {then}")
+        raise RuntimeRefused(f"{PACKAGE} could not be installed for {sys.executable} ({last[:300]}); {then}")

@@ -25,10 +25,10 @@ if "load" not in globals():  # load() gives it to what it loads
 
     load = runpy.run_path(__file__[: -len("session/jupyter.py")] + "loader.py")["load"]
 program: Any = load("session.command")
-CannotServe: Any = program.SessionStartError
+SessionStartError: Any = program.SessionStartError
 
 
-class NoJupyter(CannotServe):  # type: ignore[misc]  # it is read by its path
+class NoJupyter(SessionStartError):  # type: ignore[misc]  # it is read by its path
     """It is not installed for this Python."""
 
 
@@ -74,7 +74,7 @@ def find_jupyter() -> Any:
 
 def get_jupyter(place: Any) -> None:
     """Go on as a Python that has a Jupyter, beside all that this one has."""
-    with contextlib.suppress(CannotServe):
+    with contextlib.suppress(SessionStartError):
         find_jupyter()
         return
     install = load("session.install")
@@ -86,8 +86,8 @@ def get_jupyter(place: Any) -> None:
     image = os.environ.get("JUPYTER_SLURM_CONTAINER", "").partition(" ")[2]
     try:
         python = install.python_with_jupyter(image, place.job["session"], say)
-    except install.Refused as error:
-        raise CannotServe(f"{error}.") from None
+    except install.RuntimeRefused as error:
+        raise SessionStartError(f"{error}.") from None
     os.execv(python, [python, "-u", *sys.argv])  # noqa: S606 - an argument list, as everywhere
 
 
@@ -156,7 +156,7 @@ class JupyterServer:
 
     Parameters
     ----------
-    place : Place
+    place : JobDirectory
         Of the job (``job_directory.py``).
     """
 
@@ -221,7 +221,7 @@ class JupyterServer:
         """Tell whether it answers."""
         code = self.process.poll()
         if code is not None:
-            raise CannotServe(
+            raise SessionStartError(
                 f"{self.module} {self.version} ended before it was ready ({program.words_of(code)}).",
                 "The last lines of its log say why.",
             )

@@ -34,7 +34,7 @@ def _read_loader() -> Any:
 load = _read_loader()
 jupyters: Any = load("session.jupyter")
 program: Any = jupyters.program
-CannotServe: Any = program.CannotServe
+SessionStartError: Any = program.SessionStartError
 LACKING = 3
 _STARTS = 300.0  # seconds within which a server answers, also from a slow disk
 _UNMEASURED = 5.0  # seconds from its start for which it has the CPU to itself, unless it answers before
@@ -48,7 +48,9 @@ def server_of(place: Any) -> Any:
         os.unlink(os.path.join(place.folder, "served.json"))  # of a run before this one
     place.stage("")
     asked = place.job["session"]
-    return program.Program(asked, jupyters.environment()) if asked.get("command") else jupyters.JupyterServer(place)
+    return (
+        program.CommandProcess(asked, jupyters.environment()) if asked.get("command") else jupyters.JupyterServer(place)
+    )
 
 
 class SessionRun:
@@ -75,7 +77,7 @@ class SessionRun:
                 self.ready = time.monotonic()
                 self._tell(server, self._door(server.port))
             return self._watch(server)
-        except CannotServe as error:
+        except SessionStartError as error:
             lacks = {"lacks": "jupyter"} if isinstance(error, jupyters.NoJupyter) else {}
             return self._give_up(str(error), error.hint, **lacks)
         except OSError as error:
@@ -98,7 +100,7 @@ class SessionRun:
         began = time.monotonic()
         while not self.is_ending and not server.is_ready():
             if time.monotonic() > began + _STARTS:
-                raise CannotServe(f"{server.module} did not answer within {_STARTS:g} s.", "Its log may say why.")
+                raise SessionStartError(f"{server.module} did not answer within {_STARTS:g} s.", "Its log may say why.")
             if time.monotonic() > began + _UNMEASURED:
                 self._measure()
             time.sleep(server.pause)
@@ -191,11 +193,11 @@ def main() -> int:
     if sys.argv[1:] == ["--check"]:
         try:
             jupyters.find_jupyter()
-        except CannotServe as error:
+        except SessionStartError as error:
             sys.stdout.write(json.dumps([str(error), error.hint]) + "\n")
             return LACKING
         return 0
-    place = load("job_directory").Place(sys.argv[1])
+    place = load("job_directory").JobDirectory(sys.argv[1])
     if not place.is_ours("serves this session"):
         return 0
     place.tell("started")

@@ -305,7 +305,7 @@ def test_what_a_group_shares_stays_shared_and_the_cache_is_of_one_person(short_p
         os.chown(path, 12345, -1)
     assert images.make_folder(shared) == folders[1]
     assert os.stat(folders[1]).st_mode & 0o7777 == 0o2770
-    with pytest.raises(images.Refused, match=r"belongs to another user \(uid 12345\): remove it"):
+    with pytest.raises(images.RuntimeRefused, match=r"belongs to another user \(uid 12345\): remove it"):
         images.make_folder(cache)
 
 

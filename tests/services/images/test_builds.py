@@ -330,7 +330,7 @@ def test_what_is_unpacked_lies_in_no_folder_of_somebody_elses(tmp_path, monkeypa
         top.mkdir(exist_ok=True)
         top.chmod(mode)
         os.chown(top, owner, owner)
-        refused = pytest.raises(build["Refused"], match=said) if said else contextlib.nullcontext()
+        refused = pytest.raises(build["RuntimeRefused"], match=said) if said else contextlib.nullcontext()
         with refused, one._room("draft") as room:
             assert os.environ["TMPDIR"] == room
         assert os.listdir(top) == []

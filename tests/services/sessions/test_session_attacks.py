@@ -185,7 +185,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
         assert (token in said, said) == (False, "")
     assert "port" not in json.loads((Path(starts["folder"]) / "served.json").read_text())
 
-    asks = runpy.run_path(str(RUNNER / "session" / "jupyter.py"))["Server"]
+    asks = runpy.run_path(str(RUNNER / "session" / "jupyter.py"))["JupyterServer"]
     lives = object.__new__(asks)  # one that goes on, and whose port is not its own any more
     lives.port, lives.base_url, lives.token, lives.process = port, "/", token, SimpleNamespace(pid=os.getpid())
     with stranger.takes(port) as heard:
