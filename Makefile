@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/.build/node/bin:$(BIN):$(PATH)
 export PYTHONSAFEPATH := 1
 unexport PYTHONPATH
 
-EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/packages.py --missing)
+EMBEDDED_PACKAGES = $(shell python3 jupyter_slurm/embedded/machine/packages.py --missing)
 # Programs that only the tests need, each with Debian's package of it.
 TEST_PACKAGES = $(shell for program in chromium mmdebstrap patchelf gcc; do command -v $$program >/dev/null || echo $$program; done; \
   [ -e /usr/include/stdio.h ] || echo libc6-dev; [ -e /usr/include/slurm/spank.h ] || echo libslurm-dev; \
@@ -97,7 +97,7 @@ clean: ## remove what was built and installed here
 
 # --- what is installed, from the system upwards ------------------------------------------------------------------------
 
-.build/demo-system: jupyter_slurm/embedded/packages.py
+.build/demo-system: jupyter_slurm/embedded/machine/packages.py
 	@mkdir -p .build
 	@$(MAKE) .apt PACKAGES="$(EMBEDDED_PACKAGES)"
 	@touch $@

@@ -12,6 +12,7 @@ from jupyter_slurm._version import __version__
 if TYPE_CHECKING:
     from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, allocations
     from jupyter_slurm.client.clusters.resources import Resources, resources
+    from jupyter_slurm.client.clusters.tunnel import Tunnel, tunnel
     from jupyter_slurm.client.find import job, jobs
     from jupyter_slurm.client.images.image import images
     from jupyter_slurm.client.interrupts import WaitInterrupted
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.jobs.job_list import JobList
     from jupyter_slurm.client.render.table import Table
     from jupyter_slurm.client.sessions.session import Session, session, sessions
-    from jupyter_slurm.client.tunnels.tunnel import Tunnel, tunnel
     from jupyter_slurm.errors import JobFailed, SlurmError
     from jupyter_slurm.widgets.cluster_view import cluster_view
     from jupyter_slurm.widgets.job_monitor import monitor
@@ -76,7 +76,7 @@ _HOME = {
     "Step": "jupyter_slurm.client.allocations.allocation",
     "Table": "jupyter_slurm.client.render.table",
     "Task": "jupyter_slurm.client.jobs.array",
-    "Tunnel": "jupyter_slurm.client.tunnels.tunnel",
+    "Tunnel": "jupyter_slurm.client.clusters.tunnel",
     "Usage": "jupyter_slurm.client.clusters.usage",
     "WaitInterrupted": "jupyter_slurm.client.interrupts",
     "allocations": "jupyter_slurm.client.allocations.allocation",
@@ -91,7 +91,7 @@ _HOME = {
     "session": "jupyter_slurm.client.sessions.session",
     "sessions": "jupyter_slurm.client.sessions.session",
     "submit_form": "jupyter_slurm.widgets.submit_form",
-    "tunnel": "jupyter_slurm.client.tunnels.tunnel",
+    "tunnel": "jupyter_slurm.client.clusters.tunnel",
     "usage": "jupyter_slurm.client.clusters.usage",
     "wait": "jupyter_slurm.client.jobs.as_completed",
 }

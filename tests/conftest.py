@@ -36,8 +36,8 @@ from jupyter_slurm.embedded import Description, EmbeddedCluster, load_descriptio
 from jupyter_slurm.embedded import cluster as embedded_cluster
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.description import Partition, Preemption, Qos
-from jupyter_slurm.embedded.packages import find_program
-from jupyter_slurm.embedded.roots import installation_for, slurm_root
+from jupyter_slurm.embedded.machine.packages import find_program
+from jupyter_slurm.embedded.machine.roots import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
 # A run in the background of a shell (`make test &`) is started with interrupts ignored, and its children would be, too;

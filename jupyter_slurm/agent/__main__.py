@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from jupyter_slurm.agent.daemon import main
+from jupyter_slurm.agent.hosting.daemon import main
 
 if __name__ == "__main__":
     sys.exit(main())

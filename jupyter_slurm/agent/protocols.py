@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
-from jupyter_slurm.agent.presence import UsersLike
+from jupyter_slurm.agent.api.presence import UsersLike
 
 __all__ = ["CoreLike", "Json"]
 
@@ -39,7 +39,7 @@ class ImagesLike(Protocol):
 
 
 class CoreLike(Protocol):
-    """What the routes call: :class:`jupyter_slurm.services.core.Core`, or what a test puts in its place."""
+    """What the routes call: :class:`jupyter_slurm.services.agent_core.Core`, or what a test puts in its place."""
 
     @property
     def bus(self) -> BusLike: ...  # noqa: D102

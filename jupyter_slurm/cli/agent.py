@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _status(settings: Any, args: argparse.Namespace) -> int:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
 
     try:
         with AgentClient.connect(settings, start=False) as client:
@@ -54,8 +54,8 @@ def _status(settings: Any, args: argparse.Namespace) -> int:
 
 
 def _stop(settings: Any, args: argparse.Namespace) -> int:
-    from jupyter_slurm.agent import launcher
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.agent.hosting import launcher
 
     endpoint = launcher.find(settings)
     if endpoint is None:
@@ -72,7 +72,7 @@ def _stop(settings: Any, args: argparse.Namespace) -> int:
 
 
 def _logs(settings: Any, args: argparse.Namespace) -> int:
-    from jupyter_slurm.agent import discovery, launcher
+    from jupyter_slurm.agent.hosting import discovery, launcher
 
     path = discovery.log_path(settings)
     tail = launcher.log_tail(settings, max(1, args.lines))

@@ -12,7 +12,7 @@ from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
 
 __all__ = ["add_parser", "examine", "run"]
@@ -77,7 +77,7 @@ def examine(
     arrived : callable, optional
         Is given the hosts on the way that have let us in without a key of the person's, as the API tells them.
     """
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.sites.profile import load_profile
 
     try:
@@ -132,7 +132,7 @@ def _may_try(found: dict[str, Any]) -> bool:
 
 
 def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
-    from jupyter_slurm.cli.prompts import yes
+    from jupyter_slurm.cli.terminal.prompts import yes
     from jupyter_slurm.services.diagnostics.probe_job import LASTS
 
     more = f" with {' '.join(options)}" if options else ""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.cli.terminal_hints import for_terminal
+from jupyter_slurm.cli.terminal.hints import for_terminal
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
 
@@ -41,10 +41,10 @@ _COMMANDS = {
     "rename": ("sessions", "give a session another name"),
     "log": ("sessions", "the last lines of what the Jupyter of a session says"),
     "tunnel": ("tunnel", "bring a port of a running job here"),
-    "init": ("init", "set up the way to a cluster: a profile, and a key"),
+    "init": ("setup.init", "set up the way to a cluster: a profile, and a key"),
     "doctor": ("doctor", "look over the way to a cluster and say what is wrong"),
-    "sites": ("sites", "list, show, add or check site profiles: yours, and those that ship"),
-    "ssh-config": ("ssh_config", "an entry of ~/.ssh/config for the node of a running job"),
+    "sites": ("setup.sites", "list, show, add or check site profiles: yours, and those that ship"),
+    "ssh-config": ("setup.ssh_config", "an entry of ~/.ssh/config for the node of a running job"),
     "clean": ("clean", "remove the directories of jobs that ended long ago"),
     "agent": ("agent", "look at, stop, or read the log of the agent"),
     "embedded": ("embedded", "a real Slurm on this machine, for trying things out"),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.raw_args import add_verbatim
+from jupyter_slurm.cli.terminal.raw_args import add_verbatim
 from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.client.clusters.cluster import current, every, use
+    from jupyter_slurm.client.clusters.tunnel import of_host, open_tunnel, tunnels
     from jupyter_slurm.client.render.terminal import printable
-    from jupyter_slurm.client.tunnels.tunnel import of_host, open_tunnel, tunnels
 
     if args.list == bool(args.close) and (args.job is None or args.port is None or args.list):
         raise UsageError(

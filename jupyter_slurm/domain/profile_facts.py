@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from jupyter_slurm.domain.facts import NamedEntity
+from jupyter_slurm.domain.cluster_facts import NamedEntity
 
 __all__ = ["beside", "named_in"]
 
@@ -33,7 +33,7 @@ def named_in(site: Mapping[str, Any], kind: str) -> list[NamedEntity]:
     site : mapping
         ``partitions``, ``accounts``, ``qos``, ``gpus`` and ``cost`` of the profile.
     kind : str
-        One of :data:`jupyter_slurm.domain.facts.NAMED`.
+        One of :data:`jupyter_slurm.domain.cluster_facts.NAMED`.
     """
     if kind not in _OFFERED:
         return []

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.queries.limits import Limits
-from jupyter_slurm.domain.values import Gres
+from jupyter_slurm.domain.slurm_values import Gres
 
 __all__ = ["Gpus", "Resources", "gpus_of", "standing"]
 

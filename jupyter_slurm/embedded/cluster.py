@@ -11,17 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from jupyter_slurm.embedded import accounting, cgroups, configuration, keeper
-from jupyter_slurm.embedded.cgroups import CgroupTree
+from jupyter_slurm.embedded import accounting, configuration, keeper
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.daemons import Daemons, PortTaken
 from jupyter_slurm.embedded.description import Description, load_description
-from jupyter_slurm.embedded.hosts import Hosts
-from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import check_reachable, default_directory, missing_parents
-from jupyter_slurm.embedded.ports import free_ports
-from jupyter_slurm.embedded.processes import kill_all
+from jupyter_slurm.embedded.machine import cgroups
+from jupyter_slurm.embedded.machine.cgroups import CgroupTree
+from jupyter_slurm.embedded.machine.hosts import Hosts
+from jupyter_slurm.embedded.machine.installation import Installation
+from jupyter_slurm.embedded.machine.ports import free_ports
+from jupyter_slurm.embedded.machine.processes import kill_all
 from jupyter_slurm.embedded.state import State, locked
 from jupyter_slurm.errors import EmbeddedError
 

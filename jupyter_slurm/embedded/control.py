@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.embedded.cgroups import CgroupTree
 from jupyter_slurm.embedded.daemons import Daemons
-from jupyter_slurm.embedded.hosts import Hosts
-from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.processes import (
+from jupyter_slurm.embedded.machine.cgroups import CgroupTree
+from jupyter_slurm.embedded.machine.hosts import Hosts
+from jupyter_slurm.embedded.machine.installation import Installation
+from jupyter_slurm.embedded.machine.processes import (
     MARK,
     Process,
     descendants,
@@ -27,7 +27,7 @@ from jupyter_slurm.embedded.processes import (
     kill_all,
     look,
 )
-from jupyter_slurm.embedded.roots import installation_for
+from jupyter_slurm.embedded.machine.roots import installation_for
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import CommandError, EmbeddedError
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jupyter_slurm.embedded.hosts import Hosts
-from jupyter_slurm.embedded.installation import Installation
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.processes import MARK, Process, find_daemons, listens
-from jupyter_slurm.embedded.processes import spawn as spawn_process
+from jupyter_slurm.embedded.machine.hosts import Hosts
+from jupyter_slurm.embedded.machine.installation import Installation
+from jupyter_slurm.embedded.machine.processes import MARK, Process, find_daemons, listens
+from jupyter_slurm.embedded.machine.processes import spawn as spawn_process
 from jupyter_slurm.embedded.state import State
 from jupyter_slurm.errors import EmbeddedError
 

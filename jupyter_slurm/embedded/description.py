@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.embedded.fields import Table
+from jupyter_slurm.embedded.toml_fields import Table
 from jupyter_slurm.errors import ConfigError
 
 __all__ = [

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from jupyter_slurm.embedded.daemons import Daemons
-from jupyter_slurm.embedded.processes import Process, look
+from jupyter_slurm.embedded.machine.processes import Process, look
 from jupyter_slurm.errors import EmbeddedError
 
 ROLE = "keeper"

@@ -13,18 +13,18 @@ from typing import Any, Protocol
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.kernels.forwarding import KernelForwarding
-from jupyter_slurm.kernels.keeper_connection import (
+from jupyter_slurm.kernels.channels.forwarding import KernelForwarding
+from jupyter_slurm.kernels.channels.keeper_connection import (
     KeeperConnection,
     Parcel,
     PeerRejected,
     PeerReplaced,
     ReconnectDelays,
 )
-from jupyter_slurm.kernels.messages import Message
+from jupyter_slurm.kernels.channels.messages import Message
+from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
+from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
 from jupyter_slurm.kernels.outage_notice import OutageNotice
-from jupyter_slurm.kernels.placeholder import KernelPlaceholder
-from jupyter_slurm.kernels.zmq_channels import ZmqChannels
 from jupyter_slurm.runner.link import link
 
 __all__ = ["ConnectionInfo", "KernelProxy", "KernelStartError"]

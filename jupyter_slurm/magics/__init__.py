@@ -68,7 +68,7 @@ def _matcher(shell: Any) -> _Magic:
         found = _COMPLETED.fullmatch(context.text_until_cursor)
         if found is None:
             return {"completions": []}
-        from jupyter_slurm.magics.completion import complete
+        from jupyter_slurm.magics.completion.completer import complete
 
         lines = context.full_text.split("\n")
         return complete(shell, found["line"], "\n".join(lines[context.cursor_line + 1 :]))

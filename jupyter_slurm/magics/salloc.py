@@ -13,7 +13,7 @@ from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
-from jupyter_slurm.domain.values import parse_time_limit
+from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import is_test, mention, options_of, python_of
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at

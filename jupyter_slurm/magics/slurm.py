@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters import cluster as clusters
 from jupyter_slurm.client.clusters.clients import lines
+from jupyter_slurm.client.clusters.tunnel import tunnels
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.tunnels.tunnel import tunnels
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.errors import UsageError
 

@@ -15,8 +15,8 @@ from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.server.session_route import SessionRoute
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
-    from jupyter_slurm.agent.schema import Document
+    from jupyter_slurm.agent.api.schema import Document
+    from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
 
 __all__ = ["AgentAccess"]
@@ -49,7 +49,7 @@ class AgentAccess:
     def document(self) -> Document:
         """Return the description of the API; what is not in it is not passed on."""
         if self._document is None:
-            from jupyter_slurm.agent.schema import load_document
+            from jupyter_slurm.agent.api.schema import load_document
 
             self._document = load_document()
         return self._document
@@ -64,7 +64,7 @@ class AgentAccess:
         ConfigError
             A configuration file cannot be read.
         """
-        from jupyter_slurm.agent.client import AgentClient
+        from jupyter_slurm.agent.client.agent_client import AgentClient
         from jupyter_slurm.config import load_settings
 
         async with self._connecting:
@@ -81,7 +81,7 @@ class AgentAccess:
         When it ends, the next one is looked for: at once when there is a request, which starts one, else more and more
         seldom.
         """
-        from jupyter_slurm.agent.client import AgentClient
+        from jupyter_slurm.agent.client.agent_client import AgentClient
 
         clock, pause = asyncio.get_running_loop().time, _SHORTEST
         with AgentClient(settings, start=False) as client:
@@ -145,8 +145,8 @@ class AgentAccess:
 
     async def house(self) -> None:
         """Take the agent in, where this server is the place for it."""
-        from jupyter_slurm.agent.hosting import enter_server
-        from jupyter_slurm.agent.launcher import choose_hosting
+        from jupyter_slurm.agent.hosting.agent_host import enter_server
+        from jupyter_slurm.agent.hosting.launcher import choose_hosting
         from jupyter_slurm.config import load_settings
 
         try:
@@ -160,7 +160,7 @@ class AgentAccess:
 
     async def close(self) -> None:
         """Close the connection, and end the agent if it lives here."""
-        from jupyter_slurm.agent.hosting import leave_server
+        from jupyter_slurm.agent.hosting.agent_host import leave_server
 
         self._is_closed = True
         following, self._following = self._following, None

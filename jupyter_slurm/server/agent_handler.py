@@ -15,15 +15,15 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from jupyter_slurm.agent.app import MAX_BODY
-from jupyter_slurm.agent.schema import Operation
+from jupyter_slurm.agent.api.app import MAX_BODY
+from jupyter_slurm.agent.api.schema import Operation
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.allowed_paths import ApiPath, find_address
 from jupyter_slurm.server.problem_handler import ProblemHandler
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
 
 __all__ = ["AgentHandler"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
-from jupyter_slurm.agent.schema import Document, Operation
+from jupyter_slurm.agent.api.schema import Document, Operation
 
 __all__ = ["ApiPath", "find_address", "fits_sessions"]
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from jupyter_server.auth.decorator import authorized
 from tornado import web
 
-from jupyter_slurm.agent.schema import Operation
+from jupyter_slurm.agent.api.schema import Operation
 from jupyter_slurm.client.kernels import kernelspecs
 from jupyter_slurm.client.kernels.kernelspecs import KernelSpec
 from jupyter_slurm.errors import SlurmError

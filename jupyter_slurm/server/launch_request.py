@@ -12,7 +12,7 @@ from jupyter_slurm.client.submission.submit import python_named
 from jupyter_slurm.server.allowed_paths import fits_sessions
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
 
 __all__ = ["completed", "surrounded"]
 

@@ -14,7 +14,7 @@ from jupyter_slurm.client.clusters.name_completion import names
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.submission.submit import Submission
-from jupyter_slurm.domain.facts import NamedEntity
+from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.widgets.base import WARN, calm, html, text
 

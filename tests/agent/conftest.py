@@ -18,10 +18,10 @@ import httpx
 import pytest
 from plumbing import PlumbingCore
 
-from jupyter_slurm.agent import discovery
-from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.endpoint import Endpoint
-from jupyter_slurm.agent.hosting import ThreadedAgent, serve_in_thread
+from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent, serve_in_thread
+from jupyter_slurm.agent.hosting.endpoint import Endpoint
 from jupyter_slurm.config import Settings
 
 

@@ -16,10 +16,11 @@ import openapi_spec_validator
 import pytest
 import yaml
 
-from jupyter_slurm.agent import discovery, routes
-from jupyter_slurm.agent.app import MAX_BODY
-from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
-from jupyter_slurm.agent.schema import load_document
+from jupyter_slurm.agent.api import routes
+from jupyter_slurm.agent.api.app import MAX_BODY
+from jupyter_slurm.agent.api.schema import load_document
+from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SubmitRefused, Throttled
 

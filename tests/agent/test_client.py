@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent import hosting
-from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.hosting import ThreadedAgent, serve_in_thread
+from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.agent.hosting import agent_host
+from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent, serve_in_thread
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
 
@@ -25,7 +25,7 @@ def test_importing_it_is_cheap() -> None:
     code = """
 import json, socket, threading, asyncio, contextlib, traitlets, sys, time
 before = time.perf_counter()
-import jupyter_slurm.agent.client
+import jupyter_slurm.agent.client.agent_client
 spent = time.perf_counter() - before
 heavy = {"httpx", "tornado", "tenacity", "yaml", "jsonschema", "platformdirs"} & set(sys.modules)
 before = time.perf_counter()
@@ -69,7 +69,7 @@ class _Failing:
     """Listens where the agent was and drops every connection after a request: an agent that dies at work."""
 
     def __init__(self, settings: Settings) -> None:
-        from jupyter_slurm.agent import discovery
+        from jupyter_slurm.agent.hosting import discovery
 
         self.place = discovery.place_to_start(settings)
         self.requests: list[bytes] = []
@@ -236,7 +236,7 @@ async def test_the_server_is_a_host_where_it_should_be(make_settings: Callable[.
         with await asyncio.to_thread(AgentClient.connect, settings, start=False) as other:
             assert other.info["pid"] == os.getpid()
     finally:
-        await hosting.leave_server()
+        await agent_host.leave_server()
         client.close()
     with pytest.raises(AgentUnreachable):
         await asyncio.to_thread(AgentClient.connect, settings, start=False)

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, settings
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from jupyter_slurm.agent import discovery, routes, sse
-from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
-from jupyter_slurm.agent.hosting import serve_in_thread
-from jupyter_slurm.agent.schema import load_document
+from jupyter_slurm.agent.api import routes, sse
+from jupyter_slurm.agent.api.schema import load_document
+from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting.agent_host import serve_in_thread
+from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.services.connections.prompts import PromptQueue
 
 _LONG = 1000

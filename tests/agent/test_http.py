@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent import discovery
-from jupyter_slurm.agent.app import MAX_BODY
-from jupyter_slurm.agent.endpoint import endpoint_at
+from jupyter_slurm.agent.api.app import MAX_BODY
+from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting.endpoint import endpoint_at
 from jupyter_slurm.config import Settings
 
 JOBS = "/v1/clusters/local/jobs"

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent import discovery
-from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.endpoint import Endpoint, endpoint_at
-from jupyter_slurm.agent.hosting import ThreadedAgent
-from jupyter_slurm.agent.http_client import HttpClient
+from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.agent.client.http_client import HttpClient
+from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent
+from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 from jupyter_slurm.transport import peer_credentials
@@ -178,7 +178,7 @@ def test_a_peer_that_is_gone_is_nobody() -> None:
 def test_the_secret_is_asked_for(
     make_settings: Callable[..., Settings], core: object, plain_http: Callable[..., Any]
 ) -> None:
-    from jupyter_slurm.agent.hosting import serve_in_thread
+    from jupyter_slurm.agent.hosting.agent_host import serve_in_thread
 
     settings = make_settings(agent_host="inprocess", agent_socket="tcp")
     agent = serve_in_thread(settings, core)  # type: ignore[arg-type]

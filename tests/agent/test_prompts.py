@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.login.prompts import ask
 from jupyter_slurm.errors import PromptGone, SlurmError, UsageError

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent import routes, sse
-from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.discovery import places_to_look
-from jupyter_slurm.agent.endpoint import endpoint_at
-from jupyter_slurm.agent.hosting import ThreadedAgent
+from jupyter_slurm.agent.api import routes, sse
+from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent
+from jupyter_slurm.agent.hosting.discovery import places_to_look
+from jupyter_slurm.agent.hosting.endpoint import endpoint_at
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
 from jupyter_slurm.services.event_bus import EventBus

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.hosting import ThreadedAgent
+from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import UsageError
 
@@ -19,7 +19,7 @@ CONNECT = "/v1/clusters/local/connect"
 # Another process, which uses the log-in until its standard input ends.
 _USER = """
 import sys
-from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.config import Settings
 
 client = AgentClient.connect(Settings(runtime_dir=sys.argv[1], agent_socket=sys.argv[2]), start=False)

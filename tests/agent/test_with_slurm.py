@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.schema import load_document
+from jupyter_slurm.agent.api.schema import load_document
+from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import AgentUnreachable, JobNotFound, SubmitRefused, UsageError

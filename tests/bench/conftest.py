@@ -119,7 +119,7 @@ def home() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def kernel_env(cluster: EmbeddedCluster, home: Path) -> Iterator[dict[str, str]]:
     """The environment of kernels that reach the cluster and share an agent of their own, which ends with the module."""
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
     from jupyter_slurm.errors import AgentError
 

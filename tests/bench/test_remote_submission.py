@@ -36,7 +36,7 @@ def far(
     login_host: SshHost,
 ) -> Iterator[None]:
     """The cluster behind SSH is the one that kernels use; its connection ends with the test."""
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
 
     path = home / "config" / "jupyter_slurm_config.json"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.domain import values
-from jupyter_slurm.domain.values import Gres
+from jupyter_slurm.domain import slurm_values
+from jupyter_slurm.domain.slurm_values import Gres
 from jupyter_slurm.errors import UsageError
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -33,20 +33,20 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
     ],
 )
 def test_time_limits(text: str, seconds: int | None) -> None:
-    assert values.parse_time_limit(text) == seconds
+    assert slurm_values.parse_time_limit(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "1:2:3:4", "1-", "-5", "1h", "NOT_SET", "1.5", "1-2-3", ":", "٣"])
 def test_what_is_no_time_limit(text: str) -> None:
     with pytest.raises(UsageError) as caught:
-        values.parse_time_limit(text)
+        slurm_values.parse_time_limit(text)
     assert caught.value.hint
-    assert values.read_time_limit(text) is None
+    assert slurm_values.read_time_limit(text) is None
 
 
 @given(st.none() | st.integers(0, 10**9))
 def test_time_limits_round_trip(seconds: int | None) -> None:
-    assert values.parse_time_limit(values.format_time_limit(seconds)) == seconds
+    assert slurm_values.parse_time_limit(slurm_values.format_time_limit(seconds)) == seconds
 
 
 @pytest.mark.parametrize(
@@ -65,24 +65,24 @@ def test_time_limits_round_trip(seconds: int | None) -> None:
     ],
 )
 def test_memory(text: str, size: int) -> None:
-    assert values.parse_memory(text) == size
+    assert slurm_values.parse_memory(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "G", "4X", "-1G", "1e9", "4 G", "1_0G"])
 def test_what_is_no_memory(text: str) -> None:
     with pytest.raises(UsageError):
-        values.parse_memory(text)
+        slurm_values.parse_memory(text)
 
 
 @given(st.integers(0, 1 << 60))
 def test_memory_is_written_so_that_it_suffices(size: int) -> None:
-    back = values.parse_memory(values.format_memory(size))
+    back = slurm_values.parse_memory(slurm_values.format_memory(size))
     assert size <= back < size + KIB
 
 
 @pytest.mark.parametrize(("size", "text"), [(4 * GIB, "4G"), (1536 * MIB, "1536M"), (1, "1K"), (0, "0K")])
 def test_memory_is_written_in_the_largest_exact_unit(size: int, text: str) -> None:
-    assert values.format_memory(size) == text
+    assert slurm_values.format_memory(size) == text
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_memory_is_written_in_the_largest_exact_unit(size: int, text: str) -> No
     ],
 )
 def test_tres(text: str, expected: dict[str, int]) -> None:
-    assert values.parse_tres(text) == expected
+    assert slurm_values.parse_tres(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_tres(text: str, expected: dict[str, int]) -> None:
     ],
 )
 def test_gres(text: str, expected: list[Gres]) -> None:
-    assert values.parse_gres(text) == expected
+    assert slurm_values.parse_gres(text) == expected
 
 
 @given(
@@ -137,7 +137,7 @@ def test_gres(text: str, expected: list[Gres]) -> None:
     )
 )
 def test_gres_round_trip(items: list[Gres]) -> None:
-    assert values.parse_gres(",".join(map(str, items))) == items
+    assert slurm_values.parse_gres(",".join(map(str, items))) == items
 
 
 @pytest.mark.parametrize(
@@ -157,33 +157,33 @@ def test_gres_round_trip(items: list[Gres]) -> None:
     ],
 )
 def test_exit(text: str, expected: tuple[int | None, int | None]) -> None:
-    assert values.parse_exit(text) == expected
+    assert slurm_values.parse_exit(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("1795233529", 1795233529), ("0", None), ("N/A", None), ("2026-11-21T03:59:17", None)]
 )
 def test_epoch(text: str, expected: int | None) -> None:
-    assert values.parse_epoch(text) == expected
+    assert slurm_values.parse_epoch(text) == expected
 
 
 @given(st.text())
 def test_readers_of_what_slurm_printed_never_raise(text: str) -> None:
     for read in (
-        values.parse_tres,
-        values.parse_gres,
-        values.parse_exit,
-        values.parse_epoch,
-        values.parse_count,
-        values.read_time_limit,
-        values.present,
+        slurm_values.parse_tres,
+        slurm_values.parse_gres,
+        slurm_values.parse_exit,
+        slurm_values.parse_epoch,
+        slurm_values.parse_count,
+        slurm_values.read_time_limit,
+        slurm_values.present,
     ):
         read(text)
 
 
 @given(st.text())
 def test_readers_of_what_people_type_raise_usage_errors(text: str) -> None:
-    for read in (values.parse_memory, values.parse_time_limit):
+    for read in (slurm_values.parse_memory, slurm_values.parse_time_limit):
         try:
             read(text)
         except UsageError:
@@ -193,4 +193,4 @@ def test_readers_of_what_people_type_raise_usage_errors(text: str) -> None:
 @given(st.lists(st.text(alphabet="ab1", max_size=4), min_size=1))
 def test_splitting_outside_brackets(pieces: list[str]) -> None:
     wrapped = [f"{piece}[{piece},{piece}]({piece},x)" for piece in pieces]
-    assert list(values.split_outside_brackets(",".join(wrapped))) == wrapped
+    assert list(slurm_values.split_outside_brackets(",".join(wrapped))) == wrapped

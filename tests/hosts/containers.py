@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.embedded.packages import find_program
-from jupyter_slurm.embedded.roots import debian_mirror, default_cache
+from jupyter_slurm.embedded.machine.packages import find_program
+from jupyter_slurm.embedded.machine.roots import debian_mirror, default_cache
 from jupyter_slurm.services.jobdir.runner_files import RUNNER
 
 __all__ = [

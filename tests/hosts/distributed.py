@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.embedded.packages import find_program
-from jupyter_slurm.embedded.roots import debian_mirror, default_cache
+from jupyter_slurm.embedded.machine.packages import find_program
+from jupyter_slurm.embedded.machine.roots import debian_mirror, default_cache
 
 __all__ = ["ray_packages", "torch_variables"]
 

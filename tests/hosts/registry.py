@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.embedded.packages import find_program
+from jupyter_slurm.embedded.machine.packages import find_program
 
 __all__ = ["Registry", "registry"]
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from jupyter_slurm.kernels.keeper_connection import KeeperConnection, PeerRejected, ReconnectDelays
+from jupyter_slurm.kernels.channels.keeper_connection import KeeperConnection, PeerRejected, ReconnectDelays
 from jupyter_slurm.runner.link.handshake import KeeperHandshake
 
 SECRET = b"s" * 32

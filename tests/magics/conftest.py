@@ -218,7 +218,7 @@ def environment(
     settings = settings_of(home, **reached, **({"cluster": "far"} if way.is_remote else {}))
     slurm = {} if way.is_remote else cluster.env()
     yield {**slurm, **settings, "JUPYTERHUB_API_TOKEN": "secret", "MARK_OF_THE_CELL": "here and there"}
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
     from jupyter_slurm.errors import AgentError
 

@@ -195,7 +195,7 @@ def test_an_agent_that_does_not_answer_keeps_nobody(
 @pytest.mark.here_only("it is about the words, not about the way")
 def test_odd_names_can_be_typed(known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any) -> None:
     kernel.ok(
-        "from jupyter_slurm.domain.facts import NamedEntity\nfrom jupyter_slurm.client.clusters import name_completion as facts\n"
+        "from jupyter_slurm.domain.cluster_facts import NamedEntity\nfrom jupyter_slurm.client.clusters import name_completion as facts\n"
         "key = next(key for key in facts._known if key[0] == 'partition')\nkept = facts._known[key].names\n"
         "facts._known[key].due, facts._known[key].asking = 1e12, None\n"
         "facts._known[key].names = [Named(n, '') for n in ('b.x_2-y', 'b+h', 'b$HOME', 'b{x}', 'b\\u00e9', 'b\\x07', \"b'q\")]"

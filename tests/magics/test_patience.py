@@ -49,7 +49,9 @@ def test_a_cell_that_prints_a_byte_now_and_then_is_followed_through_every_silenc
     kernel: Any, gate: Callable[[str], Path], wait_for: Callable[..., Any]
 ) -> None:
     """Each silence is longer than the kernel waits for the agent's signs of life: it comes back, and reads on."""
-    kernel.ok("from jupyter_slurm.agent import client\nkept, client._STREAM_TIMEOUT = client._STREAM_TIMEOUT, 0.4")
+    kernel.ok(
+        "from jupyter_slurm.agent.client import agent_client as client\nkept, client._STREAM_TIMEOUT = client._STREAM_TIMEOUT, 0.4"
+    )
     kernel.ok(
         "reads, real = [], client.AgentClient.astream\n"
         "def astream(self, path, params=None):\n    reads.append(dict(params or {}))\n    return real(self, path, params)\n"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import find
 from hypothesis import strategies as st
 
-from jupyter_slurm.agent.schema import load_document
+from jupyter_slurm.agent.api.schema import load_document
 
 pytestmark = pytest.mark.slurm
 

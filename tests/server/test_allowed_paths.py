@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jupyter_slurm.agent.schema import load_document
+from jupyter_slurm.agent.api.schema import load_document
 from jupyter_slurm.server.allowed_paths import find_address
 
 DOCUMENT = load_document()

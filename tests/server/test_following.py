@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
-from jupyter_slurm.agent import client as clients
-from jupyter_slurm.agent.client import AgentClient
-from jupyter_slurm.agent.launcher import find
+from jupyter_slurm.agent.client import agent_client as clients
+from jupyter_slurm.agent.client.agent_client import AgentClient
+from jupyter_slurm.agent.hosting.launcher import find
 from jupyter_slurm.config import Settings
 from jupyter_slurm.server import agent_access
 from jupyter_slurm.server.agent_access import AgentAccess

@@ -19,7 +19,7 @@ from sessions import hurried, launched  # noqa: F401 - fixtures
 from ssh_hosts.ways import Way
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.agent_core import Core
 
 
 def new_key() -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.domain.facts import NamedEntity
+from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.profile_facts import beside, named_in
 from jupyter_slurm.errors import ConfigError, TransportError
-from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.slurm.location import look
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from replicas import Replica
 
-from jupyter_slurm.domain.values import parse_time_limit
+from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.embedded.description import Partition
 from jupyter_slurm.sites.profile import load_profile, told_by
 

@@ -15,8 +15,8 @@ from jupyter_slurm.embedded import configuration, load_description
 from jupyter_slurm.embedded.accounting import first_commands, setup_commands
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.description import parse_description
-from jupyter_slurm.embedded.hosts import Host, Hosts
 from jupyter_slurm.embedded.layout import Layout
+from jupyter_slurm.embedded.machine.hosts import Host, Hosts
 from jupyter_slurm.errors import ConfigError
 
 SMALL = """

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from jupyter_slurm.domain.values import Gres, parse_gres
-from jupyter_slurm.embedded import cgroups
-from jupyter_slurm.embedded.fields import Table
+from jupyter_slurm.domain.slurm_values import Gres, parse_gres
+from jupyter_slurm.embedded.machine import cgroups
+from jupyter_slurm.embedded.toml_fields import Table
 from jupyter_slurm.errors import CommandError
 
 pytestmark = pytest.mark.slurm

@@ -8,7 +8,8 @@ from importlib import resources
 
 import pytest
 
-from jupyter_slurm.embedded import EmbeddedCluster, packages
+from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.embedded.machine import packages
 from jupyter_slurm.errors import MissingPackages
 
 
@@ -49,7 +50,7 @@ def test_a_machine_without_slurm_is_told_what_to_install(monkeypatch, tmp_path, 
 
 def test_the_list_needs_nothing_but_python():
     """``make`` asks for it before anything is installed: no site-packages, no package of ours."""
-    path = resources.files("jupyter_slurm.embedded").joinpath("packages.py")
+    path = resources.files("jupyter_slurm.embedded.machine").joinpath("packages.py")
     command = [sys.executable, "-I", "-S", str(path)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == [
         "slurm-wlm", "munge", "util-linux", "slurmdbd", "mariadb-server",

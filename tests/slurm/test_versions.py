@@ -8,13 +8,14 @@ import pwd
 import pytest
 
 from jupyter_slurm.domain.advice.feasibility import doubts_about
-from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.associations import accounts_argv, parse_accounts
 from jupyter_slurm.domain.queries.cluster import config_argv, parse_config, parse_partitions, partitions_argv
-from jupyter_slurm.embedded import cgroups, load_description
+from jupyter_slurm.embedded import load_description
 from jupyter_slurm.embedded.control import ClusterControl
-from jupyter_slurm.embedded.roots import RELEASES, installation_for, slurm_root
+from jupyter_slurm.embedded.machine import cgroups
+from jupyter_slurm.embedded.machine.roots import RELEASES, installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]

@@ -9,7 +9,7 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, TransportError
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.shell import pool as pool_module
-from jupyter_slurm.transport.ssh.shell.survey import look_at_prelude
+from jupyter_slurm.transport.ssh.shell.login_shell_check import look_at_prelude
 
 pytestmark = pytest.mark.root
 

@@ -25,7 +25,7 @@ from jupyter_slurm.errors import (
 from jupyter_slurm.transport.local.limits import soft_limits
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.domain.options.option_parser import OptionTable
 
 __all__ = [
@@ -240,7 +240,7 @@ def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -
     with _lock:
         if key not in _clusters:
             if _client is None:
-                from jupyter_slurm.agent.client import AgentClient
+                from jupyter_slurm.agent.client.agent_client import AgentClient
 
                 _client = AgentClient.connect(settings())
             if profile is not None:

@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current
 from jupyter_slurm.client.clusters.option_tables import named_options, option_table
-from jupyter_slurm.domain.facts import NamedEntity
+from jupyter_slurm.domain.cluster_facts import NamedEntity
 
 __all__ = ["clusters", "names", "options"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, known
-from jupyter_slurm.domain.facts import NamedEntity
+from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
 
 __all__ = ["known_table", "named_options", "option_table"]

@@ -10,7 +10,7 @@ from jupyter_slurm.client.clusters.cluster import Cluster, current, named
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.domain.values import format_memory
+from jupyter_slurm.domain.slurm_values import format_memory
 
 __all__ = ["Resources", "ask", "resources"]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client import interrupts
 from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import JobActionsMixin
 from jupyter_slurm.client.jobs.failure import failure
@@ -22,7 +23,6 @@ from jupyter_slurm.client.render.job_card import headline, is_finished, title
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
-from jupyter_slurm.client.tunnels.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageError
 
 if TYPE_CHECKING:

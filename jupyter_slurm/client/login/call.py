@@ -12,7 +12,7 @@ from jupyter_slurm.client.login.link_watch import LinkWatch
 from jupyter_slurm.client.login.prompts import _STEP, _T, _say, put
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
 
 __all__ = ["answering"]
 

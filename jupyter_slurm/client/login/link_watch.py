@@ -12,7 +12,7 @@ from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
 
 __all__ = ["LinkWatch", "while_waiting"]
 

@@ -16,7 +16,7 @@ from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import AgentError, LoginDeclined, PromptGone, SlurmError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.agent.client import AgentClient
+    from jupyter_slurm.agent.client.agent_client import AgentClient
 
 __all__ = ["ask", "put"]
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.client.output.progress import told
 from jupyter_slurm.client.render.job_card import title
 from jupyter_slurm.client.render.table import CommandText

@@ -34,7 +34,7 @@ from jupyter_slurm.client.submission.staging import stage_of
 from jupyter_slurm.client.submission.submit import Submission, python_named, say_doubts
 from jupyter_slurm.client.submission.upload import hand_over
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
-from jupyter_slurm.domain.values import parse_time_limit
+from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
 
 __all__ = [

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from jupyter_slurm.domain.facts import Facts, NodeShape, nearest, some
+from jupyter_slurm.domain.cluster_facts import Facts, NodeShape, nearest, some
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.cluster import Node, Partition
-from jupyter_slurm.domain.values import Gres, format_memory
+from jupyter_slurm.domain.slurm_values import Gres, format_memory
 
 __all__ = ["size_doubts"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.slurm_values import format_time_limit
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import format_time_limit
 
 __all__ = ["SIGNALS", "exit_code_of", "explain_end", "is_near"]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from jupyter_slurm.domain.advice.capacity import size_doubts
-from jupyter_slurm.domain.facts import Facts, nearest, some
+from jupyter_slurm.domain.cluster_facts import Facts, nearest, some
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.associations import Association, Qos
 from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_version
-from jupyter_slurm.domain.values import format_time_limit
+from jupyter_slurm.domain.slurm_values import format_time_limit
 from jupyter_slurm.errors import ParseError
 
 __all__ = ["FeasibilityWarning", "doubts_about"]

@@ -11,7 +11,7 @@ from typing import Final
 
 from jupyter_slurm.domain.advice.endings import explain_end
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.values import format_memory, parse_tres
+from jupyter_slurm.domain.slurm_values import format_memory, parse_tres
 
 __all__ = ["KNOWN_REASONS", "explain"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from jupyter_slurm.domain.values import Gres, parse_gres, parse_memory, parse_time_limit, split_outside_brackets
+from jupyter_slurm.domain.slurm_values import Gres, parse_gres, parse_memory, parse_time_limit, split_outside_brackets
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["Request"]

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from jupyter_slurm.domain.queries.framing import delimited_records
 from jupyter_slurm.domain.queries.job_history import question_argv
+from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_tres
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_tres
 
 __all__ = ["AccountedJob", "accounted_argv", "below", "parse_accounted", "summed"]
 

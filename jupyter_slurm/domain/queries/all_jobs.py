@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from jupyter_slurm.domain.ids import parse_queue_id
 from jupyter_slurm.domain.queries.framing import framed_records, long_format
-from jupyter_slurm.domain.values import parse_epoch, present, read_time_limit
+from jupyter_slurm.domain.slurm_values import parse_epoch, present, read_time_limit
 from jupyter_slurm.errors import ParseError
 
 __all__ = ["COLUMNS", "everybody_argv", "hides_jobs", "parse_everybody"]

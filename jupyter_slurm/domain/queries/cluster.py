@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from jupyter_slurm.domain.queries.framing import decode, framed_records, long_format
-from jupyter_slurm.domain.values import (
+from jupyter_slurm.domain.slurm_values import (
     Gres,
     parse_count,
     parse_epoch,

@@ -19,7 +19,7 @@ from jupyter_slurm.domain.queries.framing import framed_records, long_format
 from jupyter_slurm.domain.queries.output_paths import default_pattern, expand_pattern, first_node
 from jupyter_slurm.domain.queries.queue import POLL_FIELDS, queue_record
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.domain.values import present
+from jupyter_slurm.domain.slurm_values import present
 
 __all__ = ["detail_argv", "parse_detail"]
 

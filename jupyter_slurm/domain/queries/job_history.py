@@ -17,8 +17,8 @@ from typing import Final
 from jupyter_slurm.domain.ids import JobId, parse_queue_id
 from jupyter_slurm.domain.queries.framing import check_mark, delimited_records, field_end
 from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_exit, present
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_exit, present
 from jupyter_slurm.errors import ParseError
 
 __all__ = ["parse_sacct", "parse_submissions", "question_argv", "sacct_argv", "submissions_argv"]

@@ -15,7 +15,7 @@ from typing import Any, Final
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.framing import delimited_records
 from jupyter_slurm.domain.queries.job_history import question_argv
-from jupyter_slurm.domain.values import parse_count, parse_tres
+from jupyter_slurm.domain.slurm_values import parse_count, parse_tres
 
 __all__ = [
     "GPU_QUERY",

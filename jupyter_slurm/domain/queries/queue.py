@@ -18,8 +18,8 @@ from typing import Final
 from jupyter_slurm.domain.ids import parse_queue_id
 from jupyter_slurm.domain.queries.framing import framed_records, long_format
 from jupyter_slurm.domain.records import JobRecord
+from jupyter_slurm.domain.slurm_values import parse_count, parse_epoch, parse_exit, present, read_time_limit
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.domain.values import parse_count, parse_epoch, parse_exit, present, read_time_limit
 from jupyter_slurm.errors import ParseError
 
 __all__ = [

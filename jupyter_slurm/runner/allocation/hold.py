@@ -175,7 +175,7 @@ class HeldStep:
 
 
 def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:
-    """Write the end marker of a step, with what was ``said`` of it (read by services/jobs/shared_process.py)."""
+    """Write the end marker of a step, with what was ``said`` of it (read by services/jobs/notebook_process.py)."""
     end: dict[str, Any] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
     end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
     write(os.path.join(folder, "end.json"), json.dumps({**end, **said}))

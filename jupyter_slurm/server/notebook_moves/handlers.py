@@ -15,7 +15,7 @@ from jupyter_server.auth.decorator import authorized
 from tornado import web
 from traitlets.config import Config
 
-from jupyter_slurm.agent.schema import Operation
+from jupyter_slurm.agent.api.schema import Operation
 from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
 from jupyter_slurm.config import load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError

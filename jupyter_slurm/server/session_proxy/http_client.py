@@ -15,7 +15,7 @@ from tornado.httputil import HTTPHeaders
 from tornado.iostream import IOStream
 from tornado.websocket import WebSocketClientConnection
 
-from jupyter_slurm.agent.async_client import check_peer, refuse_stranger
+from jupyter_slurm.agent.client.async_client import check_peer, refuse_stranger
 from jupyter_slurm.errors import AgentRefused, TunnelUnproven
 
 __all__ = ["SessionHttpClient"]

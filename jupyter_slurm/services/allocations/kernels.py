@@ -18,7 +18,7 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.jobs.shared_process import kernel_dict
+from jupyter_slurm.services.jobs.notebook_process import kernel_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 

@@ -32,8 +32,8 @@ from jupyter_slurm.services.jobdir.ownership import read_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.notebook_process import owner_of, process_of
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.jobs.shared_process import owner_of, process_of
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.jobs.upload_progress import on_its_way

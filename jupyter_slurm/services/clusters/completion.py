@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
-from jupyter_slurm.domain.facts import NAMED, NamedEntity
+from jupyter_slurm.domain.cluster_facts import NAMED, NamedEntity
 from jupyter_slurm.domain.profile_facts import beside, named_in
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.inventory.facts import ClusterFacts

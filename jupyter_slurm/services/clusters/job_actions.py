@@ -11,7 +11,7 @@ from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.job_actions import COSTS, DONE, act_argv, refusals
-from jupyter_slurm.domain.values import parse_time_limit
+from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.jobs import array_tasks

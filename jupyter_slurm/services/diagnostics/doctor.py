@@ -17,8 +17,8 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompter
+from jupyter_slurm.transport.ssh.shell.login_shell_check import count_sessions, has_sftp, look_at_prelude, look_at_shell
 from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND
-from jupyter_slurm.transport.ssh.shell.survey import count_sessions, has_sftp, look_at_prelude, look_at_shell
 
 __all__ = ["ClusterCheck"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from jupyter_slurm.domain.advice.feasibility import doubts_about
 from jupyter_slurm.domain.advice.site_advice import advised
-from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries import associations
 from jupyter_slurm.domain.queries.cluster import (

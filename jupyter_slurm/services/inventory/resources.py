@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.queries import limits
 from jupyter_slurm.domain.queries.cluster import Partition, nodes_argv, parse_nodes
 from jupyter_slurm.domain.queries.limits import Limits

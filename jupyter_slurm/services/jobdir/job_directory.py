@@ -10,7 +10,8 @@
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
     ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole. Also what it
                                          takes along, while that is on its way
-    …/.RANDOM.tmp                        a file in the making (Transport.write), or a folder (transport/local/drafts.py)
+    …/.RANDOM.tmp                        a file in the making (Transport.write), or a folder
+                                         (transport/local/atomic_write.py)
     ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name. Whoever
                                          submits the job has its lock (flock) until the answer of sbatch is known
     ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)

@@ -10,8 +10,8 @@ from jupyter_slurm.domain.advice.endings import exit_code_of
 from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobs.job import HAD, NOT_SUBMITTED, UNKNOWN, TrackedJob
+from jupyter_slurm.services.jobs.notebook_process import process_of
 from jupyter_slurm.services.jobs.session_state import session_dict, warnings_of
-from jupyter_slurm.services.jobs.shared_process import process_of
 
 __all__ = ["job_dict"]
 

@@ -13,7 +13,7 @@ from jupyter_slurm.services.jobdir.ownership import doubt
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
-from jupyter_slurm.transport.tunnel.door import NAME
+from jupyter_slurm.transport.tunnel.accepted_peer import NAME
 
 if TYPE_CHECKING:
     from jupyter_slurm.services.jobdir.job_directory import JobFolder

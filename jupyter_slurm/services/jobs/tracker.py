@@ -22,10 +22,10 @@ from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.dependency_failures import note_blame
 from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, TrackedJob
+from jupyter_slurm.services.jobs.notebook_process import process_of, why_ended
 from jupyter_slurm.services.jobs.ranks import ranks_of, read_ranks
 from jupyter_slurm.services.jobs.record_writer import RecordWriter
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.jobs.shared_process import process_of, why_ended
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 
 __all__ = ["Tracker"]

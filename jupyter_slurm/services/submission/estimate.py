@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from jupyter_slurm.domain.values import parse_epoch
+from jupyter_slurm.domain.slurm_values import parse_epoch
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of, unanswered
 from jupyter_slurm.services.submission import sbatch
 from jupyter_slurm.services.submission.plan import Plan

@@ -11,12 +11,12 @@ from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.scripts.script import header_options, job_script
-from jupyter_slurm.domain.values import parse_time_limit
+from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder, JobFolder, script_name
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
-from jupyter_slurm.services.jobs.shared_process import kernel_dict
+from jupyter_slurm.services.jobs.notebook_process import kernel_dict
 from jupyter_slurm.services.staging.manager import StagedFolders
 from jupyter_slurm.services.submission import launchers, resume
 from jupyter_slurm.services.submission import sweep as sweeping

@@ -19,7 +19,7 @@ from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
 from jupyter_slurm.services.slurm.client import is_silence, printable, text_of
 from jupyter_slurm.services.submission.plan import Plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent, Transport
-from jupyter_slurm.transport.tunnel import door
+from jupyter_slurm.transport.tunnel import accepted_peer
 
 __all__ = ["ACCEPTED", "SbatchAnswer", "answer_of", "begin", "execute", "read_answer", "refusal"]
 
@@ -82,7 +82,7 @@ async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) 
     if plan.values:
         files["in.values"] = plan.values
     if (plan.record.get("session") or {}).get("node_ports"):
-        files[door.NAME] = door.new_pem()
+        files[accepted_peer.NAME] = accepted_peer.new_pem()
     argv = [*plan.wrapper, *plan.argv]
     return await transport.start_once(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
 

@@ -25,7 +25,7 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Route, Stream, Transport
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
-from jupyter_slurm.transport.tunnel.door import enter
+from jupyter_slurm.transport.tunnel.accepted_peer import enter
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv, relay_by_ssh
 from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 

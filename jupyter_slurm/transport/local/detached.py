@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_slurm.transport.base import Completed, Context
-from jupyter_slurm.transport.local.drafts import FileDrafts
+from jupyter_slurm.transport.local.atomic_write import FileDrafts
 from jupyter_slurm.transport.local.files import LocalDirectoryLock, content, lock, new_file, told
 from jupyter_slurm.transport.local.processes import start
 

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
+from jupyter_slurm.transport.local.atomic_write import FileDrafts
 from jupyter_slurm.transport.local.detached import DetachedProcesses, LocalDetachedRun
-from jupyter_slurm.transport.local.drafts import FileDrafts
 from jupyter_slurm.transport.local.files import LocalDirectoryLock, lock, make_private, new_file, told
 from jupyter_slurm.transport.local.processes import communicate, kill_group, start
 from jupyter_slurm.transport.local.streams import CommandStream, dial_here

@@ -18,7 +18,7 @@ import pytest
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.agent_core import Core
 from ssh_hosts.site import Site
 
 __all__ = ["NAME", "Laptop", "at_laptop"]

@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jupyter_slurm.kernels import kernel_info_cache, zmq_channels
-from jupyter_slurm.kernels.placeholder import KernelPlaceholder
+from jupyter_slurm.kernels import kernel_info_cache
+from jupyter_slurm.kernels.channels import zmq_channels
+from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.proxy import KernelProxy, KernelStartError
 from jupyter_slurm.runner.link import link
 

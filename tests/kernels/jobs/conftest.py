@@ -26,7 +26,7 @@ from jupyter_client.manager import KernelManager
 from replicas import Replica
 from ssh_hosts.ways import Way
 
-from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import AgentError

@@ -16,7 +16,7 @@ import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Preemption
-from jupyter_slurm.embedded.processes import find_daemons
+from jupyter_slurm.embedded.machine.processes import find_daemons
 
 pytestmark = [
     pytest.mark.slurm,

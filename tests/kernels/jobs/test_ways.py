@@ -18,7 +18,7 @@ from replicas import Replica
 from ssh_hosts.machine import run
 from ssh_hosts.watch import Watch
 
-from jupyter_slurm.agent.client import AgentClient
+from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SlurmError
 

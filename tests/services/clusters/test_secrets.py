@@ -15,7 +15,7 @@ from ssh_hosts import Site
 from ssh_hosts.watch import Watch
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.agent_core import Core
 
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 

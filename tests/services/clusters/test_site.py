@@ -22,9 +22,9 @@ from ssh_hosts import Site as RealSite
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused, TransportError
-from jupyter_slurm.services import core as services_core
+from jupyter_slurm.services import agent_core as services_core
+from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.clusters import site as services_site
-from jupyter_slurm.services.core import Core
 from jupyter_slurm.services.jobs import record_writer
 from jupyter_slurm.sites.profile import load_profile
 from jupyter_slurm.transport.ssh import transport

@@ -16,7 +16,9 @@ from containers import Docker
 from registry import Registry
 from sessions import Address, run_a_cell
 
-HERE = "what a node does is the same; tests/magics/test_containers.py has a session in a container over SSH"
+HERE = (
+    "what a node does is the same; tests/magics/environments/test_containers.py has a session in a container over SSH"
+)
 pytestmark = [
     pytest.mark.slurm,
     pytest.mark.root,

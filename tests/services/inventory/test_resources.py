@@ -16,7 +16,7 @@ from jupyter_slurm.domain.queries.associations import Qos as KnownQos
 from jupyter_slurm.domain.queries.cluster import Node
 from jupyter_slurm.domain.queries.limits import parse_limits
 from jupyter_slurm.domain.resources import gpus_of
-from jupyter_slurm.domain.values import parse_gres
+from jupyter_slurm.domain.slurm_values import parse_gres
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Qos
 

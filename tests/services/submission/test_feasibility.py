@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.domain.advice.feasibility import doubts_about
-from jupyter_slurm.domain.facts import Facts
+from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.associations import Association
 from jupyter_slurm.domain.queries.cluster import Node, parse_partitions

@@ -14,7 +14,7 @@ import pytest
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.tunnels.manager import Tunnels

@@ -26,7 +26,7 @@ from ssh_hosts.sockets import ask
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import JobError, SlurmError, TunnelError, TunnelUnproven, UsageError
-from jupyter_slurm.services.core import Core
+from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.tunnels import manager as tunnels
 from jupyter_slurm.services.tunnels.node_routes import RouteTarget
 

@@ -28,7 +28,7 @@ _KILLED = """
 import asyncio, sys
 from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target
 from jupyter_slurm.transport.ssh.config.ssh_config import way_to
-from jupyter_slurm.transport.ssh.shell.survey import count_sessions, has_sftp
+from jupyter_slurm.transport.ssh.shell.login_shell_check import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
 class Person:

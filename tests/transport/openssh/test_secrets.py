@@ -10,7 +10,7 @@ import paramiko
 import pytest
 from ssh_hosts.openssh import Person, by_password
 
-from jupyter_slurm.transport.ssh.shell.survey import count_sessions, has_sftp
+from jupyter_slurm.transport.ssh.shell.login_shell_check import count_sessions, has_sftp
 
 pytestmark = pytest.mark.root
 

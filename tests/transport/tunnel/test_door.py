@@ -18,7 +18,7 @@ import pytest
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
 from jupyter_slurm.runner.session.tls_door import TlsConnection, TlsDoor, context_of
 from jupyter_slurm.transport.local.transport import LocalTransport
-from jupyter_slurm.transport.tunnel.door import enter, new_pem
+from jupyter_slurm.transport.tunnel.accepted_peer import enter, new_pem
 
 MB = 1_000_000
 HOST = "127.0.0.1"

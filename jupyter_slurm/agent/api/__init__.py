@@ -1,0 +1,1 @@
+"""The HTTP API of the agent: application, routes, validation and event streams."""

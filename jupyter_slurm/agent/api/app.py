@@ -1,0 +1,346 @@
+"""The agent's application: who may ask, what a request must look like, and what becomes of its answer.
+
+What the answers are stands in :mod:`jupyter_slurm.agent.api.routes`, how they travel in
+:mod:`jupyter_slurm.agent.api.http_server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote_to_bytes
+
+from jupyter_slurm._version import __version__
+from jupyter_slurm.agent.api.http_server import Connection
+from jupyter_slurm.agent.api.schema import Document, Operation
+from jupyter_slurm.agent.client.client_errors import encode
+from jupyter_slurm.errors import SlurmError, UsageError
+
+__all__ = ["MAX_BODY", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "make_app", "problem"]
+
+_log = logging.getLogger(__name__)
+
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of the largest request body: a cell, its options and an environment."""
+
+_ABSURD = 4  # times that
+
+# What may stand in line for Slurm and changes nothing of ours. Others go on without their client.
+_ENDS_WITH_CLIENT = frozenset({"examineCluster", "getJob", "getOutput", "getScript", "runCommand"})
+
+# Nothing of ours is to be kept by a cache or guessed at by a browser.
+_HEADERS = {
+    "Server": f"jupyter-slurm/{__version__}",
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+
+_TITLES = {
+    400: ("usage", "The request is malformed."),
+    403: ("agent-refused", "The request is refused."),
+    404: ("not-found", "There is nothing at this address."),
+    405: ("method", "This address does not know that method."),
+    413: ("too-large", f"The request body is larger than {MAX_BODY} bytes."),
+    415: ("media-type", "The request body must be application/json."),
+    421: ("agent-refused", "The request names another host."),
+}
+
+
+class HttpError(Exception):
+    """A request that nothing of ours answers, with its HTTP status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, read and checked."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    body: Any
+    exchange: Exchange
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One answer. ``content``: JSON when a dict or list, else bytes; None when it was sent piece by piece."""
+
+    content: Any
+    status: int = 200
+    media_type: str = "application/octet-stream"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Answer = Callable[[Call], Awaitable[Reply]]
+
+
+@dataclass(frozen=True)
+class AccessCheck:
+    """Who may ask.
+
+    No browser talks to the agent itself, so a request with an Origin is refused, and one for another host name (DNS
+    rebinding) too.
+    ``secret`` is empty on a Unix socket.
+    """
+
+    hosts: frozenset[str]
+    secret: str = ""
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Raise HttpError 403 or 421 unless the request may pass; the names of headers are in lower case."""
+        if "origin" in headers or "sec-fetch-site" in headers:
+            raise HttpError(403)
+        if headers.get("host", "").lower() not in self.hosts:
+            raise HttpError(421)
+        given = headers.get("authorization", "").encode("utf-8", "replace")
+        if self.secret and not hmac.compare_digest(given, f"Bearer {self.secret}".encode()):
+            raise HttpError(403)
+
+
+def problem(error: BaseException) -> tuple[int, dict[str, Any]]:
+    """Return status and problem document for whatever was raised; what we did not foresee shows no inside."""
+    if isinstance(error, HttpError):
+        code, detail = _TITLES[error.status]
+        return error.status, {
+            "type": f"urn:jupyter-slurm:error:{code}",
+            "title": detail,
+            "status": error.status,
+            "detail": detail,
+            "hint": "GET /v1/openapi.yaml describes what is accepted.",
+            "details": {},
+        }
+    if not isinstance(error, SlurmError):
+        error = SlurmError(
+            f"The agent met an error that it did not foresee ({type(error).__name__}).",
+            hint="`jupyter slurm agent logs` shows it; please report it.",
+        )
+    return error.status, error.to_problem()
+
+
+class Exchange:
+    """One request and its answer."""
+
+    def __init__(self, application: AgentApplication, connection: Connection) -> None:
+        self.connection = connection
+        self._application = application
+        self._headers = dict(_HEADERS)
+        self._body, self._size = bytearray(), 0
+        self._method = self._path = self._query = ""
+        self._operations: Mapping[str, Operation] = {}
+        self._values: Mapping[str, str] = {}
+        self._has_begun = self._is_over = False
+        self._serving: asyncio.Future[None] | None = None
+        self._asking: asyncio.Future[Reply] | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # What the connection calls ----------------------------------------------------------------------------------
+
+    def headers_received(self, method: str, target: str, headers: Mapping[str, str]) -> None:
+        """Refuse before the body is read."""
+        self._method = method
+        self._path, _, self._query = target.partition("?")
+        try:
+            self._prepare(headers)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            self._fail(error)
+
+    def data_received(self, chunk: bytes) -> None:
+        """Collect the body, up to the limit; what goes beyond is refused in the end, or when it is absurd."""
+        self._body += chunk[: MAX_BODY + 1 - len(self._body)]
+        self._size += len(chunk)
+        if self._size > _ABSURD * MAX_BODY:
+            self.disconnect()
+
+    def finish(self) -> None:
+        """Answer: the request is complete."""
+        self._serving = asyncio.ensure_future(self._serve())
+
+    def refuse(self) -> None:
+        """Answer what is no HTTP."""
+        self._fail(HttpError(400))
+
+    def on_connection_close(self) -> None:
+        """The client has gone: what it only asked for ends too."""
+        self._resolve()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    # What an answer that comes piece by piece calls -------------------------------------------------------------
+
+    def set_header(self, name: str, value: str) -> None:
+        """Say something about the answer, before its first piece."""
+        self._headers[name] = value
+
+    async def send(self, piece: bytes) -> None:
+        """Send a piece; it waits until it is out.
+
+        Raises
+        ------
+        OSError
+            The client has gone.
+        """
+        self._has_begun = True
+        await self.connection.send(self._headers, piece)
+
+    def end(self) -> None:
+        """Say that it was the last piece."""
+        self._is_over = True
+        self.connection.end()
+        self._resolve()
+
+    def disconnect(self) -> None:
+        """Close the connection of a client that takes nothing."""
+        self._is_over = True
+        self.connection.disconnect()
+        self._resolve()
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    def _prepare(self, headers: Mapping[str, str]) -> None:
+        application = self._application
+        application.gate.check(headers)
+        self._operations, self._values = application.route(self._path)
+        application.on_request()
+        operation = self._operations.get(self._method)
+        if operation is None:
+            raise HttpError(405)
+        self._operation = operation
+        length = headers.get("content-length") or "0"
+        if re.fullmatch("[0-9]+", length) is None:
+            raise HttpError(400)
+        if headers.get("transfer-encoding") or int(length[:20]):
+            media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+            if operation.body_schema is not None and media_type != "application/json":
+                raise HttpError(415)
+        if int(length[:20]) > MAX_BODY:
+            raise HttpError(413)
+
+    async def _serve(self) -> None:
+        try:
+            reply = await self._reply()
+            if reply is None or reply.content is None:
+                return
+            self._headers.update(reply.headers)
+            if isinstance(reply.content, bytes):
+                self._complete(reply.status, reply.media_type, reply.content)
+            else:
+                self._complete(reply.status, "application/json", encode(reply.content))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
+            self._fail(error)
+
+    async def _reply(self) -> Reply | None:
+        if len(self._body) > MAX_BODY:
+            raise HttpError(413)
+        operation = self._operation
+        values = operation.read_path(self._values)
+        if values is None:
+            raise HttpError(404)
+        query = _read_query(self._query) if self._query else {}
+        body = operation.read_body(bytes(self._body)) if operation.body_schema is not None else None
+        answer = self._application.answers[operation.operation_id](
+            Call(values, operation.read_query(query), body, self)
+        )
+        if operation.operation_id not in _ENDS_WITH_CLIENT:
+            return await answer
+        self._asking = asyncio.ensure_future(answer)
+        try:
+            return await self._asking
+        except asyncio.CancelledError:
+            if self.closed.done():
+                return None  # nobody is there any more to hear it
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        """Answer with a problem document; our own errors are answers, not accidents."""
+        if not isinstance(error, (SlurmError, HttpError)):
+            _log.error("%s %s", self._method, self._path, exc_info=error)
+        if self._has_begun:  # half an answer must not look like a whole one
+            if not self._is_over:
+                self.disconnect()
+            return
+        status, document = problem(error)
+        if status == 405:
+            self.set_header("Allow", ", ".join(sorted(self._operations)))
+        if "retry_after" in document["details"]:
+            self.set_header("Retry-After", str(document["details"]["retry_after"]))
+        self._complete(status, "application/problem+json", encode(document))
+
+    def _complete(self, status: int, media_type: str, content: bytes) -> None:
+        if not self.closed.done():
+            self.set_header("Content-Type", media_type)
+            self.set_header("Content-Length", str(len(content)))
+            self._has_begun = self._is_over = True
+            self.connection.answer(status, self._headers, None if self._method == "HEAD" else content)
+            self._resolve()
+        level = logging.WARNING if status >= 500 else logging.DEBUG
+        _log.log(level, "%s %s %d", self._method, self._path, status)
+
+    def _resolve(self) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+class AgentApplication:
+    """The document's operations, each with the coroutine that answers it."""
+
+    def __init__(
+        self, document: Document, answers: Mapping[str, Answer], gate: AccessCheck, on_request: Callable[[], None]
+    ) -> None:
+        self.answers, self.gate, self.on_request = answers, gate, on_request
+        # By how many parts an address has.
+        self._rules: dict[int, list[tuple[re.Pattern[str], Mapping[str, Operation]]]] = {}
+        for path, operations in document.operations.items():
+            self._rules.setdefault(path.count("/"), []).append((re.compile(_as_regex(path)), operations))
+
+    def take(self, connection: Connection) -> Exchange:
+        """Return what takes a new request."""
+        return Exchange(self, connection)
+
+    def route(self, path: str) -> tuple[Mapping[str, Operation], dict[str, str]]:
+        """Return what there is at an address, and the values in it; HttpError 404 or 400."""
+        for rule, operations in self._rules.get(path.count("/"), ()):
+            if (found := rule.fullmatch(path)) is not None:
+                try:
+                    values = {name: unquote_to_bytes(text).decode() for name, text in found.groupdict().items()}
+                except UnicodeDecodeError:
+                    raise HttpError(400) from None
+                return operations, values
+        raise HttpError(404)
+
+
+def make_app(
+    document: Document, answers: Mapping[str, Answer], gate: AccessCheck, on_request: Callable[[], None] = lambda: None
+) -> AgentApplication:
+    """Return the application.
+
+    Raises
+    ------
+    KeyError
+        The document has an operation that nothing answers.
+    """
+    for operations in document.operations.values():
+        for operation in operations.values():
+            answers[operation.operation_id]
+    return AgentApplication(document, answers, gate, on_request)
+
+
+def _as_regex(path: str) -> str:
+    parts = re.split(r"\{(\w+)\}", path)
+    return "".join(f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
+
+
+def _read_query(text: str) -> dict[str, list[str]]:
+    try:
+        return parse_qs(text, keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise UsageError("A query parameter is not UTF-8.", hint="Encode it as UTF-8.") from None
+    except ValueError:  # more of them than anybody has
+        raise HttpError(400) from None

@@ -1,0 +1,1 @@
+"""Clients of the agent's HTTP API, for front ends."""

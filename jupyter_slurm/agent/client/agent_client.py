@@ -1,0 +1,388 @@
+"""What every front door uses to talk to the agent.
+
+Importing this module costs next to nothing; what it needs comes with the first call, httpx only with a stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
+
+if TYPE_CHECKING:
+    from jupyter_slurm.agent.client.forwarding import ForwardedAnswer
+    from jupyter_slurm.agent.client.http_client import HttpAnswer, HttpClient
+    from jupyter_slurm.agent.hosting.endpoint import Endpoint
+    from jupyter_slurm.config import Settings
+
+__all__ = ["AgentClient"]
+
+_T = TypeVar("_T")
+
+_ANSWER_TIMEOUT = 120.0
+# A stream gives a sign of life every 15 s (jupyter_slurm.agent.api.sse.HEARTBEAT); three missed ones are a broken link.
+_STREAM_TIMEOUT = 50.0
+
+
+@dataclass(frozen=True)
+class _AgentConnection:
+    """A connection to one agent, and what that said about itself."""
+
+    endpoint: Endpoint
+    wire: HttpClient
+    info: dict[str, Any]
+
+
+class WaitLimits(Protocol):
+    """What is done while a call has no answer."""
+
+    def __call__(self) -> None:
+        """Do it; this is called every second or two."""
+
+    def interrupted(self) -> KeyboardInterrupt:
+        """Return what an interrupt of a question means."""
+        ...
+
+
+class AgentClient:
+    """A connection to the agent of this user and machine. Thread safe, also after a fork.
+
+    It finds the agent again, or starts a new one, when the old one has ended; a call that was under way is repeated
+    where that is safe (GET, and POST that the agent makes idempotent), and raises AgentUnreachable otherwise.
+
+    Every method raises what the agent's problem document stands for (a class of :mod:`jupyter_slurm.errors`).
+
+    Attributes
+    ----------
+    while_waiting : callable, optional
+        Is given the path of each call, and returns what is to be done while that has no answer.
+    """
+
+    def __init__(self, settings: Settings, *, start: bool = True) -> None:
+        self.settings = settings
+        self._start = start
+        self._lock = threading.RLock()
+        self._current: _AgentConnection | None = None
+        self._pid = os.getpid()
+        self._registered: dict[bytes, None] = {}
+        self.while_waiting: Callable[[str], WaitLimits | None] | None = None
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None, *, start: bool = True) -> AgentClient:
+        """Find an agent, or start one, and agree on the version of the API.
+
+        Parameters
+        ----------
+        settings : Settings, optional
+            By default those of the configuration files.
+        start : bool
+            Start an agent if there is none, now and later.
+
+        Raises
+        ------
+        AgentUnreachable
+            There is none, or none could be started.
+        AgentRefused
+            What listens there is not ours, or speaks another version of the API.
+        """
+        if settings is None:
+            from jupyter_slurm.config import load_settings
+
+            settings = load_settings()
+        client = cls(settings, start=start)
+        client._link()
+        return client
+
+    @classmethod
+    async def connect_in_server(cls, settings: Settings) -> AgentClient:
+        """Connect from the Jupyter server: call it in the server's loop, which becomes the agent's where that is right.
+
+        Call ``jupyter_slurm.agent.hosting.agent_host.leave_server()`` when the server stops.
+        """
+        from jupyter_slurm.agent.hosting.agent_host import enter_server
+
+        enter_server()
+        return await asyncio.to_thread(cls.connect, settings)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the agent said about itself when we connected: version, api, capabilities, pid, host …"""
+        return self._link().info
+
+    def get(
+        self, path: str, *, params: Mapping[str, Any] | None = None, timeout: float | None = _ANSWER_TIMEOUT
+    ) -> Any:
+        """GET a path ("/v1/…") and return the JSON answer. ``timeout`` in seconds."""
+        return self._call("GET", path, params=params, timeout=timeout).json()
+
+    async def aget(self, path: str) -> Any:
+        """GET a path in a loop and return the JSON answer."""
+        from jupyter_slurm.agent.client.client_errors import as_error
+
+        async with self.forward("GET", path) as answer:
+            content = b"".join([chunk async for chunk in answer.chunks])
+        if answer.status >= 400:
+            raise as_error(answer.status, content)
+        return json.loads(content)
+
+    def post(
+        self,
+        path: str,
+        *,
+        json: Any = None,
+        params: Mapping[str, Any] | None = None,
+        timeout: float | None = _ANSWER_TIMEOUT,
+        idempotent: bool | None = None,
+    ) -> Any:
+        """POST to a path ("/v1/…") and return the JSON answer.
+
+        ``idempotent``: whether it may be sent again when the agent ended on the way; by default a submission (it has
+        a key) and a registration may.
+        """
+        from jupyter_slurm.agent.client.client_errors import encode
+
+        content = encode({} if json is None else json)
+        if idempotent is None:
+            idempotent = path == "/v1/clusters" or path.endswith("/jobs")
+        answer = self._call("POST", path, params=params, timeout=timeout, content=content, repeat=idempotent).json()
+        if path == "/v1/clusters":
+            self._registered[content] = None
+        return answer
+
+    def get_bytes(
+        self, path: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = _ANSWER_TIMEOUT
+    ) -> tuple[bytes, int]:
+        """GET bytes, and the size of the whole (``X-Total-Size``), or of the answer where there is none."""
+        answer = self._call("GET", path, params=params, timeout=timeout)
+        return answer.content, int(answer.headers.get("x-total-size", len(answer.content)))
+
+    async def astream(
+        self, path: str, params: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Receive server-sent events as (event, data), until the stream ends.
+
+        Raises
+        ------
+        AgentUnreachable
+            The link broke; what was received is valid, and the caller may ask again from there.
+        """
+        import httpx_sse
+
+        from jupyter_slurm.agent.client.async_client import async_client, check_peer, exchange, timeouts
+        from jupyter_slurm.agent.client.client_errors import as_error
+
+        link = await asyncio.to_thread(self._link)
+        with exchange(lambda: self._drop(link.wire), "GET", path, _STREAM_TIMEOUT):
+            async with (
+                async_client(link.endpoint) as client,
+                client.stream(
+                    "GET",
+                    path,
+                    params=params,
+                    timeout=timeouts(_STREAM_TIMEOUT),
+                    extensions={"trace": check_peer},
+                ) as response,
+            ):
+                if response.status_code >= 400:
+                    raise as_error(response.status_code, await response.aread())
+                async for event in httpx_sse.EventSource(response).aiter_sse():
+                    yield _received(event.event, event.data)
+
+    @asynccontextmanager
+    async def forward(
+        self, method: str, path: str, *, query: str = "", headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> AsyncIterator[ForwardedAnswer]:
+        """Pass a request on as it is and stream the answer: what the server extension exposes is this and nothing else.
+
+        ::
+
+            async with client.forward("GET", "/v1/events", query="", headers=self.request.headers) as answer:
+                self.set_status(answer.status)
+                for name, value in answer.headers.items():
+                    self.set_header(name, value)
+                async for chunk in answer.chunks:
+                    self.write(chunk)
+                    await self.flush()
+
+        Parameters
+        ----------
+        method : str
+            Any; the agent knows which it has.
+        path : str
+            Percent-encoded as it came, beginning with ``/v1/``.
+        query : str
+            What stood after the question mark, as it came.
+        headers : mapping
+            Of these only Accept and Content-Type travel: no cookie, no token, no Origin, no Host.
+        body : bytes
+            As it came.
+
+        Raises
+        ------
+        AgentUnreachable
+            No agent answers and none could be started, or it ended on the way (also out of ``chunks``). Everything that
+            the agent itself refuses is an answer with its status and problem document, not an exception.
+        """
+        from jupyter_slurm.agent.client.forwarding import forward
+
+        async def once() -> ForwardedAnswer:
+            link = await asyncio.to_thread(self._link)
+            try:
+                return await stack.enter_async_context(forward(link.endpoint, method, path, query, headers or {}, body))
+            except AgentUnreachable:
+                self._drop(link.wire)
+                raise
+
+        async with AsyncExitStack() as stack:
+            yield await self._again_async(once, repeat=method == "GET")
+
+    def stop_agent(self, *, only_idle: bool = False) -> None:
+        """Ask the agent to end and forget it; with ``only_idle`` an AgentError says what it holds."""
+        self.post("/v1/agent/stop", json={"only_idle": only_idle})
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        with self._lock:
+            link, self._current = self._current, None
+        if link is not None:
+            link.wire.close()
+
+    def __enter__(self) -> AgentClient:
+        """Close at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections."""
+        self.close()
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None,
+        timeout: float | None,
+        content: bytes | None = None,
+        repeat: bool = True,
+    ) -> HttpAnswer:
+        from jupyter_slurm.agent.client.client_errors import as_error
+
+        asked: dict[str, Any] = {"params": params, "timeout": timeout, "content": content}
+        waits = None if self.while_waiting is None else self.while_waiting(path)
+        if waits is not None:
+            asked["meanwhile"] = waits
+
+        def once() -> HttpAnswer:
+            return self._exchange(self._link().wire, method, path, **asked)
+
+        try:
+            answer = self._again(once, repeat)
+        except KeyboardInterrupt:
+            if waits is None or method != "GET":
+                raise  # what was to be done may be done: who asked for it says more
+            raise waits.interrupted() from None
+        if answer.status >= 400:
+            raise as_error(answer.status, answer.content)
+        return answer
+
+    def _exchange(self, wire: HttpClient, method: str, path: str, **asked: Any) -> HttpAnswer:
+        from jupyter_slurm.agent.client.client_errors import LinkLost
+
+        try:
+            return wire.request(method, path, **asked)
+        except LinkLost:
+            self._drop(wire)
+            raise
+
+    @staticmethod
+    def _again(call: Callable[[], _T], repeat: bool) -> _T:
+        from jupyter_slurm.agent.client.client_errors import LinkLost, repetition
+
+        try:
+            return call()  # nearly always all that is needed, and much quicker than tenacity
+        except LinkLost as error:
+            if error.sent and not repeat:
+                raise
+        from tenacity import Retrying
+
+        return Retrying(**repetition(repeat, attempts=3))(call)
+
+    @staticmethod
+    async def _again_async(call: Callable[[], Awaitable[_T]], repeat: bool) -> _T:
+        from tenacity import AsyncRetrying
+
+        from jupyter_slurm.agent.client.client_errors import repetition
+
+        return await AsyncRetrying(**repetition(repeat))(call)
+
+    def _link(self) -> _AgentConnection:
+        """Return the link to the agent that is there, finding or starting one if need be."""
+        with self._lock:
+            if self._pid != os.getpid():  # a fork: the connections belong to the parent
+                self._current, self._pid = None, os.getpid()
+            if self._current is None:
+                self._current = self._again(lambda: self._handshake(may_retire=self._start), repeat=True)
+            return self._current
+
+    def _handshake(self, *, may_retire: bool) -> _AgentConnection:
+        from jupyter_slurm.agent.client.client_errors import as_error
+        from jupyter_slurm.agent.client.http_client import HttpClient
+        from jupyter_slurm.agent.hosting import launcher
+        from jupyter_slurm.agent.hosting.compatibility import check_version, is_older
+
+        endpoint = launcher.find_or_start(self.settings) if self._start else launcher.find(self.settings)
+        if endpoint is None:
+            raise AgentUnreachable(
+                "No agent is running.", hint="It starts with the first magic or `jupyter slurm jobs`."
+            )
+        wire = HttpClient(endpoint)
+        try:
+            answer = self._exchange(wire, "GET", "/v1/agent", timeout=30.0)
+            if answer.status >= 400:
+                raise as_error(answer.status, answer.content)
+            link = _AgentConnection(endpoint, wire, answer.json())
+            check_version(link.info)
+            for body in self._registered:  # the clusters that we named are not on disk before their first job
+                self._exchange(wire, "POST", "/v1/clusters", content=body, timeout=_ANSWER_TIMEOUT)
+            has_left = may_retire and is_older(link.info["version"]) and self._retire(link)
+        except BaseException:
+            wire.close()
+            raise
+        if not has_left:
+            return link
+        wire.close()
+        return self._handshake(may_retire=False)
+
+    def _retire(self, link: _AgentConnection) -> bool:
+        """Ask an older agent to make room; False when it holds something, and is used as it is."""
+        from jupyter_slurm.agent.client.client_errors import encode
+        from jupyter_slurm.agent.hosting import launcher
+
+        body = encode({"only_idle": True})
+        try:
+            answer = self._exchange(link.wire, "POST", "/v1/agent/stop", content=body, timeout=10.0)
+        except AgentError:
+            return True
+        return answer.status == 202 and launcher.has_left(link.endpoint)
+
+    def _drop(self, wire: HttpClient) -> None:
+        """Forget a client whose agent has ended, unless another thread has already found a new one."""
+        with self._lock:
+            if self._current is not None and self._current.wire is wire:
+                self._current = None
+        wire.close()
+
+
+def _received(event: str, data: str) -> tuple[str, dict[str, Any]]:
+    value = json.loads(data)
+    if event == "error":
+        raise from_problem(value)
+    return event, value

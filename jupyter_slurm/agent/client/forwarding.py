@@ -1,0 +1,68 @@
+"""Passing a request on to the agent as it came, and its answer back as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx
+
+from jupyter_slurm.agent.client.async_client import async_client, check_peer, lost, timeouts
+from jupyter_slurm.agent.hosting.endpoint import Endpoint
+
+__all__ = ["ForwardedAnswer", "forward"]
+
+# An answer may take as long as a Slurm command; a stream gives a sign of life every 15 s. A log-in takes as long as a
+# person does, and it is the agent who gives up on them.
+_TIMEOUT = 120.0
+
+_REQUEST_HEADERS = ("accept", "content-type")
+_RESPONSE_HEADERS = ("content-type", "x-total-size", "allow", "cache-control", "retry-after", "x-content-type-options")
+
+
+@dataclass(frozen=True)
+class ForwardedAnswer:
+    """The agent's answer: status, the headers that may be passed on, and the body as it comes."""
+
+    status: int
+    headers: dict[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+@asynccontextmanager
+async def forward(
+    endpoint: Endpoint, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes
+) -> AsyncIterator[ForwardedAnswer]:
+    """Send one request; see :meth:`jupyter_slurm.agent.client.agent_client.AgentClient.forward`."""
+    target = path + ("?" + query if query else "")
+    if not path.startswith("/v1/") or not target.isascii() or any(character <= " " for character in target):
+        raise ValueError(f"not an address of the API: {path!r}")
+    patience = None if path.endswith("/connect") else _TIMEOUT
+    given = {name.lower(): value for name, value in headers.items()}
+    async with async_client(endpoint) as client:
+        request = client.build_request(
+            method,
+            client.base_url.copy_with(raw_path=target.encode("ascii")),
+            headers={name: given[name] for name in _REQUEST_HEADERS if name in given},
+            content=body,
+            timeout=timeouts(patience),
+            extensions={"trace": check_peer},
+        )
+        try:
+            response = await client.send(request, stream=True)
+        except httpx.TransportError as error:
+            raise lost(error, method, path, patience) from error
+        try:
+            kept = {name: response.headers[name] for name in _RESPONSE_HEADERS if name in response.headers}
+            yield ForwardedAnswer(response.status_code, kept, _chunks(response, method, path))
+        finally:
+            await response.aclose()
+
+
+async def _chunks(response: httpx.Response, method: str, path: str) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.aiter_raw():
+            yield chunk
+    except httpx.TransportError as error:
+        raise lost(error, method, path, _TIMEOUT) from error

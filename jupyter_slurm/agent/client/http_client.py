@@ -1,0 +1,250 @@
+"""Questions and answers of one agent, on connections that are kept: a call must cost little beside what it asks for.
+
+No HTTP library: a cell and its ``sbatch`` wait for this, after a pause in which the processor has forgotten all of it,
+and then a call through httpx takes 0.5 ms longer and one through http.client 0.2 ms. Both ends are ours: nothing but
+``Content-Length`` is needed. What waits in a loop, or streams, goes through httpx
+(:mod:`jupyter_slurm.agent.client.async_client`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from jupyter_slurm.agent.client.client_errors import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
+from jupyter_slurm.agent.hosting.endpoint import Endpoint
+from jupyter_slurm.transport.peer_credentials import is_ours, peer_pid, peer_uid
+
+__all__ = ["HttpAnswer", "HttpClient"]
+
+_KEPT = 8
+_LARGEST_HEAD = 65536
+_MEANWHILE = 1.5  # seconds
+_ODD = re.compile(r"[^!-~]")
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """One answer of the agent, read to its end. The names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    def json(self) -> Any:
+        """Return what it says."""
+        return json.loads(self.content)
+
+
+class _Connection:
+    """A connection to the agent: who is at the other end is asked before a byte is sent."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        host = endpoint.base_url.removeprefix("http://")
+        fixed = {"Host": host, **endpoint.headers}
+        self._head = "".join(f"{name}: {value}\r\n" for name, value in fixed.items())
+        self.sock: socket.socket | None = None
+
+    def connect(self) -> socket.socket:
+        """Connect, unless it is done."""
+        if self.sock is not None:
+            return self.sock
+        endpoint = self._endpoint
+        sock = socket.socket(socket.AF_UNIX if endpoint.port is None else socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(CONNECT_TIMEOUT)
+            if endpoint.port is not None:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.connect(endpoint.place.socket if endpoint.port is None else ("127.0.0.1", endpoint.port))
+        except OSError as error:
+            sock.close()
+            raise no_answer() from error
+        if not is_ours(sock):
+            uid = peer_uid(sock)
+            sock.close()
+            raise stranger(uid)
+        self.sock = sock
+        return sock
+
+    def close(self) -> None:
+        """End it; may be called again."""
+        if self.sock is not None:
+            self.sock.close()
+            self.sock = None
+
+    def is_stale(self) -> bool:
+        """Tell whether the agent has closed it: between two calls nothing else can have come."""
+        return self.sock is None or bool(select.select([self.sock], [], [], 0)[0])
+
+    def exchange(
+        self,
+        sock: socket.socket,
+        method: str,
+        target: str,
+        content: bytes | None,
+        more: Callable[[socket.socket], bytes],
+    ) -> HttpAnswer:
+        """Ask and read the answer, whose beginning comes by ``more``."""
+        size = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        sock.sendall(f"{method} {target} HTTP/1.1\r\n{self._head}{size}\r\n".encode("latin-1") + (content or b""))
+        received = b""
+        while (end := received.find(b"\r\n\r\n")) < 0:
+            received += more(sock)
+            if len(received) > _LARGEST_HEAD and b"\r\n\r\n" not in received:
+                raise ConnectionError("that is no answer of an agent")
+        first, *lines = received[:end].decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        pieces, missing = [received[end + 4 :]], int(headers.get("content-length", "0"))
+        missing -= len(pieces[0])
+        while missing > 0:
+            pieces.append(_more(sock))
+            missing -= len(pieces[-1])
+        if headers.get("connection", "").lower() == "close" or "content-length" not in headers:
+            self.close()
+        return HttpAnswer(int(first.split(" ", 2)[1]), headers, b"".join(pieces))
+
+
+def _patiently(meanwhile: Callable[[], None], timeout: float | None) -> Callable[[socket.socket], bytes]:
+    """Return what reads a piece as :func:`_more` does, and calls ``meanwhile`` while none comes."""
+
+    def more(sock: socket.socket) -> bytes:
+        begun, left = time.monotonic(), timeout
+        try:
+            while True:
+                sock.settimeout(_MEANWHILE if left is None else min(_MEANWHILE, max(left, 0.001)))
+                try:
+                    return _more(sock)
+                except TimeoutError:
+                    left = None if timeout is None else begun + timeout - time.monotonic()
+                    if left is not None and left <= 0:
+                        raise
+                meanwhile()
+        finally:
+            sock.settimeout(timeout)
+
+    return more
+
+
+def _more(sock: socket.socket) -> bytes:
+    if not (piece := sock.recv(262144)):
+        raise ConnectionError("the agent has closed the connection")
+    return piece
+
+
+class HttpClient:
+    """The connections to one agent. Thread safe.
+
+    Parameters
+    ----------
+    endpoint : Endpoint
+        Where it listens.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._idle: list[_Connection] = []
+        self._is_closed = False
+        self._agent: int | None = None  # its process, where the system says so
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        timeout: float | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> HttpAnswer:
+        """Send one request and return its answer, whatever its status.
+
+        Parameters
+        ----------
+        method, path : str
+            The path is percent-encoded.
+        params : mapping, optional
+            The query.
+        content : bytes, optional
+            JSON.
+        timeout : float or None
+            Seconds without a byte.
+        meanwhile : callable, optional
+            Is called every second or two while there is no answer.
+
+        Raises
+        ------
+        LinkLost
+            The agent has ended.
+        AgentUnreachable
+            It took too long.
+        AgentRefused
+            What listens there belongs to somebody else.
+        """
+        target = f"{path}?{urlencode(params)}" if params else path
+        if _ODD.search(target):
+            raise ValueError(f"{target!r} is no path: it is to be percent-encoded")
+        connection = self._take()
+        try:
+            sock = self._connected(connection)
+            sock.settimeout(timeout)
+            more = _more if meanwhile is None else _patiently(meanwhile, timeout)
+            answer = connection.exchange(sock, method, target, content, more)
+        except LinkLost:
+            raise
+        except TimeoutError as error:
+            connection.close()
+            raise too_slow(path, timeout) from error
+        except (OSError, IndexError, ValueError) as error:
+            connection.close()
+            raise broken(method, path) from error
+        except BaseException:  # an interrupt: the answer may still come, and is of no use to the next call
+            connection.close()
+            raise
+        self._give_back(connection)
+        return answer
+
+    def close(self) -> None:
+        """Close the connections that nobody uses now, and the others when they are given back."""
+        with self._lock:
+            idle, self._idle, self._is_closed = self._idle, [], True
+        for connection in idle:
+            connection.close()
+
+    def _connected(self, connection: _Connection) -> socket.socket:
+        """Connect; an agent that has come in the place of this one knows nothing of what this one was told."""
+        sock = connection.connect()
+        pid = peer_pid(sock)
+        with self._lock:
+            self._agent = self._agent or pid
+            if pid == self._agent:
+                return sock
+        connection.close()
+        raise LinkLost("The agent has ended, and there is another one.", sent=False)
+
+    def _take(self) -> _Connection:
+        with self._lock:
+            if self._is_closed:
+                raise LinkLost("The agent ended.", sent=False)
+            while self._idle:
+                connection = self._idle.pop()
+                if not connection.is_stale():
+                    return connection
+                connection.close()
+        return _Connection(self._endpoint)
+
+    def _give_back(self, connection: _Connection) -> None:
+        with self._lock:
+            if connection.sock is not None and not self._is_closed and len(self._idle) < _KEPT:
+                self._idle.append(connection)
+                return
+        connection.close()

@@ -1,0 +1,305 @@
+"""The agent itself, and the three places where it can live: a process, the Jupyter server's loop, a thread.
+
+It is the same object everywhere. Only a process of its own leaves by itself; the others end with what they are part of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Literal
+
+from jupyter_slurm import _version
+from jupyter_slurm.agent.api.app import AccessCheck, make_app
+from jupyter_slurm.agent.api.http_server import AgentServer
+from jupyter_slurm.agent.api.routes import CAPABILITIES, Routes
+from jupyter_slurm.agent.api.schema import load_document
+from jupyter_slurm.agent.hosting import discovery
+from jupyter_slurm.agent.hosting.leader_election import LeaderElsewhere, Leadership
+from jupyter_slurm.agent.protocols import CoreLike
+from jupyter_slurm.errors import AgentError, AgentUnreachable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.config import Settings
+
+__all__ = [
+    "AgentHost",
+    "Hosting",
+    "ThreadedAgent",
+    "enter_server",
+    "leave_server",
+    "serve_in_loop",
+    "serve_in_thread",
+    "server_loop",
+]
+
+_log = logging.getLogger(__name__)
+
+Hosting = Literal["daemon", "server", "inprocess"]
+
+_WATCH_INTERVAL = 5.0
+
+
+class AgentHost:
+    """A leading agent: lock, core, HTTP server, and the decision to leave.
+
+    Parameters
+    ----------
+    settings : Settings
+        What the person chose.
+    hosting : "daemon", "server" or "inprocess"
+        Where it lives.
+    core : CoreLike, optional
+        Does the work; by default :class:`jupyter_slurm.services.agent_core.Core`.
+    """
+
+    def __init__(self, settings: Settings, hosting: Hosting, core: CoreLike | None = None) -> None:
+        self.settings = settings
+        self.hosting = hosting
+        self._core: CoreLike = core or _default_core(settings)
+        self._started = time.time()
+        self._last_request = time.monotonic()
+        self._leadership: Leadership | None = None
+        self._server: AgentServer | None = None
+        self._routes: Routes | None = None
+        self._leaving = asyncio.Event()
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Become the leader and answer.
+
+        Raises
+        ------
+        LeaderElsewhere
+            Another agent leads; nothing was started.
+        """
+        leadership = await Leadership.take(self.settings)
+        try:
+            await self._core.start()
+            self._document = load_document()
+            self._routes = Routes(self._core, self._document, self.describe, self._on_stop)
+            await self._listen(leadership)
+        except BaseException:
+            leadership.give_up()
+            raise
+        self._watcher = asyncio.ensure_future(self._watch())
+        _log.info("agent %s leads (%s, pid %d)", _version.__version__, self.hosting, os.getpid())
+
+    async def _listen(self, leadership: Leadership) -> None:
+        assert self._routes is not None
+        kind = self.settings.agent_socket
+        listener = leadership.listen("tcp" if kind == "tcp" else "unix")
+        port = leadership.port
+        names = ("jupyter-slurm", "localhost") if port is None else (f"127.0.0.1:{port}", f"localhost:{port}")
+        gate = AccessCheck(frozenset(names), leadership.secret)
+        app = make_app(self._document, self._routes.answers(), gate, self._on_request)
+        server = AgentServer(app.take, self._routes.presence.gone)
+        await server.listen(listener)
+        machine = discovery.this_machine()
+        leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})
+        self._leadership, self._server = leadership, server
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``GET /v1/agent`` says."""
+        return {
+            "name": "jupyter-slurm",
+            "version": _version.__version__,
+            "api": {"major": discovery.API_MAJOR, "minor": discovery.API_MINOR},
+            "capabilities": list(CAPABILITIES),
+            "pid": os.getpid(),
+            "host": self.hosting,
+            "started": self._started,
+            "holds": self._holds(),
+            "log": discovery.log_path(self.settings) if self.hosting == "daemon" else None,
+        }
+
+    def _holds(self) -> dict[str, int]:
+        streams = self._routes.streams if self._routes else 0
+        return {**self._core.holds(), "streams": streams}
+
+    async def wait(self) -> None:
+        """Return when it is time to stop: somebody asked, it is idle, or another agent leads."""
+        await self._leaving.wait()
+
+    def leave(self) -> None:
+        """Ask it to stop. Callable from a signal handler of the loop."""
+        self._leaving.set()
+
+    async def stop(self) -> None:
+        """End streams and connections, stop the core, and let go of the lock, last."""
+        self._leaving.set()
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        if self._routes is not None:
+            await self._routes.close_streams()
+        if self._server is not None:
+            await self._server.close()
+        try:
+            await self._core.stop()
+        finally:
+            if self._leadership is not None:
+                self._leadership.give_up()
+        _log.info("agent has left (pid %d)", os.getpid())
+
+    def _on_request(self) -> None:
+        self._last_request = time.monotonic()
+
+    def _on_stop(self, only_idle: bool) -> None:
+        holds = {kind: number for kind, number in self._holds().items() if number}
+        if only_idle and (holds or self.hosting != "daemon"):
+            error = AgentError(
+                "The agent holds "
+                + (", ".join(f"{n} {kind}" for kind, n in holds.items()) or "on to its process")
+                + ".",
+                hint="Wait until it is idle, or stop it with `jupyter slurm agent stop`.",
+                holds=holds,
+            )
+            error.status = 409  # type: ignore[misc]
+            raise error
+        # The answer goes out first.
+        asyncio.get_running_loop().call_later(0.05, self.leave)
+
+    def _is_idle(self) -> bool:
+        quiet = time.monotonic() - self._last_request
+        return quiet >= self.settings.agent_idle_exit and not any(self._holds().values())
+
+    async def _watch(self) -> None:
+        """Leave when idle; come back to the lock when log-out or a cleaner removed our files."""
+        interval = min(_WATCH_INTERVAL, max(0.05, self.settings.agent_idle_exit / 4))
+        while True:
+            await asyncio.sleep(interval)
+            if self.hosting == "daemon" and self._is_idle():
+                _log.info("idle: leaving")
+                self.leave()
+                return
+            if self._leadership is not None and not self._leadership.is_intact():
+                await self._lead_again()
+
+    async def _lead_again(self) -> None:
+        assert self._leadership is not None
+        assert self._server is not None
+        _log.warning("the files of the socket are gone: taking the lead again")
+        self._server.stop()
+        self._leadership.close()
+        try:
+            await self._listen(await Leadership.take(self.settings))
+        except (AgentError, OSError) as error:
+            _log.warning("another agent leads now, or none can: %s", error)
+            self.leave()
+
+
+def _default_core(settings: Settings) -> CoreLike:
+    from jupyter_slurm.services.agent_core import Core
+
+    core: CoreLike = Core(settings, folder=discovery.place_to_start(settings).folder)
+    return core
+
+
+class _Server:
+    """What of the Jupyter server of this process the agent needs to know; loop is None in any other process."""
+
+    loop: asyncio.AbstractEventLoop | None = None
+    task: asyncio.Task[None] | None = None
+
+
+def server_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop of the Jupyter server that this process is, or None."""
+    return _Server.loop
+
+
+def enter_server() -> None:
+    """Say that this process is a Jupyter server and that the running loop is its loop."""
+    _Server.loop = asyncio.get_running_loop()
+
+
+async def serve_in_loop(settings: Settings, core: CoreLike | None = None) -> AgentHost | None:
+    """Run an agent in the running loop; None when another one leads already."""
+    host = AgentHost(settings, "server", core)
+    try:
+        await host.start()
+    except LeaderElsewhere:
+        return None
+    _Server.task = asyncio.ensure_future(_until_left(host))
+    return host
+
+
+async def leave_server() -> None:
+    """Stop the agent in this server, if there is one. Call it when the server stops."""
+    task, _Server.loop, _Server.task = _Server.task, None, None
+    if task is not None:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _until_left(host: AgentHost) -> None:
+    try:
+        await host.wait()
+    finally:
+        await host.stop()
+
+
+def serve_in_thread(settings: Settings, core: CoreLike | None = None, *, timeout: float = 60.0) -> ThreadedAgent | None:
+    """Run an agent in a thread of this process until it ends; None when another one leads already.
+
+    Raises
+    ------
+    AgentError
+        It could not be started.
+    """
+    agent = ThreadedAgent(settings, core)
+    agent.start(timeout)
+    if isinstance(agent.error, LeaderElsewhere):
+        return None
+    if agent.error is not None:
+        raise AgentUnreachable(f"The agent could not be started in this process: {agent.error}") from agent.error
+    atexit.register(agent.stop)
+    return agent
+
+
+class ThreadedAgent:
+    """An agent with a loop and a thread of its own. The thread never keeps the interpreter from ending."""
+
+    def __init__(self, settings: Settings, core: CoreLike | None = None) -> None:
+        self.error: BaseException | None = None
+        self._settings, self._core = settings, core
+        self._ready = threading.Event()
+        self._host: AgentHost | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="jupyter-slurm-agent", daemon=True)
+
+    def start(self, timeout: float) -> None:
+        """Start and wait until it answers or has failed (``error``)."""
+        self._thread.start()
+        if not self._ready.wait(timeout):
+            raise AgentUnreachable(f"The agent in this process did not start within {timeout:.0f} s.")
+
+    def stop(self, timeout: float = 10.0) -> None:
+        """Stop it and wait for it."""
+        if self._loop is not None and self._host is not None and self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # the loop has just ended
+                self._loop.call_soon_threadsafe(self._host.leave)
+            self._thread.join(timeout)
+        atexit.unregister(self.stop)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - told to the thread that waits
+            self.error = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._host = AgentHost(self._settings, "inprocess", self._core)
+        await self._host.start()
+        self._ready.set()
+        await _until_left(self._host)

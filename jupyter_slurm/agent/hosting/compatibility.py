@@ -1,0 +1,31 @@
+"""Older and newer versions side by side: which agent a client can work with, and which it may retire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from jupyter_slurm import _version
+from jupyter_slurm.agent.hosting.discovery import API_MAJOR
+from jupyter_slurm.errors import AgentRefused
+
+__all__ = ["check_version", "is_older"]
+
+
+def check_version(info: Mapping[str, Any]) -> None:
+    """Raise AgentRefused unless the agent speaks our major version of the API."""
+    api = info.get("api")
+    if not isinstance(api, dict) or api.get("major") != API_MAJOR:
+        raise AgentRefused(
+            f"The agent speaks another version of the API ({api}).", hint="Stop it with the version that started it."
+        )
+
+
+def is_older(version: str) -> bool:
+    """Tell whether an agent of this version is older than we are."""
+    try:
+        return Version(version) < Version(_version.__version__)
+    except InvalidVersion:
+        return False

@@ -1,0 +1,135 @@
+"""The agent as a process of its own: what the started process does.
+
+The starter passes the settings as JSON on standard input and reads one word from standard output: ``ready``, ``busy``
+(another agent leads), or nothing at all, in which case the log says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import json
+import logging
+import logging.handlers
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.agent.hosting.discovery import open_private
+from jupyter_slurm.errors import ConfigError, SlurmError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.config import Settings
+
+__all__ = ["main"]
+
+_log = logging.getLogger(__name__)
+
+_LOG_SIZE = 1_000_000
+_LOG_FILES = 2
+
+
+def main() -> int:
+    """Run until it is time to leave. ``--foreground``: stay attached, settings from files, log to standard error."""
+    if sys.argv[1:] == ["--foreground"]:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        return _serve(None, announce=False)
+    try:
+        values = json.loads(sys.stdin.buffer.read())
+    except ValueError:
+        sys.stderr.write("The agent is started by its clients, or with --foreground.\n")
+        return 2
+    _detach()
+    return _serve(values, announce=True)
+
+
+def _detach() -> None:
+    """Leave session, terminal and directory of the starter, and belong to init: nobody has to wait for us."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():  # no longer the leader of its session: it can never acquire a terminal
+        os._exit(0)
+    os.chdir("/")
+    os.umask(0o077)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def _serve(values: dict[str, Any] | None, *, announce: bool) -> int:
+    from jupyter_slurm.agent.hosting.leader_election import LeaderElsewhere
+
+    try:
+        settings = _settings(values)
+        if announce:
+            _log_to_file(settings)
+        asyncio.run(_run(settings, announce))
+    except LeaderElsewhere:
+        _announce("busy", announce)
+    except SlurmError as error:
+        _log.error("cannot start: %s", error)
+        return 1
+    except Exception:  # noqa: BLE001 - the border of the process: whatever it is, the log has it
+        _log.exception("the agent failed")
+        return 1
+    return 0
+
+
+def _settings(values: dict[str, Any] | None) -> Settings:
+    from traitlets import TraitError
+
+    from jupyter_slurm.config import Settings, load_settings
+
+    if values is None:
+        return load_settings()
+    try:
+        return Settings(**values)
+    except TraitError as error:
+        raise ConfigError(f"The settings cannot be used: {error}") from None
+
+
+async def _run(settings: Settings, announce: bool) -> None:
+    from jupyter_slurm.agent.hosting.agent_host import AgentHost
+
+    host = AgentHost(settings, "daemon")
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, host.leave)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    await host.start()
+    _announce("ready", announce)
+    try:
+        await host.wait()
+    finally:
+        await host.stop()
+
+
+def _announce(word: str, announce: bool) -> None:
+    """Tell the starter, and turn standard output from its pipe to the log."""
+    if not announce:
+        return
+    with contextlib.suppress(OSError):  # the starter may have gone; others will come
+        os.write(1, word.encode() + b"\n")
+    os.dup2(2, 1)
+
+
+class _Log(logging.handlers.RotatingFileHandler):
+    """A rotating 0600 log that standard error follows, so that a crash of the interpreter is in it too."""
+
+    def _open(self) -> Any:
+        fd = open_private(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.dup2(fd, 2)
+        return open(fd, "a", encoding="utf-8", errors="backslashreplace")
+
+
+def _log_to_file(settings: Settings) -> None:
+    from jupyter_slurm.agent.hosting.discovery import log_path
+
+    path = log_path(settings)
+    handler = _Log(path, maxBytes=_LOG_SIZE, backupCount=_LOG_FILES)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    faulthandler.enable(2)

@@ -1,0 +1,58 @@
+"""The address of an agent that listens now: a Unix socket, or a port of 127.0.0.1 with a secret."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+
+from jupyter_slurm.agent.hosting.discovery import AgentLocation, is_stale, read_private, read_record
+from jupyter_slurm.transport.peer_credentials import is_ours
+
+__all__ = ["Endpoint", "endpoint_at"]
+
+_CONNECT_TIMEOUT = 2.0
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where to connect. ``port`` is None for the Unix socket of the place."""
+
+    place: AgentLocation
+    port: int | None = None
+    secret: str = field(default="", repr=False)
+
+    @property
+    def base_url(self) -> str:
+        """The URL before the path; over a Unix socket the host is a name only."""
+        return "http://jupyter-slurm" if self.port is None else f"http://127.0.0.1:{self.port}"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every request must carry."""
+        return {} if self.port is None else {"Authorization": f"Bearer {self.secret}"}
+
+    def answers(self) -> bool:
+        """Tell whether a process of this user accepts connections there."""
+        family = socket.AF_UNIX if self.port is None else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_CONNECT_TIMEOUT)
+            try:
+                probe.connect(self.place.socket if self.port is None else ("127.0.0.1", self.port))
+                return is_ours(probe)
+            except OSError:
+                return False
+
+
+def endpoint_at(place: AgentLocation) -> Endpoint | None:
+    """Return the endpoint of the agent that listens at this place, or None."""
+    on_socket = Endpoint(place)
+    if on_socket.answers():
+        return on_socket
+    record = read_record(place)
+    if record is None or not isinstance(record.get("port"), int) or is_stale(record):
+        return None
+    try:
+        on_port = Endpoint(place, record["port"], read_private(place.secret).decode("ascii"))
+    except (OSError, ValueError):
+        return None
+    return on_port if on_port.answers() else None

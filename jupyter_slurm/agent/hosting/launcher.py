@@ -1,0 +1,235 @@
+"""Finding an agent, or starting one where it should live.
+
+Any number of clients may come at once: one of them starts an agent, the others wait for it; if two start one all the
+same, the lock of :mod:`jupyter_slurm.agent.hosting.leader_election` lets one of them lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import re
+import select
+import site
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from jupyter_slurm.agent.hosting.discovery import (
+    is_stale,
+    log_path,
+    open_private,
+    place_to_start,
+    places_to_look,
+    read_record,
+)
+from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
+from jupyter_slurm.domain.environment_variables import is_inside_job, is_secret, submission_environment
+from jupyter_slurm.errors import AgentUnreachable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.config import Settings
+
+__all__ = ["choose_hosting", "clean_environment", "find", "find_or_start", "has_left", "log_tail"]
+
+Hosting = Literal["daemon", "server", "inprocess"]
+
+_PATIENCE = 60.0
+
+# Credentials of anything else: the agent needs none of them, and a process that lives for days should not hold them.
+_CREDENTIAL = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|COOKIE|JWT|_PAT$", re.I
+)
+
+
+def find(settings: Settings) -> Endpoint | None:
+    """Return where the agent of this user and machine listens, or None.
+
+    Raises
+    ------
+    AgentRefused
+        The folder that the settings name cannot be trusted.
+    """
+    return next((found for place in places_to_look(settings) if (found := endpoint_at(place))), None)
+
+
+def find_or_start(settings: Settings) -> Endpoint:
+    """Return where an agent listens, starting one if there is none.
+
+    Raises
+    ------
+    AgentUnreachable
+        None could be started; the message has the end of its log.
+    """
+    found = find(settings)
+    if found is not None:
+        return found
+    hosting = choose_hosting(settings, os.environ)
+    with _only_starter(settings):
+        found = find(settings)
+        if found is not None:
+            return found
+        if hosting == "daemon":
+            _spawn(settings)
+        else:
+            _serve_here(settings, hosting)
+        return _await_endpoint(settings)
+
+
+def has_left(endpoint: Endpoint, patience: float = 5.0) -> bool:
+    """Wait until nobody answers there any more; False when somebody still does after ``patience`` seconds."""
+    deadline = time.monotonic() + patience
+    while endpoint.answers():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def choose_hosting(settings: Settings, environ: Mapping[str, str]) -> Hosting:
+    """Return where an agent should live.
+
+    Inside a Slurm job and under JupyterHub a process of its own would be ended with the job or the server, or outlive
+    what its user was given; there it lives in the Jupyter server, or else in the kernel or command that needs it.
+    """
+    is_guest = is_inside_job(environ) or any(name.startswith("JUPYTERHUB_") for name in environ)
+    wanted = settings.agent_host
+    hosting: Hosting = ("server" if is_guest else "daemon") if wanted == "auto" else wanted  # type: ignore[assignment]
+    return "inprocess" if hosting == "server" and _server_loop() is None else hosting
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of an agent: no secrets, nothing that Slurm set for an enclosing job.
+
+    It runs this very package, also where that is not installed: its parent folder is put on PYTHONPATH, and relative
+    entries there are made absolute, because the agent lives in another directory.
+    """
+    inside = {**environ, "SLURM_JOB_ID": environ.get("SLURM_JOB_ID", "0")}
+    kept = {
+        name: value
+        for name, value in submission_environment(inside).items()
+        if not is_secret(name) and not _CREDENTIAL.search(name)
+    }
+    folders = [os.path.abspath(entry) for entry in kept.pop("PYTHONPATH", "").split(os.pathsep) if entry]
+    package_folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if package_folder not in (*site.getsitepackages(), site.getusersitepackages()):
+        folders.insert(0, package_folder)
+    return {**kept, "PYTHONPATH": os.pathsep.join(folders)} if folders else kept
+
+
+def log_tail(settings: Settings, lines: int = 20) -> str:
+    """Return the last lines of the log of the daemon on this machine; empty without one."""
+    try:
+        with open(open_private(log_path(settings), os.O_RDONLY), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
+            return b"\n".join(file.read().splitlines()[-lines:]).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def _only_starter(settings: Settings) -> Iterator[None]:
+    """Let one client at a time start an agent; who waited finds one when it is its turn."""
+    place = place_to_start(settings)
+    fd = open_private(place.start_lock, os.O_RDWR | os.O_CREAT)
+    deadline = time.monotonic() + _PATIENCE
+    try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if endpoint_at(place) is not None or time.monotonic() > deadline:
+                    break
+                time.sleep(0.02)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _spawn(settings: Settings) -> None:
+    """Start a daemon and wait for its word."""
+    values = {name: getattr(settings, name) for name in settings.trait_names(config=True)}
+    try:
+        os.makedirs(os.path.dirname(log_path(settings)), mode=0o700, exist_ok=True)
+        log = open_private(log_path(settings), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    except OSError as error:
+        raise AgentUnreachable(
+            f"The log of the agent cannot be written: {error}",
+            hint="Make room there, remove what is not a file of yours, or set Settings.state_dir.",
+        ) from error
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "jupyter_slurm.agent"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd="/",
+            env=clean_environment(os.environ),
+            umask=0o077,
+            start_new_session=True,  # an interrupt at our terminal is not for it
+        )
+    except OSError as error:
+        raise AgentUnreachable(f"{sys.executable} cannot be started: {error}") from error
+    finally:
+        os.close(log)
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(values).encode())
+            process.stdin.close()
+        readable, _, _ = select.select([process.stdout], [], [], _PATIENCE)
+        word = process.stdout.readline().strip() if readable else b""
+    if word not in (b"ready", b"busy"):
+        raise _failure(settings, "The agent could not be started.")
+
+
+def _failure(settings: Settings, message: str) -> AgentUnreachable:
+    tail = log_tail(settings)
+    return AgentUnreachable(
+        message + (f" The end of its log:\n{tail}" if tail else ""),
+        hint=f"The log is {log_path(settings)}. Settings.agent_host = 'inprocess' does without a process of its own.",
+        log=tail,
+    )
+
+
+def _serve_here(settings: Settings, hosting: str) -> None:
+    from jupyter_slurm.agent.hosting import agent_host as hosts
+
+    loop = hosts.server_loop()
+    if hosting == "server" and loop is not None:
+        asyncio.run_coroutine_threadsafe(hosts.serve_in_loop(settings), loop).result(_PATIENCE)
+    else:
+        hosts.serve_in_thread(settings)
+
+
+def _server_loop() -> asyncio.AbstractEventLoop | None:
+    hosts = sys.modules.get("jupyter_slurm.agent.hosting.agent_host")
+    loop: asyncio.AbstractEventLoop | None = hosts.server_loop() if hosts else None
+    return loop
+
+
+def _await_endpoint(settings: Settings) -> Endpoint:
+    """Return the endpoint of the agent that leads now; one that has only just taken the lock may need a moment."""
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        found = find(settings)
+        if found is not None:
+            return found
+        if time.monotonic() > deadline:
+            raise _failure(settings, _who_is_silent(settings))
+        time.sleep(0.05)
+
+
+def _who_is_silent(settings: Settings) -> str:
+    for place in places_to_look(settings):
+        record = read_record(place)
+        if record is not None and not is_stale(record):
+            return f"The agent (pid {record.get('pid')}) does not answer."
+    return "An agent holds the lock and does not answer."

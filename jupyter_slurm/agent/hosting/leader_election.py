@@ -1,0 +1,148 @@
+"""One leader per user and machine: whoever holds the lock listens, and leaves a record for the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import json
+import os
+import secrets
+import socket
+import weakref
+from typing import TYPE_CHECKING, Any, Literal
+
+from tornado.netutil import bind_unix_socket
+
+from jupyter_slurm.agent.hosting.discovery import AgentLocation, open_private, place_to_start, write_private
+from jupyter_slurm.agent.hosting.endpoint import endpoint_at
+from jupyter_slurm.errors import AgentError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.config import Settings
+
+__all__ = ["LeaderElsewhere", "Leadership"]
+
+
+class LeaderElsewhere(AgentError):
+    """Another agent of this user leads on this machine; be its client."""
+
+    status = 409
+
+
+class Leadership:
+    """The lock, the listening socket and the files of a leading agent.
+
+    Attributes
+    ----------
+    place : AgentLocation
+        Where they are.
+    secret : str
+        What a client on 127.0.0.1 must show; empty on a Unix socket.
+    port : int or None
+        The TCP port; None on a Unix socket.
+    """
+
+    def __init__(self, place: AgentLocation, lock_fd: int) -> None:
+        self.place = place
+        self.secret = ""
+        self.port: int | None = None
+        self._lock_fd = lock_fd
+        self._listener: socket.socket | None = None
+        self._socket_inode = -1
+        _leaderships.add(self)
+
+    @classmethod
+    async def take(cls, settings: Settings, *, patience: float = 10.0) -> Leadership:
+        """Take the lock, waiting up to ``patience`` seconds for a predecessor that is on its way out.
+
+        Raises
+        ------
+        LeaderElsewhere
+            Another agent answers, or holds the lock for longer than that.
+        """
+        _close_in_forks()
+        place = place_to_start(settings)
+        deadline = asyncio.get_running_loop().time() + patience
+        while True:
+            fd = _try_lock(place.lock)
+            if fd is not None:
+                return cls(place, fd)
+            if endpoint_at(place) is not None or asyncio.get_running_loop().time() > deadline:
+                raise LeaderElsewhere("Another agent of yours leads on this machine.", folder=place.folder)
+            await asyncio.sleep(0.05)
+
+    def listen(self, kind: Literal["unix", "tcp"]) -> socket.socket:
+        """Open the listening socket; a socket file that a dead leader left is replaced."""
+        if kind == "unix":
+            listener = bind_unix_socket(self.place.socket, mode=0o600)
+            self._socket_inode = os.stat(self.place.socket).st_ino
+        else:
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listener.bind(("127.0.0.1", 0))  # without SO_REUSEADDR: nobody else can be on that port
+            listener.setblocking(False)
+            listener.listen(128)
+            self.secret = secrets.token_urlsafe(32)
+            self.port = listener.getsockname()[1]
+            write_private(self.place.secret, self.secret.encode())
+        self._listener = listener
+        return listener
+
+    def write_record(self, record: dict[str, Any]) -> None:
+        """Tell the others who leads."""
+        write_private(self.place.record, json.dumps({**record, "port": self.port}).encode())
+
+    def is_intact(self) -> bool:
+        """Tell whether the files are still there: log-out removes /run/user/UID, a cleaner old files in /tmp."""
+        try:
+            lock_is_ours = os.stat(self.place.lock).st_ino == os.fstat(self._lock_fd).st_ino
+            return lock_is_ours and (self.port is not None or os.stat(self.place.socket).st_ino == self._socket_inode)
+        except OSError:
+            return False
+
+    def give_up(self) -> None:
+        """Remove what is ours and let go of the lock, last."""
+        if self.is_intact():
+            for path in (self.place.socket, self.place.record, self.place.secret):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptors and leave the files as they are."""
+        if self._listener is not None:
+            self._listener.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._listener, self._lock_fd = None, -1
+
+
+def _try_lock(path: str) -> int | None:
+    fd = open_private(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Between open and flock the folder may have been removed and made again: then this lock protects nothing.
+        if os.fstat(fd).st_ino == os.stat(path).st_ino:
+            return fd
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        os.close(fd)
+        raise
+    os.close(fd)
+    return None
+
+
+_leaderships: weakref.WeakSet[Leadership] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    # A fork of a kernel (multiprocessing) would keep lock and socket open after the kernel's death: nobody could lead.
+    for leadership in list(_leaderships):
+        leadership.close()
+
+
+@functools.cache
+def _close_in_forks() -> None:
+    os.register_at_fork(after_in_child=_close_in_child)

@@ -1,0 +1,1 @@
+"""Commands that set up a cluster: site profiles, SSH keys and OpenSSH configuration."""

@@ -1,0 +1,160 @@
+"""Ready-made site profiles: those that ship, those that somebody hands on, and how one becomes a person's own."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_slurm.cli.setup.ssh_hosts import host_names
+from jupyter_slurm.cli.terminal.prompts import asked
+from jupyter_slurm.errors import ConfigError, UsageError
+from jupyter_slurm.sites.profile import Profile, parse_profile
+from jupyter_slurm.sites.shipped import shipped_names
+
+__all__ = ["as_toml", "is_name", "personal", "ready_made", "tell_notes", "without_place", "write_profile"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # of a file, too
+_LARGEST = 1_000_000
+
+
+def is_name(answer: str) -> bool:
+    """Tell whether a cluster can be called so; if not, say why."""
+    try:
+        if not _NAME.fullmatch(answer):
+            raise ConfigError("A name has letters, digits and . _ - only.")
+        parse_profile(answer, b'[login]\nhost = "x"\n', answer)
+    except ConfigError as error:
+        print(error.message)
+        return False
+    return True
+
+
+def as_toml(login: Mapping[str, Any]) -> str:
+    """Return the text of a profile that says nothing else than how the login node is reached."""
+    # A JSON string or list of ASCII is one of TOML.
+    return "[login]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
+
+
+def without_place(message: str, path: str) -> str:
+    """Return what is wrong with an answer, without the file in which it would stand."""
+    return re.sub(rf"^{re.escape(path)}(?::\d+)?: ", "", message)
+
+
+def ready_made(named: str) -> str:
+    """Return the text of a profile: a file, or of one that ships, what extends it.
+
+    Raises
+    ------
+    ConfigError
+        There is neither.
+    """
+    names = shipped_names()
+    if named in names and not os.path.exists(named):
+        return f"extends = {json.dumps(named)}\n\n[login]\n"
+    try:
+        with open(named, encoding="utf-8") as file:
+            return file.read(_LARGEST)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ConfigError(
+            f"{named} cannot be read: {reason}.", hint=f"Name a file, or one of {', '.join(names)}."
+        ) from None
+
+
+def personal(
+    text: str, name: str, path: str, source: str, user: str | None, *, is_quick: bool = False
+) -> tuple[Profile, str]:
+    """Return a ready-made profile with the person's own name in it, where it has none.
+
+    Parameters
+    ----------
+    text, source : str
+        Of the profile, and where it is from.
+    name, path : str
+        What the cluster will be called, and the file that it will be.
+    user : str or None
+        The person's name there, where it was said.
+    is_quick : bool
+        Take the name of this machine instead of asking.
+
+    Raises
+    ------
+    ConfigError, UsageError
+        It cannot be used.
+    """
+    profile = parse_profile(name, text.encode(), source)
+    if profile.prelude:
+        print(f"Before every command, this profile runs on {profile.host}:\n{_indented(profile.prelude)}")
+    known = host_names(profile.ssh_config or os.path.expanduser("~/.ssh/config"))
+    hosts = [*(profile.jump or ()), profile.host]
+    unnamed = [host for host in hosts if "@" not in host and host not in known]
+    if profile.user is not None or (not unnamed and user is None):
+        return profile, text
+    here = getpass.getuser()
+
+    def takes(answer: str) -> bool:
+        try:
+            parse_profile(name, as_toml({"host": "x", "user": answer}).encode(), path)
+        except ConfigError as error:
+            print(without_place(error.message, path))
+            return False
+        return True
+
+    user = user or (here if is_quick else asked(f"Your user name on {profile.host}", here, check=takes))
+    if not takes(user):
+        raise UsageError(f"--user {user} cannot be used.", hint="As you would write it for ssh.")
+    named = [f"{user}@{host}" if host in unnamed else host for host in profile.jump or ()]
+    return _with_name(name, path, text, user, named)
+
+
+def _with_name(name: str, path: str, text: str, user: str, jump: Sequence[str]) -> tuple[Profile, str]:
+    """Write a user name into the text of a profile, and leave all else as it is."""
+    before = parse_profile(name, text.encode(), path)
+    hosts = f"jump = {json.dumps(list(jump))}"
+    said, count = re.subn(r"(?ms)^\s*jump\s*=\s*\[.*?\]", lambda found: hosts, text, count=1) if jump else (text, 1)
+    lines = f"user = {json.dumps(user)}" + ("" if count else f"\n{hosts}")  # hosts of the profile that it extends
+    said = re.sub(r"(?m)^(\s*\[login\][^\n]*)$", lambda found: f"{found[1]}\n{lines}", said, count=1)
+    try:
+        profile = parse_profile(name, said.encode(), path)
+    except ConfigError:
+        profile = before
+    if (profile.user, profile.jump or ()) != (user, tuple(jump)):
+        raise ConfigError(
+            f"Your user name cannot be written into {path}.",
+            hint='Copy the file, and write `user = "…"` under [login].',
+        )
+    return profile, said
+
+
+def _indented(text: str) -> str:
+    from jupyter_slurm.client.render.terminal import printable
+
+    return "".join(f"    {line}\n" for line in printable(text).strip().splitlines()).rstrip("\n")
+
+
+def tell_notes(profile: Profile) -> None:
+    """Print what users of a cluster should know, as its profile says it."""
+    from jupyter_slurm.client.render.terminal import printable
+
+    for note in profile.notes:
+        print(printable(f"  - {note}"))
+
+
+def write_profile(path: str, text: str) -> None:
+    """Write a profile: for its owner alone, in one step."""
+    from jupyter_slurm.transport.local.transport import LocalTransport
+
+    async def write() -> None:
+        here = LocalTransport(workers=1)
+        try:
+            await here.make_dir(os.path.dirname(path))
+            await here.write(path, text.encode())
+        finally:
+            here.close()
+
+    asyncio.run(write())

@@ -1,0 +1,134 @@
+"""``jupyter slurm sites list|show|add|check``: profiles of clusters, the person's own and those that ship."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
+from jupyter_slurm.sites.profile import list_profiles, parse_profile, read_profile, told_by
+from jupyter_slurm.sites.shipped import shipped_names, shipped_text
+
+__all__ = ["add_parser", "run"]
+
+_LARGEST = 1_000_000
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    sites = subparsers.add_parser(
+        "sites",
+        help="list, show, add or check site profiles: yours, and those that ship",
+        description="A site profile is what is known of a cluster, one TOML file each. Nothing here connects.",
+    )
+    verbs = sites.add_subparsers(dest="verb", metavar="list|show|add|check", required=True)
+    verbs.add_parser("list", help="the profiles that you have, and those that ship")
+    show = verbs.add_parser("show", help="all that a profile says, or what profiles may say")
+    show.add_argument("profile", nargs="?", metavar="NAME", help="of yours or of one that ships, or a file")
+    show.add_argument("--schema", action="store_true", help="the JSON Schema of profiles, for editors")
+    add = verbs.add_parser("add", help="make a profile that ships, or a file, one of yours")
+    add.add_argument("profile", metavar="PROFILE", help="the name of one that ships, or a file")
+    add.add_argument("name", nargs="?", metavar="CLUSTER", help="what you will call the cluster; else as it is called")
+    add.add_argument("--user", metavar="NAME", help="your user name there")
+    add.add_argument("--yes", action="store_true", help="take what is offered instead of being asked")
+    add.add_argument("--overwrite", action="store_true", help="write the profile anew if it is there")
+    check = verbs.add_parser("check", help="say what is wrong with profiles: file, line and key")
+    check.add_argument("profiles", nargs="*", metavar="NAME", help="names or files; without one: all of yours")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run one of its verbs."""
+    from jupyter_slurm.config import load_settings
+
+    folders = load_settings().sites
+    if args.verb == "list":
+        return _list(folders)
+    if args.verb == "show":
+        return _show(args, folders)
+    return _add(args, folders) if args.verb == "add" else _check(args, folders)
+
+
+def _list(folders: list[str]) -> int:
+    from jupyter_slurm.client.render.terminal import printable
+
+    own, ready = list_profiles(folders), shipped_names()
+    for name in own:
+        try:
+            path, raw = read_profile(name, folders)
+            profile = parse_profile(name, raw, path)
+            print(printable(f"{name:<16} {profile.title}  ({profile.host}; {path})"))
+        except ConfigError as error:
+            print(printable(f"{name:<16} {error.message}"))
+    if own:
+        print()
+    print("Those that ship (`jupyter slurm init --profile NAME` sets one up):")
+    for name in ready:
+        print(f"{name:<16} {parse_profile(name, shipped_text(name).encode(), name).title}")
+    return 0
+
+
+def _show(args: argparse.Namespace, folders: list[str]) -> int:
+    from importlib import resources
+
+    import tomli_w
+
+    if args.schema:
+        sys.stdout.write(resources.files("jupyter_slurm.sites").joinpath("profile.schema.json").read_text("utf-8"))
+        return 0
+    if args.profile is None:
+        raise UsageError("Which profile?", hint="`jupyter slurm sites list` shows their names.")
+    sys.stdout.write(tomli_w.dumps(told_by(*_looked_up(args.profile, folders))))
+    return 0
+
+
+def _add(args: argparse.Namespace, folders: list[str]) -> int:
+    from jupyter_slurm.cli.setup.site_templates import is_name, personal, ready_made, tell_notes, write_profile
+
+    if not folders:
+        raise ConfigError("Settings.sites names no folder for profiles.", hint="See jupyter_slurm_config.py.")
+    name = args.name or os.path.basename(args.profile).removesuffix(".toml")
+    if not is_name(name):
+        raise UsageError(
+            f"A cluster cannot be called {name!r}.", hint="Say another name: `jupyter slurm sites add FILE NAME`."
+        )
+    path = os.path.join(folders[0], f"{name}.toml")
+    if os.path.exists(path) and not args.overwrite:
+        raise UsageError(f"{path} is there.", hint="Say --overwrite, or another name after the profile.")
+    profile, text = personal(ready_made(args.profile), name, path, args.profile, args.user, is_quick=args.yes)
+    write_profile(path, text)
+    print(f"Written: {path}")
+    tell_notes(profile)
+    print(f"`jupyter slurm doctor {name}` looks the way over.")
+    return 0
+
+
+def _check(args: argparse.Namespace, folders: list[str]) -> int:
+    from jupyter_slurm.client.render.terminal import printable
+
+    named, code = args.profiles or list_profiles(folders), 0
+    for each in named:
+        try:
+            told_by(*_looked_up(each, folders))
+            print(printable(f"{each}: in order"))
+        except SlurmError as error:
+            print(printable(f"{error.message}\n    {error.hint}" if error.hint else error.message), file=sys.stderr)
+            code = 1
+    if not named:
+        print("There is no profile of yours. `jupyter slurm sites list` shows those that ship.")
+    return code
+
+
+def _looked_up(named: str, folders: list[str]) -> tuple[str, bytes, str]:
+    """Return a profile's name, text and place: of a file, of one of the person's own, or of one that ships."""
+    if named.endswith(".toml") or os.sep in named:
+        try:
+            with open(named, "rb") as file:
+                return os.path.basename(named).removesuffix(".toml"), file.read(_LARGEST), named
+        except OSError as error:
+            raise ConfigError(f"{named} cannot be read: {error.strerror}.", hint="Check the path.") from None
+    if named not in list_profiles(folders) and named in shipped_names():
+        return named, shipped_text(named).encode(), named
+    path, raw = read_profile(named, folders)
+    return named, raw, path

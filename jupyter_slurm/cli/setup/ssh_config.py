@@ -1,0 +1,259 @@
+"""``jupyter slurm ssh-config``: the node of a running job, for ssh, rsync and VS Code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import fcntl
+import os
+import pwd
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.cli.terminal.prompts import yes
+from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.services.tunnels.ssh_config import SshConfigEntry, SshConfigFiles
+    from jupyter_slurm.sites.profile import Profile
+
+__all__ = ["add_parser", "run"]
+
+_MOST_NODES = 64  # of one job; nobody logs in to more
+_QUEUE = 30.0  # seconds until a job that runs is seen in the queue with its nodes
+_NO_SSH = "Where nodes take no ssh, `jupyter slurm tunnel` brings a port of a job here."
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "ssh-config",
+        help="an entry of ~/.ssh/config for the node of a running job",
+        description="Print a Host entry that leads to the node of a running job, by the way of the cluster's profile: "
+        "for ssh, `rsync -e ssh`, and Remote-SSH of VS Code. With --write it goes into a file of its own, from which "
+        f"entries of jobs that have ended are taken out at each call. {_NO_SSH}",
+    )
+    parser.add_argument("job", nargs="?", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
+    parser.add_argument("--node", metavar="NODE", help="this node, whatever runs there")
+    parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+    parser.add_argument("--write", action="store_true", help="into ~/.ssh/jupyter_slurm.conf instead of printing it")
+    parser.add_argument("--yes", action="store_true", help="include that file in ~/.ssh/config without asking")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the subcommand."""
+    from jupyter_slurm.client.clusters.cluster import current, use
+
+    if bool(args.job) == bool(args.node) and not (args.write and not args.job):
+        raise UsageError("Name a job, or a node with --node.", hint="`jupyter slurm jobs` lists your jobs.")
+    cluster = use(args.cluster) if args.cluster else current()
+    entries = _entries(cluster, args.job, args.node) if args.job or args.node else []
+    if not args.write:
+        for entry in entries:
+            print(entry.text)
+        _tell(f"--write puts it where ssh finds it. {_NO_SSH}")
+        return 0
+    gone = _update(cluster, entries)
+    for entry in entries:
+        print(entry.text.split("\n", 1)[0].removeprefix("Host ").replace(" ", ", "))
+    if gone:
+        _tell(f"Taken out: {', '.join(gone)}")
+    elif not entries:
+        _tell("Nothing to take out, and nothing was added: name a job, or a node with --node.")
+    if entries:
+        name = entries[0].text.split()[1]
+        _include(name, sure=args.yes)
+        _tell(f"`ssh {name}`, `rsync -a {name}:FILE .`; in VS Code, Remote-SSH lists it. {_NO_SSH}")
+    return 0
+
+
+def _tell(text: str) -> None:
+    from jupyter_slurm.client.render.terminal import printable
+
+    print(printable(text), file=sys.stderr)
+
+
+# What is asked of the cluster -----------------------------------------------------------------------------------------
+
+
+def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[SshConfigEntry]:
+    from jupyter_slurm.agent.hosting.discovery import place_to_start
+    from jupyter_slurm.client.settings import settings
+    from jupyter_slurm.services.connections.transports import control_socket, way_of
+    from jupyter_slurm.services.tunnels.ssh_config import entry_for
+
+    profile = _profile(cluster)
+    places = _of_job(cluster, job) if job else _nodes(cluster, str(node), {})
+    if profile is None:
+        return [entry_for(cluster.name, place, None, None) for place in places]
+    way = asyncio.run(way_of(profile))
+    control = control_socket(profile, way, os.path.join(place_to_start(settings()).folder, "ssh"))
+    return [entry_for(cluster.name, place, profile, way[-1], control) for place in places]
+
+
+def _profile(cluster: Cluster) -> Profile | None:
+    from jupyter_slurm.client.settings import settings
+    from jupyter_slurm.sites.profile import load_profile
+
+    return load_profile(cluster.name, settings().sites) if cluster.is_remote else None
+
+
+def _of_job(cluster: Cluster, reference: str) -> list[SshConfigFiles]:
+    deadline = time.monotonic() + _QUEUE
+    found = cluster.client.get(cluster.path("jobs", reference))
+    while found["state"] == "RUNNING" and not found["nodes"] and time.monotonic() < deadline:
+        time.sleep(1)  # it has told us itself that it runs, and the queue has not been looked at since
+        found = cluster.client.get(cluster.path("jobs", reference))
+    number = found["id"] or reference
+    if not _is_running(found):
+        state = found["state"] + ("" if found["known"] else "?")
+        hint = "`jupyter slurm jobs` lists those that are not over." if found["finished"] else "Ask again when it runs."
+        if found["state"] == "RUNNING":
+            hint = "Slurm has not said yet where it runs: ask again in a minute."
+        raise JobError(f"Job {number} is on no node: {state}. {found.get('reason_text') or ''}".strip(), hint=hint)
+    return _nodes(cluster, found["nodes"], found)
+
+
+def _is_running(job: Mapping[str, Any]) -> bool:
+    return bool(job["nodes"]) and not job["finished"] and job["state"] != "PENDING"
+
+
+def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[SshConfigFiles]:
+    """Ask Slurm where nodes are."""
+    from jupyter_slurm.client.clusters.cluster import context
+    from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
+    from jupyter_slurm.services.tunnels.ssh_config import SshConfigFiles
+
+    wanted, mark = expand_hosts(names)[:_MOST_NODES], secrets.token_hex(8)
+    argv = [*nodes_argv(mark), f"--nodes={','.join(wanted)}"]
+    asked = {"argv": argv, "table": False, "context": context(cluster)}
+    answer = cluster.client.post(cluster.path("commands"), json=asked, idempotent=True)
+    known = {node.name: node for node in parse_nodes(base64.b64decode(answer["stdout"]), mark)}
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        raise UsageError(f"{cluster.name} has no node {missing[0]}.", hint="`sinfo -N` there lists them.")
+    number, submitted = str(job.get("id") or ""), int(job.get("submit_time") or 0)
+    return [
+        SshConfigFiles(name, known[name].address or known[name].hostname or name, number, submitted, name == wanted[0])
+        for name in wanted
+    ]
+
+
+def _is_over(cluster: Cluster, entry: SshConfigEntry) -> bool:
+    """Whether the job of an entry has left that node, as far as anybody can tell."""
+    if entry.cluster != cluster.name or not entry.job:
+        return False
+    from jupyter_slurm.domain.queries.cluster import expand_hosts
+
+    try:
+        job = cluster.client.get(cluster.path("jobs", entry.job))
+    except JobNotFound:
+        return True
+    except SlurmError:  # a controller that does not answer says nothing about a job
+        return False
+    if job["finished"] or int(job.get("submit_time") or 0) != entry.submitted:
+        return True
+    return _is_running(job) and entry.node not in expand_hosts(job["nodes"])
+
+
+# The files ------------------------------------------------------------------------------------------------------------
+
+
+def _folder() -> str:
+    # OpenSSH asks the user database, not HOME.
+    return os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
+
+
+def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
+    """Put entries into our file, in the place of older ones, and take out those that are over; return their names."""
+    from jupyter_slurm.services.tunnels.ssh_config import FILE, config_text, parse_entries
+    from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+
+    folder = _folder()
+    path = os.path.join(folder, FILE)
+    with _files_of(folder), _one_at_a_time(folder):
+        known = parse_entries(_read(path))
+        mine = {(entry.cluster, entry.job, entry.node) for entry in new}
+        others = [entry for entry in known if (entry.cluster, entry.job, entry.node) not in mine]
+        over = [entry for entry in others if _is_over(cluster, entry)]
+        entries = [*new, *(entry for entry in others if entry not in over)]
+
+        def check(draft: str) -> None:
+            # One word that OpenSSH does not take, and no host of the person's could be reached any more.
+            asyncio.run(way_to("jupyter-slurm-check", config_file=draft))
+
+        if entries != known:
+            _replace(path, config_text(entries), 0o600, check)
+    return [entry.text.split()[1] for entry in over]
+
+
+def _include(name: str, *, sure: bool) -> None:
+    """See to it that ssh reads our file."""
+    from jupyter_slurm.services.tunnels.ssh_config import FILE, with_include
+
+    folder = _folder()
+    shown = os.path.join(folder, "config")
+    path = os.path.realpath(shown)  # many keep it elsewhere, and a link to it here
+    with _files_of(folder):
+        text = with_include(_read(path))
+        if text is None:
+            return
+        question = f"Write `Include {FILE}` at the top of {shown}?"
+        if not sure and not (sys.stdin.isatty() and yes(question, default=True)):
+            _tell(f"Write this at the top of {shown}, so that ssh knows {name}:\n    Include {FILE}")
+            return
+        mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
+        _replace(path, text, mode)
+    _tell(f"Written at the top of {shown}: Include {FILE}")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # every line end as it is
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def _replace(path: str, text: str, mode: int, check: Any = None) -> None:
+    """Write a file in one step, after a look at the new text where it will lie."""
+    descriptor, draft = tempfile.mkstemp(prefix=".jupyter_slurm.", dir=os.path.dirname(path))
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), mode)
+        if check is not None:
+            check(draft)
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
+
+
+@contextlib.contextmanager
+def _files_of(folder: str) -> Iterator[None]:
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename or folder} cannot be written: {error.strerror}", hint="Check its owner and permissions."
+        ) from None
+
+
+@contextlib.contextmanager
+def _one_at_a_time(folder: str) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

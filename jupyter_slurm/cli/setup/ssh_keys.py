@@ -1,0 +1,94 @@
+"""Keys at ``jupyter slurm init``: one is made where there is none, and hosts that lack it are given it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from jupyter_slurm.cli.terminal.prompts import yes
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.sites.profile import Profile
+
+if TYPE_CHECKING:
+    from jupyter_slurm.agent.client.agent_client import AgentClient
+
+__all__ = ["key_bearer"]
+
+
+def key_bearer(
+    profile: Profile, wish: str | None, *, passphrase: bool = True
+) -> Callable[[AgentClient, Sequence[dict[str, str]]], None]:
+    """Make a key if there is none and the person wants one; return what gives it to the hosts that lack it.
+
+    Parameters
+    ----------
+    profile : Profile
+        Names the hosts.
+    wish : {"yes", "no"}, optional
+        What the person has said before; None: they are asked.
+    passphrase : bool
+        False: a key that is made gets none.
+    """
+    from jupyter_slurm.services.connections.ssh_keys import keys_for
+
+    if wish == "no":
+        return _nothing
+    try:
+        keys = asyncio.run(keys_for(profile))
+    except SlurmError:
+        return _nothing  # what is wrong with the way is told when it is walked
+    if keys.has_any:
+        return lambda client, keyless: _give(client, profile.name, keyless, wish)
+    names = " and ".join(host.name for host in keys.way)
+    question = f"You have no key. Make one ({keys.path}), and have {names} let it in from now on?"
+    if keys.path is None or os.path.exists(keys.path) or not (wish == "yes" or yes(question, default=True)):
+        return _nothing
+    if not _make(keys.path, passphrase=passphrase):
+        return _nothing
+    return lambda client, keyless: _give(client, profile.name, keyless, "yes")
+
+
+def _nothing(client: AgentClient, keyless: Sequence[dict[str, str]]) -> None:
+    """Give no host anything."""
+
+
+def _make(path: str, *, passphrase: bool) -> bool:
+    """Make a key; the passphrase is between ssh-keygen and the person."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    try:
+        done = subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-f", path, *([] if passphrase else ["-N", ""])], check=False
+        )
+    except FileNotFoundError:
+        print("There is no ssh-keygen here: install OpenSSH's client to make a key.")
+        return False
+    if done.returncode == 0:
+        print(f"Made: {path}, and its public half {path}.pub")
+    return done.returncode == 0
+
+
+def _give(client: AgentClient, name: str, keyless: Sequence[dict[str, str]], wish: str | None) -> None:
+    """Give the hosts that lack it the key, host by host."""
+    from jupyter_slurm.cli.terminal.prompts import yes
+    from jupyter_slurm.client.render.terminal import printable
+
+    added = False
+    for lacking in keyless:
+        host, public = lacking["host"], lacking["public"]
+        try:
+            if wish != "yes" and not yes(f"Have {host} let your key {public} in from now on?", default=True):
+                continue
+            told = client.post(f"/v1/clusters/{name}/keys", json={"host": host})
+        except SlurmError as error:
+            print(printable(f"{error.message}\n{error.hint}\n{host} goes without it."))
+            continue
+        if told["is_taken"] is False:
+            print(printable(f"{host} knows it, and does not take it: may others write to your home or ~/.ssh there?"))
+        elif told["is_new"]:
+            print(printable(f"{host} lets it in from now on."))
+        else:  # the same home as that of a host before it
+            print(printable(f"{host} knows it{'' if added else ', and will ask for it the next time'}."))
+        added = added or told["is_new"]

@@ -1,1 +1,0 @@
-"""Tunnels as objects of the user."""

@@ -1,0 +1,283 @@
+"""What is known of a cluster that changes seldom, as one object; and the names that a person may type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from jupyter_slurm.domain.queries.associations import Association, Qos, Reservation
+from jupyter_slurm.domain.queries.cluster import Node, Partition
+from jupyter_slurm.domain.slurm_values import format_memory, format_time_limit
+
+__all__ = ["NAMED", "Facts", "NamedEntity", "NodeShape", "nearest", "some"]
+
+NAMED: Final = (
+    *("partition", "account", "qos", "feature", "node", "gres", "gpu", "gpu-of-node", "memory", "time-limit"),
+    *("reservation", "cluster"),
+)
+"""The kinds of names that :meth:`Facts.named` gives."""
+_OF_PARTITIONS: Final = ("gres", "gpu", "gpu-of-node", "memory", "time-limit")
+_USUAL_TIMES: Final = {600: "10 minutes", 3600: "an hour", 14400: "4 hours", 43200: "half a day", 86400: "a day"}
+_MIB: Final = 1 << 20
+
+_MOST_NAMED = 6
+_MOST_COUNTS = 16  # of GPUs that are offered one by one
+
+
+class NodeShape(NamedTuple):
+    """Nodes that are alike: one of them, and how many there are."""
+
+    node: Node
+    number: int
+
+
+class NamedEntity(NamedTuple):
+    """A name that may stand in a line, and what there is to say about it in a few words."""
+
+    name: str
+    about: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What Slurm said of a cluster.
+
+    Parameters
+    ----------
+    taken : float
+        When, in seconds since the epoch.
+    partitions, nodes, reservations
+        All of them. No node at all: the site does not show them.
+    config : mapping
+        ``scontrol show config``.
+    associations, qos : tuple, optional
+        What this person may use, and all QOS; ``None``: there is no accounting, or it did not answer.
+    clusters : tuple of str
+        Those that share an accounting.
+    groups : frozenset of str
+        The person's groups on the machine that submits; empty: not asked for.
+    host : str
+        The machine that submits, as Slurm calls it; empty: not asked for.
+    accounts : mapping, optional
+        By each account the one above it, in lower case; ``None``: not asked for, or not told.
+    """
+
+    taken: float
+    partitions: tuple[Partition, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict)
+    associations: tuple[Association, ...] | None = None
+    qos: tuple[Qos, ...] | None = None
+    clusters: tuple[str, ...] = ()
+    groups: frozenset[str] = frozenset()
+    host: str = ""
+    accounts: Mapping[str, str] | None = None
+
+    def words_of(self, setting: str) -> frozenset[str]:
+        """Return the words of a setting that is a list (``AccountingStorageEnforce``), in lower case."""
+        return frozenset(word.strip() for word in self.config.get(setting, "").lower().split(",") if word.strip())
+
+    def lineage(self, account: str) -> list[str] | None:
+        """Return an account and those above it, in lower case; ``None``: not all of them are known."""
+        found = [account.lower()]
+        while above := (self.accounts or {}).get(found[-1]):
+            if above in found:
+                return None
+            found.append(above)
+        return found if found[-1] in (self.accounts or {}) else None
+
+    @cached_property
+    def default_partition(self) -> Partition | None:
+        """Return the partition of jobs that name none."""
+        return next((partition for partition in self.partitions if partition.is_default), None)
+
+    @cached_property
+    def shapes(self) -> list[NodeShape]:
+        """Return the kinds of nodes: a cluster has ten thousand nodes, and few kinds of them."""
+        found: dict[object, NodeShape] = {}
+        for node in self.nodes:
+            key = (node.cpus, node.memory, node.gres, node.features, node.available, node.partitions)
+            found[key] = NodeShape(node, found[key].number + 1 if key in found else 1)
+        return list(found.values())
+
+    @cached_property
+    def shapes_in(self) -> dict[str, list[NodeShape]]:
+        """Return the kinds of nodes of each partition."""
+        found: dict[str, list[NodeShape]] = {partition.name: [] for partition in self.partitions}
+        for shape in self.shapes:
+            for name in shape.node.partitions:
+                found.setdefault(name, []).append(shape)
+        return found
+
+    @cached_property
+    def node_names(self) -> frozenset[str]:
+        """Return the names of all nodes."""
+        return frozenset(node.name for node in self.nodes)
+
+    @cached_property
+    def features(self) -> Counter[str]:
+        """Return how many nodes have each feature, or can have it."""
+        found = Counter[str]()
+        for node, count in self.shapes:
+            found.update(dict.fromkeys({*node.available, *node.features}, count))
+        return found
+
+    @cached_property
+    def _told(self) -> dict[tuple[str, ...], list[NamedEntity]]:
+        return {}
+
+    def named(self, kind: str, partitions: Iterable[str] = ()) -> list[NamedEntity]:
+        """Return the names of a kind of :data:`NAMED`, with what is said of them.
+
+        Generic resources, GPUs, memory and time limits are those of some partitions, where these are known.
+        """
+        known = sorted(self.shapes_in.keys() & {*partitions}) if kind in _OF_PARTITIONS else []
+        if (kind, *known) not in self._told:
+            given = [known] if kind in _OF_PARTITIONS else []
+            self._told[kind, *known] = list(getattr(self, f"_named_{kind.replace('-', '_')}")(*given))
+        return self._told[kind, *known]
+
+    def _places(self, partitions: Sequence[str]) -> list[list[NodeShape]]:
+        """Return the kinds of nodes of each of these partitions; of all there are where none is named."""
+        return [self.shapes_in[name] for name in partitions] or [self.shapes]
+
+    def _named_partition(self) -> Iterator[NamedEntity]:
+        for one in (one for one in self.partitions if not one.is_hidden):
+            said = ["default" if one.is_default else "", "" if one.state == "UP" else one.state]
+            said += [_many(one.node_count, "node"), *_gpus(self.shapes_in[one.name])]
+            said.append("no time limit" if one.max_time is None else f"at most {format_time_limit(one.max_time)}")
+            yield NamedEntity(one.name, _joined(said))
+
+    def _named_account(self) -> Iterator[NamedEntity]:
+        seen: dict[str, str] = {}
+        for one in self.associations or ():
+            said = ["default" if one.is_default else "", f"QOS {', '.join(one.qos)}" if one.qos else ""]
+            seen.setdefault(one.account, _joined(said))
+        yield from (NamedEntity(*item) for item in seen.items())
+
+    def _named_qos(self) -> Iterator[NamedEntity]:
+        mine = {name for one in self.associations or () for name in one.qos}
+        for one in self.qos or ():
+            if not mine or one.name in mine:
+                limit = "" if one.max_wall is None else f"at most {format_time_limit(one.max_wall)}"
+                yield NamedEntity(one.name, limit)
+
+    def _named_feature(self) -> Iterator[NamedEntity]:
+        yield from (NamedEntity(name, _many(count, "node")) for name, count in sorted(self.features.items()))
+
+    def _named_node(self) -> Iterator[NamedEntity]:
+        for node in self.nodes:
+            state = "+".join((node.state, *node.flags)).lower()
+            yield NamedEntity(
+                node.name,
+                _joined([state, f"{node.cpus} CPUs", format_memory(node.memory), *_gpus([NodeShape(node, 1)])]),
+            )
+
+    def _named_gres(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
+        for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
+            yield from _counted(f"{name}:{kind}" if kind else name, most, nodes)
+
+    def _named_gpu(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
+        totals, places = Counter[str](), self._places(partitions)
+        for shapes in places:  # a job is in one of them
+            here = Counter[str]()
+            for node, count in shapes:
+                here.update({gres.type: gres.count * count for gres in node.gres if gres.name == "gpu" and gres.type})
+            totals |= here
+        for kind, total in sorted(totals.items()):
+            _, nodes = _resources(_together(places))["gpu", kind]
+            yield from _counted(kind, total, nodes)
+
+    def _named_gpu_of_node(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
+        for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
+            if name == "gpu":
+                yield from _counted(kind, most, nodes)
+
+    def _named_memory(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
+        nodes = Counter[int]()
+        for node, number in _together(self._places(partitions)):
+            nodes[node.memory // _MIB] += number
+        for size, number in sorted(nodes.items()):
+            yield NamedEntity(format_memory(size * _MIB), f"all of {_many(number, 'node')}")
+        yield NamedEntity("0", "all that its nodes have")
+
+    def _named_time_limit(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
+        default = [self.default_partition] if self.default_partition else self.partitions
+        chosen = [one for one in self.partitions if one.name in partitions] or default
+        limits = [one.max_time for one in chosen if one.max_time is not None]
+        most = max(limits) if len(limits) == len(chosen) > 0 else None
+        found = {seconds: [about] for seconds, about in _USUAL_TIMES.items() if most is None or seconds < most}
+        for one in chosen:
+            for seconds, about in ((one.default_time, "default of"), (one.max_time, "the most in")):
+                if seconds is not None:
+                    found.setdefault(seconds, []).append(f"{about} {one.name}")
+        for seconds, said in sorted(found.items()):
+            yield NamedEntity(format_time_limit(seconds).removeprefix("0"), _joined(said))
+
+    def _named_reservation(self) -> Iterator[NamedEntity]:
+        yield from (
+            NamedEntity(one.name, _joined([one.state.lower(), one.partition, one.nodes])) for one in self.reservations
+        )
+
+    def _named_cluster(self) -> Iterator[NamedEntity]:
+        yield from (
+            NamedEntity(name, "this one" if name == self.config.get("ClusterName") else "") for name in self.clusters
+        )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return what may have been meant, as a sentence; else what there is."""
+    names = list(known)
+    if near := get_close_matches(name, names, n=1):
+        return f" Did you mean {near[0]}?"
+    return f" There {'is' if len(names) == 1 else 'are'}: {some(names)}." if names else ""
+
+
+def some(names: Collection[str]) -> str:
+    """Return names, not too many."""
+    shown = list(names)[:_MOST_NAMED]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def _together(places: Iterable[Iterable[NodeShape]]) -> list[NodeShape]:
+    """Return the kinds of nodes of several places, each once."""
+    return list({id(shape): shape for shapes in places for shape in shapes}.values())
+
+
+def _resources(shapes: Iterable[NodeShape]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return of each generic resource and type how many a node has at most, and how many nodes have it."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for node, number in shapes:
+        for gres in node.gres:
+            most, count = found.get((gres.name, gres.type or ""), (0, 0))
+            found[gres.name, gres.type or ""] = max(most, gres.count), count + number
+    return found
+
+
+def _counted(name: str, most: int, nodes: int) -> Iterator[NamedEntity]:
+    where = _many(nodes, "node")
+    if name:
+        yield NamedEntity(name, f"{where}, up to {most}")
+    counts = range(1, min(most, _MOST_COUNTS) + 1)
+    yield from (NamedEntity(f"{name}:{count}" if name else str(count), where) for count in counts)
+
+
+def _gpus(shapes: Iterable[NodeShape]) -> list[str]:
+    most = {key: found[0] for key, found in _resources(shapes).items() if key[0] == "gpu"}
+    return [
+        f"{count} {kind or 'GPU'}{'' if kind or count == 1 else 's'} a node"
+        for (_, kind), count in sorted(most.items())
+    ]
+
+
+def _many(count: int | None, noun: str) -> str:
+    return "" if count is None else f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _joined(words: Iterable[str]) -> str:
+    return ", ".join(filter(None, words))

@@ -1,0 +1,69 @@
+"""Which Slurm is run: the one of this machine, or one that was unpacked into a directory of its own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from jupyter_slurm.embedded.machine.packages import command_to_install, find_program, missing_packages
+from jupyter_slurm.errors import EmbeddedError, MissingPackages
+
+__all__ = ["Installation", "refuse_missing"]
+
+
+def refuse_missing(packages: Sequence[str]) -> None:
+    """Raise MissingPackages, whose hint is the one command to type, if there are any."""
+    if packages:
+        raise MissingPackages(
+            f"The embedded cluster needs system packages that are not installed: {', '.join(packages)}.",
+            hint=command_to_install(packages),
+            packages=list(packages),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Installation:
+    """The Slurm of this machine."""
+
+    def program(self, name: str) -> str:
+        """Return the absolute path of a program. Raises EmbeddedError when it is not there."""
+        path = find_program(name)
+        if path is None:
+            raise EmbeddedError(f"{name} is not installed on this machine.")
+        return path
+
+    def check(self, *, accounting: bool) -> None:
+        """Raise MissingPackages, whose hint is the one command to type, unless everything needed is there."""
+        refuse_missing(missing_packages(accounting=accounting))
+
+    @property
+    def root(self) -> str:
+        """The directory it was unpacked into; empty for that of this machine."""
+        return ""
+
+    @property
+    def path(self) -> str:
+        """What to put in front of PATH to reach the commands; empty for those of this machine."""
+        return ""
+
+    @property
+    def plugin_dir(self) -> str:
+        """PluginDir of slurm.conf; empty for the one that was built in."""
+        return ""
+
+    @property
+    def stepd(self) -> str:
+        """Path of slurmstepd to tell slurmd; empty for the one that was built in."""
+        return ""
+
+    @cached_property
+    def version(self) -> tuple[int, int]:
+        """Major and minor version, such as (22, 5)."""
+        text = subprocess.run([self.program("slurmd"), "-V"], capture_output=True, text=True, check=False).stdout
+        match = re.search(r"(\d+)\.(\d+)", text)
+        if match is None:
+            raise EmbeddedError(f"slurmd -V said {text!r}, which names no version.")
+        return int(match[1]), int(match[2])

@@ -1,0 +1,1 @@
+"""Messages between a Jupyter client and the kernel on a node."""

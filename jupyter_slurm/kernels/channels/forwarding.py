@@ -1,0 +1,110 @@
+"""A kernel that runs: what clients send goes to it, and what it says goes to them."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from jupyter_slurm.client.jobs.report import format_size
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.kernels.channels.keeper_connection import KeeperConnection, Parcel
+from jupyter_slurm.kernels.channels.messages import Message
+from jupyter_slurm.kernels.channels.placeholder import fail, stop
+from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
+from jupyter_slurm.runner.link import link
+
+__all__ = ["KernelForwarding"]
+
+_NAMES = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
+_NUMBERS = {name: number for number, name in _NAMES.items()}
+_MOST = 100_000  # requests without an answer whose senders are remembered
+
+
+class KernelForwarding:
+    """Passes messages on, and knows which requests have no answer yet.
+
+    Parameters
+    ----------
+    channels : ZmqChannels
+        Where the clients are.
+    carrier : KeeperConnection
+        The way to the kernel.
+    """
+
+    def __init__(self, channels: ZmqChannels, carrier: KeeperConnection) -> None:
+        self._channels, self._carrier = channels, carrier
+        self._open: OrderedDict[str, tuple[str, Message]] = OrderedDict()
+        self._warning = ""
+        self._unread: dict[str, int] = {}  # bytes that were not published, by cell
+
+    @property
+    def cells(self) -> list[Message]:
+        """The cells that have no answer yet; the first one runs."""
+        return [message for _, message in self._open.values() if message.kind == "execute_request"]
+
+    def pass_on(self, channel: str, message: Message) -> None:
+        """Send a client's message to the kernel."""
+        if message.kind.endswith("_request"):
+            self._open[message.id] = channel, message
+            while len(self._open) > _MOST:
+                self._open.popitem(last=False)
+        if message.kind == "execute_request" and self._warning:
+            self._say(self._warning, message.header)
+            self._warning = ""
+        self._carrier.send(_NUMBERS[channel], message.frames)
+
+    def arrived(self, parcel: Parcel) -> None:
+        """Send what the kernel says to whom it is for."""
+        message = Message(parcel.frames)
+        if parcel.channel == link.IOPUB:
+            self._publish(message)
+            return
+        channel = _NAMES[parcel.channel]
+        asked = self._open.get(message.of)
+        if channel != "stdin":
+            self._open.pop(message.of, None)
+        # Who asked before an earlier front was killed has the identity of its session.
+        idents = asked[1].idents if asked else [str(message.parent.get("session", "")).encode()]
+        self._channels.send(channel, parcel.frames, idents)
+
+    def _publish(self, message: Message) -> None:
+        """Publish what the kernel does; at the end of a cell, too, how much of it was too much for some client."""
+        if message.kind == "status" and (lost := self._unread.pop(message.of, 0)):
+            text = "came while somebody who is connected did not read, and were too much to be kept"
+            self._say(f"\n[{format_size(lost)} of this cell's output {text}.]\n", message.parent)
+        if not self._channels.publish(message.frames, message.kind) and len(self._unread) < _MOST:
+            self._unread[message.of] = self._unread.get(message.of, 0) + sum(map(len, message.frames))
+
+    def dropped(self, note: Mapping[str, Any]) -> None:
+        """Say in a cell that some of its output is gone."""
+        size = format_size(int(note.get("bytes") or 0))
+        text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
+        self._say(text, note.get("parent"))
+
+    def tell(self, text: str) -> bool:
+        """Say something in the cell that runs; tell whether one does."""
+        if cells := self.cells:
+            self._say(text, cells[0].header)
+        return bool(cells)
+
+    def warn_once(self, text: str) -> None:
+        """Say something in the cell that runs or, where none does, in the next one."""
+        if not self.tell(text):
+            self._warning = text
+
+    def _say(self, text: str, parent: Mapping[str, Any] | None) -> None:
+        self._channels.tell("stream", {"name": "stderr", "text": printable(text)}, parent)
+
+    def fail(self, name: str, text: str) -> None:
+        """Answer what has no answer: the cell that runs has failed, and those behind it do not run."""
+        cells = self.cells
+        for channel, message in self._open.values():
+            if message in cells[:1]:
+                fail(self._channels, message, name, text)
+            elif message in cells:
+                stop(self._channels, message)
+            else:
+                reply = {"status": "error", "ename": name, "evalue": text, "traceback": []}
+                self._channels.answer(channel, message, reply)
+        self._open.clear()

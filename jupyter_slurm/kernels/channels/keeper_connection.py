@@ -1,0 +1,165 @@
+"""The link to a keeper, over one connection after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from jupyter_slurm.kernels.channels.messages import Frames
+from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link.handshake import GREETS_WITHIN, PeerRejected, PeerReplaced, ProxyHandshake
+from jupyter_slurm.runner.link.link import Message as Parcel
+
+__all__ = ["KeeperConnection", "Parcel", "PeerRejected", "PeerReplaced", "ReconnectDelays"]
+
+_READ = 256 << 10  # bytes at once
+_TICK = 1.0  # seconds between two looks whether the other end is there
+_SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
+
+
+class ReconnectDelays:
+    """How long to wait between two connections: longer each time, but not after one that has held."""
+
+    def __init__(self) -> None:
+        self._next = _SHORTEST
+
+    def after(self, held: float) -> float:
+        """Return how many seconds to wait after a connection that has held for so many."""
+        pause = _SHORTEST if held >= _LONGEST else self._next
+        self._next = min(_LONGEST, pause * 2)
+        return pause
+
+
+class KeeperConnection:
+    """Carries messages between a front and a keeper; what a broken connection has lost, the next one carries.
+
+    Parameters
+    ----------
+    secret : bytes
+        Which both know.
+    take : callable
+        Is called with each message that comes, once.
+    received : int
+        The number of the last one that was taken, by this front or the one before it.
+    taken : callable
+        Is called with that number.
+    """
+
+    def __init__(
+        self, secret: bytes, take: Callable[[Parcel], None], received: int, taken: Callable[[int], None]
+    ) -> None:
+        self._secret, self._take, self._taken = secret, take, taken
+        self._who, self._link = os.urandom(8), link.Link()
+        self._link.received = received
+        self._wake = asyncio.Event()
+        self.words = 0  # how often something has come
+        self._since = 0.0
+        self.held = 0.0  # seconds for which the last connection carried
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link.is_attached
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the keeper has all that was sent."""
+        return self._link.is_clear
+
+    def send(self, channel: int, frames: Frames) -> None:
+        """Have a message sent, as soon as that is possible."""
+        self._link.send(channel, frames)
+        self._wake.set()
+
+    def tell(self, **told: Any) -> None:
+        """Have a note sent."""
+        self._link.tell(**told)
+        self._wake.set()
+
+    async def over(self, connection: socket.socket) -> None:
+        """Carry over a connection, until it breaks.
+
+        Raises
+        ------
+        PeerRejected, PeerReplaced
+            Who is there does not know the secret, or has a newer front.
+        ConnectionError
+            It is broken: another one is needed.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(GREETS_WITHIN):
+                greeting = await self._greet(loop, connection)
+            self.words += 1
+            self._since = loop.time()
+            self._pass_on(self._link.attach(greeting.received, greeting.rest))
+            self._wake.set()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._read(loop, connection))
+                group.create_task(self._write(loop, connection))
+                group.create_task(self._watch())
+        except (ExceptionGroup, link.LinkBroken, OSError) as error:
+            first = _first(error)
+            if isinstance(first, (link.LinkBroken, OSError)):
+                raise ConnectionError(str(first)) from error
+            raise first from None
+        finally:
+            self.held = loop.time() - self._since if self._link.is_attached else 0.0
+            self._link.detach()
+            connection.close()
+
+    async def _greet(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> ProxyHandshake:
+        greeting = ProxyHandshake(self._secret, self._who, self._link.received)
+        await loop.sock_sendall(connection, greeting.first)
+        while not greeting.is_done:
+            answer = greeting.feed(await _received(loop, connection))
+            if answer:
+                await loop.sock_sendall(connection, answer)
+        return greeting
+
+    async def _read(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+        while True:
+            data = await _received(loop, connection)
+            self.words += 1
+            self._pass_on(self._link.feed(data))
+            self._wake.set()  # with an acknowledgement at least
+
+    async def _write(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+        while True:
+            self._wake.clear()
+            while data := self._link.pending():
+                await loop.sock_sendall(connection, data)
+                self._link.written(len(data))
+            await self._wake.wait()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            self._link.tick()
+            self._wake.set()
+
+    def _pass_on(self, messages: list[Parcel]) -> None:
+        if self._link.is_replaced:
+            raise PeerReplaced("another front has taken this kernel over")
+        for message in messages:
+            self._take(message)
+        self._link.confirm()
+        if messages:
+            self._taken(self._link.received)
+
+
+async def _received(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> bytes:
+    data = await loop.sock_recv(connection, _READ)
+    if not data:
+        raise ConnectionResetError("the other end has closed it")
+    return data
+
+
+def _first(error: BaseException) -> BaseException:
+    """Return an error, of a group of them the first one."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

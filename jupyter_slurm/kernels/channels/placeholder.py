@@ -1,0 +1,137 @@
+"""Answers for a kernel that is not there yet: nobody gives it up while its job pends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jupyter_slurm.kernels.channels.messages import Message
+from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
+
+__all__ = ["KernelPlaceholder", "fail", "stop"]
+
+_PATIENCE = 3.0  # seconds that a cell waits before it says what for: most kernels are there by then
+
+_NOTHING: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "complete_request": lambda asked: {
+        "matches": [],
+        "cursor_start": asked.get("cursor_pos", 0),
+        "cursor_end": asked.get("cursor_pos", 0),
+        "metadata": {},
+    },
+    "inspect_request": lambda asked: {"found": False, "data": {}, "metadata": {}},
+    "history_request": lambda asked: {"history": []},
+    "comm_info_request": lambda asked: {"comms": {}},
+}
+"""What is of no use later: it is answered at once, with nothing."""
+
+
+class KernelPlaceholder:
+    """Keeps what clients want until the kernel is there, and says in the first cell what that waits for.
+
+    Parameters
+    ----------
+    channels : ZmqChannels
+        Where the clients are.
+    kernel_info : mapping
+        What it says of the kernel, which the last one of its kind has said.
+    """
+
+    def __init__(self, channels: ZmqChannels, kernel_info: Mapping[str, Any]) -> None:
+        self._channels, self._kernel_info = channels, kernel_info
+        self._waiting: list[tuple[str, Message]] = []
+        self._said: list[str] = []
+        self._told: dict[str, int] = {}  # how many of the lines each cell has seen
+        self._patience: asyncio.TimerHandle | None = None
+        self.refusal: tuple[str, str] | None = None  # name and words of the error of every cell, if none can run
+
+    def take(self, channel: str, message: Message) -> None:
+        """Answer a message, or keep it."""
+        if message.kind == "kernel_info_request":
+            self._reply(channel, message, self._kernel_info)
+        elif message.kind in _NOTHING:
+            self._reply(channel, message, {"status": "ok", **_NOTHING[message.kind](message.content)})
+        elif message.kind == "is_complete_request":
+            self._reply(channel, message, {"status": "unknown"})
+        elif self.refusal is not None:
+            self._refuse(channel, message)
+        else:
+            self._waiting.append((channel, message))
+            self._show()
+
+    def say(self, text: str) -> None:
+        """Say in the first cell that waits what happens; a cell that comes later is told the last of it."""
+        if not self._said or self._said[-1] != text:
+            self._said.append(text)
+            self._show()
+
+    def interrupt(self) -> None:
+        """Give up what waits: the first cell was interrupted, and those behind it do not run."""
+        waiting, self._waiting = self._waiting, []
+        cells = [message for _, message in waiting if message.kind == "execute_request"]
+        self._waiting = [(channel, message) for channel, message in waiting if message.kind != "execute_request"]
+        for number, cell in enumerate(cells):
+            if number:
+                stop(self._channels, cell)
+            else:
+                fail(self._channels, cell, "KeyboardInterrupt", "Interrupted before the kernel had begun.")
+
+    def refuse(self, name: str, text: str) -> None:
+        """Let every cell fail with an error, those that wait and those that come: there is no kernel."""
+        self.refusal = name, text
+        waiting, self._waiting = self._waiting, []
+        for channel, message in waiting:
+            self._refuse(channel, message)
+
+    def leave(self) -> list[tuple[str, Message]]:
+        """Return what waits, in its order: the kernel is there."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def _refuse(self, channel: str, message: Message) -> None:
+        assert self.refusal is not None
+        name, text = self.refusal
+        if message.kind == "execute_request":
+            fail(self._channels, message, name, text)
+        elif message.kind.endswith("_request"):
+            self._reply(channel, message, {"status": "error", "ename": name, "evalue": text, "traceback": []})
+
+    def _reply(self, channel: str, message: Message, content: Mapping[str, Any]) -> None:
+        self._channels.tell("status", {"execution_state": "busy"}, message.header)
+        self._channels.answer(channel, message, content)
+        self._channels.tell("status", {"execution_state": "idle"}, message.header)
+
+    def _show(self) -> None:
+        """Tell the first cell what it has not seen."""
+        first = next((message for _, message in self._waiting if message.kind == "execute_request"), None)
+        if first is None or first.content.get("silent") or not self._said:
+            return
+        if first.id not in self._told:
+            self._channels.tell("status", {"execution_state": "busy"}, first.header)
+            self._told[first.id] = len(self._said) - 1
+            self._patience = asyncio.get_running_loop().call_later(_PATIENCE, self._show)
+        if self._patience is not None and self._patience.when() > asyncio.get_running_loop().time():
+            self._told[first.id] = len(self._said) - 1  # the last of it is enough
+            return
+        for text in self._said[self._told[first.id] :]:
+            self._channels.tell("stream", {"name": "stdout", "text": f"{text}\n"}, first.header)
+        self._told[first.id] = len(self._said)
+
+
+def fail(channels: ZmqChannels, cell: Message, name: str, text: str) -> None:
+    """End a cell with an error."""
+    error = {"ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}
+    channels.tell("status", {"execution_state": "busy"}, cell.header)
+    if not cell.content.get("silent"):
+        channels.tell("error", error, cell.header)
+    reply = {"status": "error", "execution_count": 0, "user_expressions": {}, "payload": [], **error}
+    channels.answer("shell", cell, reply)
+    channels.tell("status", {"execution_state": "idle"}, cell.header)
+
+
+def stop(channels: ZmqChannels, cell: Message) -> None:
+    """End a cell that does not run, since one before it has failed."""
+    channels.tell("status", {"execution_state": "busy"}, cell.header)
+    channels.answer("shell", cell, {"status": "aborted", "execution_count": 0})
+    channels.tell("status", {"execution_state": "idle"}, cell.header)

@@ -1,0 +1,148 @@
+"""The five local sockets on which clients find their kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from jupyter_slurm.kernels.channels.messages import Frames, Message, MessageFraming
+
+__all__ = ["ZmqChannels"]
+
+log = logging.getLogger(__name__)
+
+_SLOWEST = 200_000  # messages that a client may be behind on iopub before it loses some
+_LARGE = 1 << 14  # bytes from which on a message is counted among those that some client has not read
+_UNREAD = 1 << 30  # bytes of those; beyond, large ones are not published
+_LAST_WORDS = 2000  # milliseconds in which what was said last still goes out
+_ASKED = ("shell", "control", "stdin")
+_NEEDED = ("status", "execute_input", "execute_result", "error", "shutdown_reply")  # a front end cannot do without
+_SUBSCRIBES = b"\1"  # https://rfc.zeromq.org/spec/29/
+
+
+class ZmqChannels:
+    """The sockets of a connection file, bound; clients are asked and answered through them.
+
+    Parameters
+    ----------
+    connection : mapping
+        The content of the connection file.
+    take : callable
+        ``take(channel, message)`` is called with what a client sends, in its order.
+
+    Raises
+    ------
+    zmq.ZMQError
+        A port is taken.
+    """
+
+    def __init__(self, connection: Mapping[str, Any], take: Callable[[str, Message], None]) -> None:
+        self._connection, self._take = connection, take
+        key = str(connection.get("key", "")).encode()
+        self.wire = MessageFraming(key, connection.get("signature_scheme") or "hmac-sha256")
+        self._context = zmq.Context()
+        self._loops: list[asyncio.Task[None]] = []
+        self._sockets: dict[str, Any] = {}
+        kinds = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.REP, "iopub": zmq.XPUB}
+        around = zmq.asyncio.Context(self._context)
+        for name, kind in kinds.items():
+            self._sockets[name] = self._bind(around.socket(kind), name)
+        self._has_listener = asyncio.Event()
+        self._unread: deque[tuple[zmq.MessageTracker, int]] = deque()
+        self._unread_bytes = 0
+
+    def _bind(self, socket: Any, name: str) -> Any:
+        given, port = self._connection, self._connection[f"{name}_port"]
+        socket.linger = _LAST_WORDS
+        if name == "iopub":
+            socket.sndhwm = _SLOWEST
+        elif name != "hb":
+            socket.rcvhwm = socket.sndhwm = 0  # what a client asks for waits, and is not lost
+            socket.router_handover = True  # a client that comes again is the same one
+        if given.get("curve_secretkey"):
+            socket.curve_secretkey, socket.curve_publickey = (
+                given[name].encode() for name in ("curve_secretkey", "curve_publickey")
+            )
+            socket.curve_server = True
+        is_path = given.get("transport") == "ipc"
+        socket.bind(f"ipc://{given['ip']}-{port}" if is_path else f"tcp://{given['ip']}:{port}")
+        return socket
+
+    def start(self) -> None:
+        """Listen."""
+        self._loops = [asyncio.create_task(self._listen(name), name=name) for name in _ASKED]
+        self._loops.append(asyncio.create_task(self._beat(), name="heartbeat"))
+        self._loops.append(asyncio.create_task(self._subscribe(), name="iopub"))
+
+    async def heard_by_anybody(self, within: float) -> None:
+        """Wait until somebody hears what is published, but not for long: without, it is lost."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._has_listener.wait()
+
+    async def close(self) -> None:
+        """Say what is left to say, and let the ports go."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        for socket in self._sockets.values():
+            socket.close()
+        await asyncio.to_thread(self._context.term)
+
+    async def _listen(self, name: str) -> None:
+        while True:
+            message = self.wire.read(await self._sockets[name].recv_multipart())
+            if message is None:
+                log.warning("what came on %s is no message, or not signed with the key", name)
+                continue
+            try:
+                self._take(name, message)
+            except Exception:
+                log.exception("a message of kind %s", message.kind)
+
+    async def _beat(self) -> None:
+        socket = self._sockets["hb"]
+        while True:
+            await socket.send_multipart(await socket.recv_multipart())
+
+    async def _subscribe(self) -> None:
+        while True:
+            if (await self._sockets["iopub"].recv()).startswith(_SUBSCRIBES):
+                self._has_listener.set()
+
+    # What we say ------------------------------------------------------------------------------------------------
+
+    def send(self, channel: str, frames: Frames, idents: Sequence[bytes]) -> None:
+        """Send a message to a client; one that is gone does not hear it."""
+        self._sockets[channel].send_multipart(self.wire.parts(frames, idents))  # a future that is done already
+
+    def publish(self, frames: Frames, kind: str) -> bool:
+        """Send a message to all clients; False: it is too much, beside what one that does not read has left waiting."""
+        parts: list[Any] = self.wire.parts(frames, [f"kernel.{kind}".encode()])
+        large = {at: zmq.Frame(part, copy=False, track=True) for at, part in enumerate(parts) if len(part) >= _LARGE}
+        size = sum(map(len, large.values()))
+        while self._unread and self._unread[0][0].done:
+            self._unread_bytes -= self._unread.popleft()[1]
+        if large and self._unread_bytes + size > _UNREAD and kind not in _NEEDED:
+            return False
+        if large:
+            self._unread.append((zmq.MessageTracker(*large.values()), size))
+            self._unread_bytes += size
+        self._sockets["iopub"].send_multipart([large.get(at, part) for at, part in enumerate(parts)], copy=not large)
+        return True
+
+    def answer(self, channel: str, to: Message, content: Mapping[str, Any]) -> None:
+        """Answer a request."""
+        kind = to.kind.removesuffix("_request") + "_reply"
+        self.send(channel, self.wire.make(kind, content, to.header), to.idents)
+
+    def tell(self, kind: str, content: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> None:
+        """Publish a message of our own."""
+        self.publish(self.wire.make(kind, content, parent), kind)

@@ -1,0 +1,1 @@
+"""Completion of magic lines."""

@@ -1,0 +1,140 @@
+"""Values of our own words: variables of the notebook, jobs, allocations, environments."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from jupyter_slurm.client.allocations.allocation import Allocation
+from jupyter_slurm.client.clusters import name_completion
+from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.render import allocation_card
+from jupyter_slurm.client.submission.dependencies import KINDS
+from jupyter_slurm.domain.cluster_facts import NamedEntity
+from jupyter_slurm.domain.containers.image_reference import RUNTIMES
+from jupyter_slurm.domain.ranks import LAUNCHERS
+from jupyter_slurm.magics.cell_options import as_python
+
+__all__ = ["Suggestion", "values_of_word"]
+
+
+class Suggestion(NamedTuple):
+    """What could stand there instead of ``item``, the end of the word that is being typed."""
+
+    item: str
+    names: Iterable[NamedEntity]
+
+
+def values_of_word(word: str, value: str, shell: Any, cell: str) -> Suggestion | None:
+    """Return what the value of a word of ours can be; None where nothing is known of it.
+
+    Parameters
+    ----------
+    word : str
+        ``in``, ``after`` …
+    value : str
+        What is typed of its value.
+    shell : InteractiveShell
+        Its variables may be meant.
+    cell : str
+        The text below the line.
+    """
+    if word == "env":
+        return Suggestion(value, name_completion.names("environment"))
+    if word == "on":
+        return Suggestion(value, _once([*_variables(shell, _is_open), *name_completion.names("allocation")]))
+    if word == "kernel":
+        return Suggestion(value, name_completion.names("allocation"))
+    if word == "launcher":
+        return Suggestion(value, [NamedEntity(name, "") for name in LAUNCHERS])
+    if word == "runtime":
+        return Suggestion(value, [NamedEntity(name, "") for name in RUNTIMES])
+    if word == "from":
+        return (
+            None
+            if "/" in value
+            else Suggestion(value, [NamedEntity("docker", "of the node"), NamedEntity("podman", "of the node")])
+        )
+    if word == "jupyter":
+        return Suggestion(value, [NamedEntity("install", "by pip, beside it, where there is none")])
+    if word == "sweep":
+        return None if ":" in value else Suggestion(value, _variables(shell, _is_table))
+    *before, item = value.split(",")
+    if word in KINDS:
+        jobs = _variables(shell, lambda found: _is_of(found, Job) and not isinstance(found, Allocation))
+        names = [*jobs, *name_completion.names("job")]
+    elif word == "in":
+        names = _variables(shell, lambda found: True)
+    elif word == "out":
+        names = [NamedEntity(name, "of this cell") for name in _assigned(cell)]
+    else:
+        return None
+    return Suggestion(item, [named for named in names if named.name not in before])
+
+
+def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[NamedEntity]:
+    """Return the person's own variables that may be meant, with their types."""
+    own: Mapping[str, Any] = shell.user_ns
+    return [
+        NamedEntity(name, _about(value))
+        for name, value in own.items()
+        if name[:1] != "_" and name not in shell.user_ns_hidden and is_meant(value)
+    ]
+
+
+def _about(value: Any) -> str:
+    return value.title if isinstance(value, Job) else type(value).__name__
+
+
+def _is_of(value: Any, kind: type) -> bool:
+    """Tell whether a value, or each of a list, is of a kind."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return bool(values) and all(isinstance(one, kind) for one in values)
+
+
+def _is_open(value: Any) -> bool:
+    """Tell whether a value is an allocation that was open when last heard of: the Tab key waits for no answer."""
+    if not isinstance(value, Allocation):
+        return False
+    value._hear()
+    return allocation_card.is_open(value._data)
+
+
+def _is_table(value: Any) -> bool:
+    is_frame = hasattr(value, "to_dict") and hasattr(value, "columns")
+    return is_frame or isinstance(value, Mapping) or _is_of(value, Mapping)
+
+
+def _once(names: Iterable[NamedEntity]) -> Iterator[NamedEntity]:
+    seen: set[str] = set()
+    for named in names:
+        if named.name not in seen:
+            seen.add(named.name)
+            yield named
+
+
+_ASSIGNING: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _assigned(cell: str) -> list[str]:
+    """Return the names that a cell of Python gives values to, outside its functions; none while it cannot be read."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(as_python(cell))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found: dict[str, None] = {}
+    left: list[ast.AST] = [*tree.body]
+    while left:
+        node = left.pop(0)
+        if isinstance(node, _ASSIGNING):
+            found[node.name] = None
+            continue
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] = None
+        if not isinstance(node, ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            left.extend(ast.iter_child_nodes(node))
+    return [name for name in found if name[0] != "_"]

@@ -1,0 +1,56 @@
+"""What a person reads where Slurm ended a cell: its time was over, or its memory was too little."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.embedded.machine import cgroups
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.here_only("what Slurm and the runner say of an end is the same either way"),
+]
+
+
+@pytest.mark.skipif(not cgroups.detect()[0], reason="no control groups")
+def test_a_cell_that_takes_too_much_memory_says_so_and_what_to_ask_for(kernel: Any) -> None:
+    ran = kernel.run("%%sbatch -p devwork --mem=150M wait as=big\nprint('so far')\nmuch = bytearray(600 << 20)")
+    assert ran.error == "JobFailed"
+    for said in ("OUT_OF_MEMORY", "used more memory than it had asked for", "--mem=", "oom-kill event"):
+        assert said in ran.traceback, ran.traceback
+    shown = kernel.text(ran.display)
+    assert "OUT_OF_MEMORY" in shown
+    assert "so far" in shown
+    assert "Ask for more: --mem=" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.root
+def test_what_ends_at_the_time_limit_says_so_and_what_to_do(kernel: Any, cluster: EmbeddedCluster) -> None:
+    """A job, and the step, the process and the cell of an allocation; an administrator may set their end."""
+    sleeps = "import time\nprint('so far', flush=True)\ntime.sleep(1000)"
+    kernel.ok("%salloc -p devwork -n2 --time 10 as=short wait")
+    kernel.ok(f"%%remote on=short nowait as=cell\n{sleeps}")
+    kernel.ok("%srun on=short as=step -n1 sleep 1000")
+    kernel.ok(f"%%sbatch -p devwork --time 10 as=late\n{sleeps}")
+    kernel.ok(
+        "while {one.refresh().state for one in (cell, step, late)} != {'RUNNING'} or 'so far' not in cell.stdout + late.stdout: time.sleep(0.1)".replace(
+            "while", "import time\nwhile", 1
+        )
+    )
+    for name in ("short", "late"):
+        cluster.run("scontrol", "update", f"JobId={kernel.value(f'{name}.id')}", "EndTime=now+1")
+    late = kernel.run("late.wait()")
+    for said in ("TIMEOUT", "reached its time limit", "with a longer --time", "`resume`", "DUE TO TIME LIMIT"):
+        assert said in late.traceback, late.traceback
+    for name in ("cell", "step"):
+        ran = kernel.run(f"{name}.wait()")
+        assert ran.error == "JobFailed"
+        assert "Its allocation reached its time limit." in ran.traceback, ran.traceback
+        assert "%salloc asks for another one." in ran.traceback
+        assert "%%remote starts" not in ran.traceback
+    ran = kernel.run("%%remote on=short\n1")
+    assert "is over: TIMEOUT" in ran.traceback, ran.traceback
