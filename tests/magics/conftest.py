@@ -231,6 +231,12 @@ def environment(
         client.stop_agent()
 
 
+@pytest.fixture(scope="session")
+def start_kernel() -> Callable[[dict[str, str], Path], Kernel]:
+    """``start_kernel(env, folder)``: a kernel with that environment; the caller stops it."""
+    return Kernel
+
+
 @pytest.fixture(scope="module")
 def kernel(environment: dict[str, str], home: Path) -> Iterator[Kernel]:
     """A running kernel with our magics."""
