@@ -76,6 +76,10 @@ bench: .build/test-system .build/installed ## print figures beside those of othe
 lint: .build/node_modules ## ruff, mypy, import-linter, tsc, eslint, prettier, vitest
 	@$(MAKE) -j 2 .lint-python .lint-panel
 
+.PHONY: api-types
+api-types: .build/installed ## write the API's objects of openapi.yaml into jupyter_slurm/domain/api_types.py
+	@$(BIN)/python tests/agent/api_types.py
+
 .PHONY: .lint-python .lint-panel
 .lint-python:
 	@$(QUIET) ruff $(BIN)/ruff check .
