@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
 from jupyter_slurm.services.jobdir.ownership import doubt
@@ -17,12 +17,12 @@ from jupyter_slurm.transport.tunnel.accepted_peer import NAME
 
 if TYPE_CHECKING:
     from jupyter_slurm.services.jobdir.job_directory import JobFolder
-    from jupyter_slurm.services.tunnels.tunnel import Tunnel
 
 __all__ = [
     "SessionListener",
     "SessionServer",
     "SessionStart",
+    "TunnelLike",
     "end_error",
     "path_of",
     "read_door",
@@ -33,6 +33,14 @@ __all__ = [
 _MOST = 65_536
 _FEW = 10
 _NO_DOOR = "Another node may have a free port; the range is `node_ports` of its profile, or of c.Settings."
+
+
+class TunnelLike(Protocol):
+    """A tunnel to a session, as far as its state is told: :class:`jupyter_slurm.services.tunnels.tunnel.Tunnel`."""
+
+    @property
+    def is_broken(self) -> bool: ...  # noqa: D102
+    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
 
 
 @dataclass
@@ -51,7 +59,7 @@ class SessionServer:
         ``nodes`` and ``gpus`` of its job, when it was ``ready``, and on which ``port``.
     restarts : int
         How often its job had been requeued before.
-    tunnel : Tunnel or None
+    tunnel : TunnelLike or None
         What leads there.
     error : SlurmError or None
         Why nothing does.
@@ -70,7 +78,7 @@ class SessionServer:
     since: float
     granted: dict[str, Any]
     restarts: int = 0
-    tunnel: Tunnel | None = None
+    tunnel: TunnelLike | None = None
     error: SlurmError | None = None
     lost: Callable[[], str] = str
     token: str | None = None

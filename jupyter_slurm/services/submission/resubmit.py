@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from jupyter_slurm.domain.scripts.resubmission import (
     LEAVE_OUT,
@@ -16,11 +16,12 @@ from jupyter_slurm.domain.scripts.resubmission import (
     still_awaited,
 )
 from jupyter_slurm.errors import JobNotFound, UsageError
+from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.results.reader import ResultReader
+from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.location import ClusterLocation
 
-if TYPE_CHECKING:
-    from jupyter_slurm.services.clusters.cluster import Cluster
-
-__all__ = ["asked_again"]
+__all__ = ["JobSource", "asked_again"]
 
 _SAME = (
     "kind",
@@ -37,7 +38,20 @@ _SAME = (
 )
 
 
-async def asked_again(cluster: Cluster, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+class JobSource(Protocol):
+    """The cluster of a job that is repeated: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+
+    @property
+    def where(self) -> ClusterLocation: ...  # noqa: D102
+    @property
+    def client(self) -> SlurmClient: ...  # noqa: D102
+    @property
+    def reader(self) -> ResultReader: ...  # noqa: D102
+    async def job(self, reference: str) -> dict[str, Any]: ...  # noqa: D102
+    async def one(self, reference: str) -> TrackedJob: ...  # noqa: D102
+
+
+async def asked_again(cluster: JobSource, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the submission that repeats a job: text, options, arguments, environment, values, from the same folder.
 
     A task of an array is submitted as an array of that one task.
@@ -77,7 +91,7 @@ async def asked_again(cluster: Cluster, reference: str, asked: Mapping[str, Any]
     }
 
 
-async def _left(cluster: Cluster, value: str) -> str | None:
+async def _left(cluster: JobSource, value: str) -> str | None:
     """Return what a dependency still waits for."""
     endings = dict[str, JobEnd]()
     for number in awaited(value):
