@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
-from jupyter_slurm.agent.api.presence import UsersLike
+from jupyter_slurm.services.connections.clients import ClientUse
 
-__all__ = ["CoreLike", "Json"]
+__all__ = ["CoreLike", "Json", "UsersLike"]
 
 Json = dict[str, Any]
 
@@ -17,6 +17,13 @@ class BusLike(Protocol):
 
     def subscribe(self, *, is_looked_at: bool = True) -> Any:
         """Return an async context manager that gives an async iterator."""
+
+
+class UsersLike(Protocol):
+    """Who is told: :class:`jupyter_slurm.services.connections.clients.ClientRegistry`."""
+
+    def join(self, user: ClientUse, cluster: str) -> None: ...  # noqa: D102
+    def leave(self, user: ClientUse) -> None: ...  # noqa: D102
 
 
 class SessionsLike(Protocol):

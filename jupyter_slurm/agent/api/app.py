@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote_to_bytes
 from jupyter_slurm._version import __version__
 from jupyter_slurm.agent.api.http_server import Connection
 from jupyter_slurm.agent.api.schema import Document, Operation
-from jupyter_slurm.agent.client.client_errors import encode
+from jupyter_slurm.agent.json_encoding import encode
 from jupyter_slurm.errors import SlurmError, UsageError
 
 __all__ = ["MAX_BODY", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "make_app", "problem"]

@@ -6,17 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from jupyter_slurm.agent.protocols import UsersLike
 from jupyter_slurm.services.connections.clients import ClientUse
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
-__all__ = ["Presence", "UsersLike"]
-
-
-class UsersLike(Protocol):
-    """Who is told: :class:`jupyter_slurm.services.connections.clients.ClientRegistry`."""
-
-    def join(self, user: ClientUse, cluster: str) -> None: ...  # noqa: D102
-    def leave(self, user: ClientUse) -> None: ...  # noqa: D102
+__all__ = ["Presence"]
 
 
 class _Exchange(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from jupyter_slurm.agent.api.app import Exchange, problem
-from jupyter_slurm.agent.client.client_errors import encode
+from jupyter_slurm.agent.json_encoding import encode
 
 __all__ = ["HEARTBEAT", "latest_only", "send_events"]
 

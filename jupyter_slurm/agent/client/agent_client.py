@@ -146,7 +146,7 @@ class AgentClient:
         ``idempotent``: whether it may be sent again when the agent ended on the way; by default a submission (it has
         a key) and a registration may.
         """
-        from jupyter_slurm.agent.client.client_errors import encode
+        from jupyter_slurm.agent.json_encoding import encode
 
         content = encode({} if json is None else json)
         if idempotent is None:
@@ -363,8 +363,8 @@ class AgentClient:
 
     def _retire(self, link: _AgentConnection) -> bool:
         """Ask an older agent to make room; False when it holds something, and is used as it is."""
-        from jupyter_slurm.agent.client.client_errors import encode
         from jupyter_slurm.agent.hosting import launcher
+        from jupyter_slurm.agent.json_encoding import encode
 
         body = encode({"only_idle": True})
         try:

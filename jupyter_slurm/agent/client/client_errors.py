@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
@@ -14,7 +12,6 @@ __all__ = [
     "LinkLost",
     "as_error",
     "broken",
-    "encode",
     "no_answer",
     "repetition",
     "stranger",
@@ -23,8 +20,6 @@ __all__ = [
 
 CONNECT_TIMEOUT = 5.0
 """Seconds: connecting is local and quick."""
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 class LinkLost(AgentUnreachable):
@@ -79,22 +74,6 @@ def as_error(status: int, body: bytes) -> SlurmError:
     return AgentRefused(
         f"The agent answered {status} without saying why.", hint="`jupyter slurm agent logs` may show more."
     )
-
-
-def encode(value: Any) -> bytes:
-    """Return JSON in ASCII: file names that are no UTF-8 (PEP 383) travel as escapes, what is not a number as null."""
-    try:
-        return _ENCODER.encode(value).encode("ascii")
-    except ValueError:  # what one job has left must not keep a browser from reading of all others
-        return _ENCODER.encode(_told(value)).encode("ascii")
-
-
-def _told(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {name: _told(each) for name, each in value.items()}
-    return [_told(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def repetition(repeat: bool, *, attempts: int = 4) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import pytest
 
-from jupyter_slurm.agent.client.client_errors import encode
+from jupyter_slurm.agent.json_encoding import encode
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
