@@ -1,0 +1,34 @@
+"""Process of the keeper: it waits for the end of another process, then stops the cluster.
+
+:mod:`jupyter_slurm.embedded.keeper` starts it by a ``-c`` line that names :func:`main`.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from pathlib import Path
+
+from jupyter_slurm.embedded.cluster import EmbeddedCluster
+from jupyter_slurm.embedded.machine.processes import Process
+
+
+def keep(directory: Path, owner: Process) -> None:
+    """Wait for the end of the owner, then stop the cluster. It ends us itself when it is stopped by somebody else."""
+    try:
+        descriptor = os.pidfd_open(owner.pid)
+    except ProcessLookupError:
+        pass
+    else:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        # The id could have gone to another process before we had hold of it.
+        if owner.alive():
+            poll.poll()
+    EmbeddedCluster(directory=directory).stop()
+
+
+def main() -> None:
+    """Keep the cluster, the process id and the start time that the arguments name."""
+    keep(Path(sys.argv[1]), Process(int(sys.argv[2]), 0, int(sys.argv[3])))
