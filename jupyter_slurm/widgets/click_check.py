@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import ipywidgets
 from traitlets import Int
@@ -12,10 +12,7 @@ from traitlets import Int
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.output.live_view import notebook
 
-if TYPE_CHECKING:
-    from jupyter_slurm.widgets.base import WidgetPanel
-
-__all__ = ["ClickCheck", "answered_where_sent", "heard_where_sent"]
+__all__ = ["ClickCheck", "ShowsNote", "answered_where_sent", "heard_where_sent"]
 
 _W = TypeVar("_W", bound=ipywidgets.Widget)
 
@@ -49,10 +46,19 @@ class _Probe(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no types
     _view_count = Int(0, allow_none=True).tag(sync=True, echo_update=False)
 
 
+class ShowsNote(Protocol):
+    """A panel below which a note is shown: :class:`jupyter_slurm.widgets.base.WidgetPanel`."""
+
+    children: Any
+
+    @property
+    def is_seen(self) -> bool: ...  # noqa: D102
+
+
 class ClickCheck:
     """Finds out, while a cell runs, whether the front end is heard; if not, says below a panel what that means."""
 
-    def __init__(self, panel: WidgetPanel) -> None:
+    def __init__(self, panel: ShowsNote) -> None:
         self._panel = panel
         self._shell: Any = None  # that of the notebook, while it looks
         self._cell = 0
