@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm._version import __version__
+from jupyter_slurm.client.controls import register_controls
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, allocations
@@ -113,6 +114,15 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names, imported or not."""
     return sorted({*globals(), *__all__})
+
+
+def _controls(job: Any) -> Any:
+    from jupyter_slurm.widgets.job_controls import controls
+
+    return controls(job)
+
+
+register_controls(_controls)
 
 
 def load_ipython_extension(shell: Any) -> None:

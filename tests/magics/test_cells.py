@@ -31,6 +31,8 @@ def test_loading_is_quick_and_starts_nothing(bare_kernel: Any, home: Path) -> No
         "IPython.core.magics.extension",  # that is %load_ext itself
         "jupyter_slurm",
         "jupyter_slurm._version",
+        "jupyter_slurm.client",
+        "jupyter_slurm.client.controls",
         "jupyter_slurm.magics",
     }
     assert not (home / "run").exists()

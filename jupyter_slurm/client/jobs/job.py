@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.client import interrupts
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
+from jupyter_slurm.client.controls import controls_of
 from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import JobActionsMixin
 from jupyter_slurm.client.jobs.failure import failure
@@ -366,7 +367,7 @@ class Job(RecordMixin, JobActionsMixin):
         follower = self._follow(start=live or is_finished(self._data))
         if is_finished(self._data):
             follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
-        controls = (lambda: live_view.controls_of(self)) if with_controls and not is_finished(self._data) else None
+        controls = (lambda: controls_of(self)) if with_controls and not is_finished(self._data) else None
         shown = live_view.LiveView(shell, follower, settings().output_limit, controls)
         self._views.append(shown)
         shown.open(live=live)

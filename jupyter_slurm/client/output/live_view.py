@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from importlib import import_module
 from typing import Any
 
 from jupyter_slurm.client import event_loop
@@ -25,7 +24,7 @@ from jupyter_slurm.client.render.allocation_card import is_released
 from jupyter_slurm.client.render.job_card import as_html, as_text, output_as_html, output_as_text
 from jupyter_slurm.client.render.session_card import hides_log
 
-__all__ = ["LiveView", "bundle", "cell_of", "controls_of", "is_here", "notebook"]
+__all__ = ["LiveView", "bundle", "cell_of", "is_here", "notebook"]
 
 _SHORTEST = 0.25  # seconds between two drawings
 _BYTES_PER_SECOND = 256 * 1024  # a large output is drawn less often
@@ -38,11 +37,6 @@ def notebook() -> Any:
     get_ipython = getattr(sys.modules.get("IPython.core.getipython"), "get_ipython", None)
     shell = get_ipython() if get_ipython is not None else None
     return shell if shell is not None and getattr(shell, "kernel", None) is not None else None
-
-
-def controls_of(job: Any) -> Any:
-    """Return a widget with what can be done with a job. It is named here and not imported: front doors stand above."""
-    return import_module("jupyter_slurm.widgets.job_controls").controls(job)
 
 
 def cell_of(shell: Any) -> str:
