@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
+from jupyter_slurm.client.jobs.request import new_key
 from jupyter_slurm.client.kernels.kernel import WORDS, KernelStep, ask, start
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.session_card import start_note
 from jupyter_slurm.client.sessions.session import named_in
-from jupyter_slurm.client.submission.submit import new_key
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.errors import (
     AgentError,

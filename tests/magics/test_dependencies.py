@@ -100,7 +100,8 @@ def test_what_a_job_waited_for_is_looked_at_again_when_it_is_submitted_again(ker
         assert kernel.value(f"f'{word}ok:{{first}}'.replace('anyok', 'any') in str({name}.data['argv'])") == "True"
     kernel.ok("first.cancel()\nfirst.wait(check=False)")
     said = kernel.run("second.resubmit()").traceback
-    assert "ended as CANCELLED, so this job would never start" in said
+    first = f"Job {kernel.value('first')} (cell.sh)"
+    assert f"afterok=: {first} ended as CANCELLED, so this job would never start" in said
     assert "job.resubmit(dependency=None) does not wait for it" in said
     kernel.ok("again = [second.resubmit(dependency=None), third.resubmit()]")
     assert kernel.value("any('--dependency' in word for job in again for word in job.data['argv'])") == "False"

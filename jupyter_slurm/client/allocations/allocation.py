@@ -13,12 +13,13 @@ from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs import array, wait
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import AllocationList, JobList
+from jupyter_slurm.client.jobs.request import say_doubts
+from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.sessions.session import Session
-from jupyter_slurm.client.submission.submit import Submission, say_doubts
-from jupyter_slurm.client.submission.upload import hand_over
+from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 
 __all__ = [

@@ -92,7 +92,7 @@ class Task(Job):
             self.refresh()
 
 
-class ArrayJob(Job):
+class ArrayJob(Job, is_array=True):
     """An array of tasks, or a sweep, as one job.
 
     ``len(job)``, ``job[3]`` (the task with that index), ``job[-1]`` (the last), ``job[2:5]``, ``for task in job``. What
@@ -304,8 +304,7 @@ class _Rows:
 
 def handle(cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> Job:
     """Return the handle of a job: of an array, one that has its tasks."""
-    kind = Job if data.get("array") is None else ArrayJob
-    return kind(cluster, data, from_start=from_start)
+    return Job._handle_of(cluster, data, from_start=from_start)
 
 
 def _is_over(state: str) -> bool:

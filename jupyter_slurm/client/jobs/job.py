@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jupyter_slurm.client import interrupts
 from jupyter_slurm.client.clusters.cluster import Cluster
@@ -14,8 +14,9 @@ from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.client.controls import controls_of
 from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import JobActionsMixin
+from jupyter_slurm.client.jobs.attributes import JobAttributesMixin
 from jupyter_slurm.client.jobs.failure import failure
-from jupyter_slurm.client.jobs.record import RecordMixin
+from jupyter_slurm.client.jobs.record import RecordMixin, repeat
 from jupyter_slurm.client.jobs.report import Report
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.output.follower import Follower
@@ -34,7 +35,7 @@ __all__ = ["Job"]
 _FRESH = 1.0  # seconds for which an answer of the agent is used again
 
 
-class Job(RecordMixin, JobActionsMixin):
+class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
     """One job of a cluster; of an array, see :class:`jupyter_slurm.ArrayJob`.
 
     It comes from ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the
@@ -42,6 +43,14 @@ class Job(RecordMixin, JobActionsMixin):
     millisecond.
     ``str(job)`` is its Slurm id, so that ``%scancel {job}`` works.
     """
+
+    _kind_of_array: ClassVar[type[Job] | None] = None
+
+    def __init_subclass__(cls, *, is_array: bool = False, **more: Any) -> None:
+        """Learn which handle an array has: it derives from this one, so that it cannot be imported here."""
+        super().__init_subclass__(**more)
+        if is_array:
+            Job._kind_of_array = cls
 
     def __init__(
         self, cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False, task: int | None = None
@@ -94,81 +103,6 @@ class Job(RecordMixin, JobActionsMixin):
     def title(self) -> str:
         """What the job is called in messages: number and name."""
         return title(self._data)
-
-    @property
-    def state(self) -> str:
-        """The state, in Slurm's words: PENDING, RUNNING, COMPLETED …"""
-        return str(self.data["state"])
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether nothing more will happen."""
-        return is_finished(self.data)
-
-    @property
-    def reason(self) -> str | None:
-        """Why it waits or failed, as Slurm says it."""
-        return self.data.get("reason")
-
-    @property
-    def reason_text(self) -> str | None:
-        """The reason in words."""
-        return self.data.get("reason_text")
-
-    @property
-    def next_step(self) -> str | None:
-        """What can be done about it."""
-        return self.data.get("next_step")
-
-    @property
-    def name(self) -> str | None:
-        """The job's name."""
-        return self.data.get("name")
-
-    @property
-    def partition(self) -> str | None:
-        """The partition."""
-        return self.data.get("partition")
-
-    @property
-    def nodes(self) -> str | None:
-        """The node list, in Slurm's short form."""
-        return self.data.get("nodes")
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code; None where a signal ended it, or Slurm did: cancelled, at its time limit, …"""
-        return self.data.get("exit_code")
-
-    @property
-    def signal(self) -> int | None:
-        """The signal that ended it."""
-        return self.data.get("signal")
-
-    @property
-    def submit_time(self) -> float | None:
-        """When it was submitted."""
-        return self.data.get("submit_time")
-
-    @property
-    def start_time(self) -> float | None:
-        """When it started."""
-        return self.data.get("start_time")
-
-    @property
-    def end_time(self) -> float | None:
-        """When it ended."""
-        return self.data.get("end_time")
-
-    @property
-    def stdout_path(self) -> str | None:
-        """The file of its standard output."""
-        return self.data.get("stdout")
-
-    @property
-    def stderr_path(self) -> str | None:
-        """The file of its standard error; the same one unless they were separated."""
-        return self.data.get("stderr")
 
     @property
     def script(self) -> str:
@@ -252,6 +186,33 @@ class Job(RecordMixin, JobActionsMixin):
         if self._follower is not None:
             self._follower.know(self._data)
         return self
+
+    def resubmit(self, **options: Any) -> Job:
+        """Submit the same again: text, options, arguments, environment, the values of ``in=``, from the same folder.
+
+        The environment variables are those of now. A task of an array is submitted as an array of that one task.
+
+        Parameters
+        ----------
+        **options
+            Options of sbatch to change: ``time="4:00:00"``, ``mem_per_gpu="40G"``, ``p="long"``; True for one without
+            a value, None to leave one out.
+
+        Raises
+        ------
+        UsageError, SubmitRefused
+            Nothing was submitted.
+        """
+        if self._task is not None:
+            options.setdefault("array", self._task)
+        data = repeat(self._cluster, self._path, self.record, options)
+        return self._handle_of(self._cluster, data, from_start=True)
+
+    @staticmethod
+    def _handle_of(cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> Job:
+        """Return the handle of a job: of an array, one that has its tasks."""
+        kind = Job if data.get("array") is None else Job._kind_of_array or Job
+        return kind(cluster, data, from_start=from_start)
 
     def tail(self, lines: int = 10, stream: str = "stdout") -> str:
         """Return the last lines of the output, as a terminal shows them; ``stream`` is "stdout" or "stderr"."""

@@ -1,19 +1,20 @@
-"""What is recorded of a job, and how it is submitted again."""
+"""Record of a job, and its resubmission."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.client.render.job_card import is_finished, title
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
-    from jupyter_slurm.client.jobs.job import Job
 
-__all__ = ["Record", "RecordMixin"]
+__all__ = ["Record", "RecordMixin", "repeat"]
 
 
 class Record(dict[str, Any]):
@@ -42,10 +43,9 @@ def _as_text(name: str, value: Any) -> str:
 
 
 class RecordMixin:
-    """A job that knows what was submitted, and can submit it again."""
+    """A job that knows what was submitted."""
 
     _cluster: Cluster
-    _task: int | None
 
     def _path(self, *parts: str) -> str:
         raise NotImplementedError
@@ -63,69 +63,61 @@ class RecordMixin:
         """
         return Record(self._cluster.client.get(self._path("record")))
 
-    def resubmit(self, **options: Any) -> Job:
-        """Submit the same again: text, options, arguments, environment, the values of ``in=``, from the same folder.
 
-        The environment variables are those of now. A task of an array is submitted as an array of that one task.
+def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes: Mapping[str, Any]) -> Any:
+    """Submit a job again, once, say what speaks against it, and return what is known of the new one.
 
-        Parameters
-        ----------
-        **options
-            Options of sbatch to change: ``time="4:00:00"``, ``mem_per_gpu="40G"``, ``p="long"``; True for one without
-            a value, None to leave one out.
-
-        Raises
-        ------
-        UsageError, SubmitRefused
-            Nothing was submitted.
-        """
-        from jupyter_slurm.client.submission.submit import submit
-
-        if self._task is not None:
-            options.setdefault("array", self._task)
-        return submit(self._cluster, _same(self._cluster, self._path, self.record, options))
-
-
-def _same(cluster: Cluster, path: Any, record: Record, changes: Mapping[str, Any]) -> Any:
-    """Return the submission of a record, with changes."""
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    path : callable
+        Returns the path in the API of a part of the job.
+    record : Record
+        What was submitted.
+    changes : mapping
+        Options of sbatch to change.
+    """
+    # With all that hands over: who looks at a job does not need it.
+    from jupyter_slurm.client.clusters.cluster import context
     from jupyter_slurm.client.clusters.option_tables import option_table
-    from jupyter_slurm.client.submission.submit import RepeatedSubmission, Submission
-    from jupyter_slurm.domain.scripts.resubmission import changed, check_repeatable, has_source
+    from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, request_job, say_doubts
+    from jupyter_slurm.domain.scripts.resubmission import changed, check_repeatable, has_source, repeated
 
     check_repeatable(record)
+    options = record["options"]
     if not {"d", "dependency"} & changes.keys():
-        changes = {**_dependency(cluster, record["options"]), **changes}
-    is_python = record["kind"] == "python"
+        changes = {**_changed_dependency(cluster, options), **changes}
     raw, _ = cluster.client.get_bytes(path("source" if has_source(record) else "script"))
     text = raw.decode("utf-8", "surrogateescape")
-    return Submission(
-        record["kind"],
-        text,
-        changed(option_table(cluster, "sbatch"), record["options"], text, changes) if changes else record["options"],
-        record["args"],
-        python=record.get("python"),
-        env=record.get("env"),
-        default_python=record.get("default_python"),
-        filename=record.get("filename"),
-        script_name=None if is_python else record["script"],
-        values=RepeatedSubmission(record["values"]) if record.get("values") else None,
-        resume=record.get("resume"),
-        launcher=record.get("launcher"),
-        stage=record.get("stage"),
-        again=record["key"],
-        cwd=record.get("cwd"),
-    )
+    if changes:
+        options = changed(option_table(cluster, "sbatch"), options, text, changes)
+    around = context(cluster)
+    check_lengths((*options, *record["args"]), around.get("env") or {})
+    if record.get("cwd") is not None and not cluster.is_remote:
+        around["cwd"] = record["cwd"]
+    same = {name: value for name, value in repeated(record, text, options).items() if value is not None}
+    data = request_job(cluster, {"key": new_key(), "context": around, "origin": origin(), **same})
+    say_doubts(data)
+    return data
 
 
-def _dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, str | None]:
+def _changed_dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, str | None]:
     """Return what is to be changed of a dependency, since some of what it names is over by now."""
     if not any(option.startswith(("-d", "--d")) for option in options):
         return {}
     from jupyter_slurm.client.clusters.option_tables import option_table
-    from jupyter_slurm.client.submission.dependencies import checked
-    from jupyter_slurm.domain.scripts.resubmission import dependency_of
+    from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, JobEnd, awaited, dependency_of, still_awaited
 
     value = dependency_of(option_table(cluster, "sbatch"), options)
-    if value is None or (now := checked(cluster, value)) == value:
+    if value is None:
         return {}
-    return {"dependency": now}
+    endings = dict[str, JobEnd]()
+    for number in awaited(value):
+        try:
+            job = cluster.client.get(cluster.path("jobs", number))
+        except JobNotFound as error:
+            raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
+        endings[number] = JobEnd(title(job), job["state"] if is_finished(job) else None)
+    now = still_awaited(value, endings)
+    return {} if now == value else {"dependency": now}

@@ -9,11 +9,11 @@ from typing import Any
 
 from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, choose, open_allocations
 from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.sessions.session import environment_named, idle_time
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission, python_named
-from jupyter_slurm.client.submission.upload import hand_over
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import OptionError, UsageError
 

@@ -16,6 +16,8 @@ from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.failure import failure
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
+from jupyter_slurm.client.jobs.request import say_doubts
+from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.session_card import (
@@ -31,8 +33,7 @@ from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.resume import restarts_of
 from jupyter_slurm.client.submission.staging import stage_of
-from jupyter_slurm.client.submission.submit import Submission, python_named, say_doubts
-from jupyter_slurm.client.submission.upload import hand_over
+from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError

@@ -10,13 +10,13 @@ from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.array import ArrayJob, handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, JobEnd, awaited, is_met, still_awaited
+from jupyter_slurm.domain.scripts.resubmission import JobEnd, is_met
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.errors import JobNotFound, UsageError
+from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.variables.naming import meant
 
-__all__ = ["KINDS", "checked", "dependency_options"]
+__all__ = ["KINDS", "dependency_options"]
 
 KINDS: Final = {"after": "afterok", "afterany": "afterany", "afternotok": "afternotok", "aftercorr": "aftercorr"}
 """Our words and what they are called by sbatch(1)."""
@@ -52,22 +52,6 @@ def dependency_options(
         left = list(dict.fromkeys(number for job in jobs if not _is_met(word, job) for number in _numbers(word, job)))
         conditions += [":".join([KINDS[word], *left])] if left else []
     return [f"--dependency={','.join(conditions)}"] if conditions else []
-
-
-def checked(cluster: Cluster, value: str) -> str | None:
-    """Return a --dependency that was given before as it has to be said now; None where nothing of it is left.
-
-    Of jobs that are over Slurm may not know any more, so that what is met already falls away.
-
-    Raises
-    ------
-    UsageError
-        It can never be met any more.
-    """
-    try:
-        return still_awaited(value, {number: _ending(_known(cluster, number)) for number in awaited(value)})
-    except JobNotFound as error:
-        raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
 
 
 def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) -> Iterator[Job]:

@@ -9,11 +9,11 @@ from typing import Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.clusters.slurm_command import when_allowed
+from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
-from jupyter_slurm.client.submission.upload import hand_over
 
 __all__ = ["Estimate", "estimate", "estimate_allocation"]
 

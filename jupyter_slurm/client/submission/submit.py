@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.client.clusters.clients import notebook
 from jupyter_slurm.client.clusters.cluster import Cluster, context
-from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
+from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, request_job, say_doubts
+from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.submission.upload import hand_over
-from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.variables import PackedVariables
     from jupyter_slurm.domain.scripts.sweep import Sweep
 
-__all__ = ["Preview", "RepeatedSubmission", "Submission", "new_key", "preview", "python_named", "say_doubts", "submit"]
-
-_LONGEST = 128 * 1024  # bytes of one word of a command, or one variable, with the NUL at its end
-
-
-def new_key() -> str:
-    """Return a key for a request that may be repeated, and is carried out once."""
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+__all__ = ["Preview", "Submission", "preview", "python_named", "submit"]
 
 
 @dataclass(frozen=True)
@@ -62,10 +51,6 @@ class Submission:
         The environment of the job, by name or folder, or an image.
     default_python : str or None
         With ``env``: the interpreter where neither ``python`` nor the environment names one; it starts containers.
-    again : str or None
-        Key of the job that is repeated.
-    cwd : str or None
-        Where sbatch runs; by default the working directory of this process.
     resume : int or None
         How often a job begins anew at most after preemption, time limit or node failure; None: not at all.
     launcher : str or None
@@ -82,12 +67,10 @@ class Submission:
     python: str | None = None
     filename: str | None = None
     script_name: str | None = None
-    values: PackedVariables | RepeatedSubmission | None = None
+    values: PackedVariables | None = None
     sweep: Sweep | None = None
     env: str | None = None
     default_python: str | None = None
-    again: str | None = None
-    cwd: str | None = None
     resume: int | None = None
     launcher: str | None = None
     stage: Mapping[str, Any] | None = None
@@ -107,15 +90,12 @@ class Submission:
             "sweep": self.sweep.as_dict() if self.sweep else None,
             "env": self.env,
             "default_python": self.default_python if self.env else None,
-            "again": self.again,
             "resume": self.resume,
             "launcher": self.launcher,
             "stage": self.stage,
         }
         around = context(cluster)
-        _check_lengths((*self.options, *self.args), around.get("env") or {})
-        if self.cwd is not None and not cluster.is_remote:
-            around["cwd"] = self.cwd
+        check_lengths((*self.options, *self.args), around.get("env") or {})
         return {
             "key": new_key(),
             "kind": self.kind,
@@ -123,55 +103,9 @@ class Submission:
             "options": list(self.options),
             "args": list(self.args),
             "context": around,
-            "origin": _origin(),
+            "origin": origin(),
             **{name: value for name, value in named.items() if value is not None},
         }
-
-
-@dataclass(frozen=True)
-class RepeatedSubmission:
-    """The values that travelled with a job, to travel again with the next: the agent has them.
-
-    Attributes
-    ----------
-    told : mapping
-        What is recorded of them.
-    """
-
-    told: Mapping[str, Any]
-
-    @contextlib.contextmanager
-    def on_disk(self) -> Iterator[Mapping[str, Any]]:
-        """Give what the API is told; no file of ours is needed."""
-        yield self.told
-
-
-def _check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
-    """Refuse what no command can be started with (execve(2): MAX_ARG_STRLEN)."""
-    for word in words:
-        if len(word.encode("utf-8", "surrogatepass")) >= _LONGEST:
-            raise UsageError(
-                f"{word[:20]}… is one word of more than {_LONGEST // 1024} KB, which no command can be given.",
-                hint="Write it to a file, or send it to a Python cell with in=NAME.",
-            )
-    for name, value in variables.items():
-        if len(f"{name}={value}".encode("utf-8", "surrogatepass")) >= _LONGEST:
-            raise UsageError(
-                f"The environment variable {name} is longer than {_LONGEST // 1024} KB: no command can be given it.",
-                hint=f"Take it out, or make it shorter: os.environ.pop({name!r})",
-            )
-
-
-def _origin() -> dict[str, Any]:
-    """Return where the person is: the notebook and its folder, here, also when the cluster is elsewhere."""
-    path = notebook() or ""
-    folder = os.path.dirname(path)
-    if not os.path.isabs(folder):
-        try:
-            folder = os.getcwd()
-        except FileNotFoundError:
-            folder = ""
-    return {"folder": folder or None, "notebook": os.path.basename(path)[:1024] or None}
 
 
 class Preview:
@@ -243,20 +177,6 @@ def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[Mapping[
         message says how to look.
     """
     with submission.body(cluster) as body:
-        try:
-            data = hand_over(cluster, cluster.path("jobs"), body, logs_in=True)
-        except WaitInterrupted:
-            raise
-        except KeyboardInterrupt:
-            raise WaitInterrupted(
-                f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
-                f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
-            ) from None
+        data = request_job(cluster, body)
     (tell or say_doubts)(data)
     return handle(cluster, data, from_start=True)
-
-
-def say_doubts(data: Mapping[str, Any]) -> None:
-    """Say why a job that sbatch has taken may never run."""
-    for doubt in data.get("doubts") or ():
-        sys.stderr.write(printable(f"Warning: {doubt}") + "\n")

@@ -19,11 +19,25 @@ __all__ = [
     "dependency_of",
     "has_source",
     "is_met",
+    "repeated",
     "still_awaited",
 ]
 
 LEAVE_OUT: Final = "job.resubmit(dependency=None) does not wait for it."
 _ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
+_SAME = (
+    "kind",
+    "args",
+    "python",
+    "env",
+    "default_python",
+    "filename",
+    "values",
+    "resume",
+    "launcher",
+    "label",
+    "stage",
+)
 # By a job that ended well: True, otherwise: False, in any way: None.
 _MET = {"afterok": True, "aftercorr": True, "afterany": None, "afternotok": False}
 
@@ -61,6 +75,27 @@ def has_source(record: Mapping[str, Any]) -> bool:
     """Tell whether what was typed is another thing than the batch script."""
     is_begun = record.get("sweep") or record.get("part") or record.get("resume") or record.get("watched")
     return record["kind"] == "python" or bool(is_begun)
+
+
+def repeated(record: Mapping[str, Any], text: str, options: Sequence[str]) -> dict[str, Any]:
+    """Return the submission that repeats a record: all of it but key, context and origin.
+
+    Parameters
+    ----------
+    record : mapping
+        The ``Record`` of the API.
+    text : str
+        What was typed, else the script.
+    options : sequence of str
+        Of sbatch; with changes, where there are some.
+    """
+    return {
+        **{name: record.get(name) for name in _SAME},
+        "text": text,
+        "options": list(options),
+        "script_name": None if record["kind"] == "python" else record["script"],
+        "again": record["key"],
+    }
 
 
 def dependency_of(table: OptionTable, options: Sequence[str]) -> str | None:

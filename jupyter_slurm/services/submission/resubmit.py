@@ -13,6 +13,7 @@ from jupyter_slurm.domain.scripts.resubmission import (
     check_repeatable,
     dependency_of,
     has_source,
+    repeated,
     still_awaited,
 )
 from jupyter_slurm.errors import JobNotFound, UsageError
@@ -22,20 +23,6 @@ from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
 __all__ = ["JobSource", "asked_again"]
-
-_SAME = (
-    "kind",
-    "args",
-    "python",
-    "env",
-    "default_python",
-    "filename",
-    "values",
-    "resume",
-    "launcher",
-    "label",
-    "stage",
-)
 
 
 class JobSource(Protocol):
@@ -80,12 +67,8 @@ async def asked_again(cluster: JobSource, reference: str, asked: Mapping[str, An
     if not cluster.where.is_far and record["cwd"] is not None:
         context["cwd"] = record["cwd"]
     return {
-        **{name: record[name] for name in _SAME},
+        **repeated(record, text, changed(table, options, text, changes) if changes else options),
         "key": asked["key"],
-        "text": text,
-        "options": changed(table, options, text, changes) if changes else options,
-        "script_name": None if record["kind"] == "python" else record["script"],
-        "again": record["key"],
         "origin": {"folder": None, "notebook": record["notebook"]},
         "context": context,
     }

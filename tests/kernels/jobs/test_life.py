@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.client.submission.submit import new_key
+from jupyter_slurm.client.jobs.request import new_key
 from jupyter_slurm.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.slurm

@@ -148,7 +148,7 @@ def test_an_upload_is_told_outlasts_a_break_and_ends_with_an_interrupt(
 
     # An interrupt that comes before the agent has begun to send.
     kernel.ok(
-        "from jupyter_slurm.client.submission import upload as sending\nfollowed = sending._followed\n"
+        "from jupyter_slurm.client.jobs import upload as sending\nfollowed = sending._followed\n"
         "def early(*_): sending._followed = followed; raise KeyboardInterrupt\nsending._followed = early"
     )
     line.rate = RATE

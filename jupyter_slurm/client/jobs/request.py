@@ -1,0 +1,87 @@
+"""Requests that make a job: what stands in each of them, and how it is handed over."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_slurm.client.clusters.clients import notebook
+from jupyter_slurm.client.clusters.cluster import Cluster
+from jupyter_slurm.client.interrupts import WaitInterrupted
+from jupyter_slurm.client.jobs.upload import hand_over
+from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.errors import UsageError
+
+__all__ = ["check_lengths", "new_key", "origin", "request_job", "say_doubts"]
+
+_LONGEST = 128 * 1024  # bytes of one word of a command, or one variable, with the NUL at its end
+
+
+def new_key() -> str:
+    """Return a key for a request that may be repeated, and is carried out once."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
+
+
+def check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
+    """Refuse what no command can be started with (execve(2): MAX_ARG_STRLEN)."""
+    for word in words:
+        if len(word.encode("utf-8", "surrogatepass")) >= _LONGEST:
+            raise UsageError(
+                f"{word[:20]}… is one word of more than {_LONGEST // 1024} KB, which no command can be given.",
+                hint="Write it to a file, or send it to a Python cell with in=NAME.",
+            )
+    for name, value in variables.items():
+        if len(f"{name}={value}".encode("utf-8", "surrogatepass")) >= _LONGEST:
+            raise UsageError(
+                f"The environment variable {name} is longer than {_LONGEST // 1024} KB: no command can be given it.",
+                hint=f"Take it out, or make it shorter: os.environ.pop({name!r})",
+            )
+
+
+def origin() -> dict[str, Any]:
+    """Return where the person is: the notebook and its folder, here, also when the cluster is elsewhere."""
+    path = notebook() or ""
+    folder = os.path.dirname(path)
+    if not os.path.isabs(folder):
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:
+            folder = ""
+    return {"folder": folder or None, "notebook": os.path.basename(path)[:1024] or None}
+
+
+def request_job(cluster: Cluster, body: Mapping[str, Any]) -> Any:
+    """Have sbatch run, once, and return what is known of the job.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        Where.
+    body : mapping
+        The request ``submitJob``, with its key.
+
+    Raises
+    ------
+    WaitInterrupted
+        An interrupt came while values were on their way: nothing was submitted; or while sbatch was at work: the
+        message says how to look.
+    """
+    try:
+        return hand_over(cluster, cluster.path("jobs"), body, logs_in=True)
+    except WaitInterrupted:
+        raise
+    except KeyboardInterrupt:
+        raise WaitInterrupted(
+            f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
+            f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
+        ) from None
+
+
+def say_doubts(data: Mapping[str, Any]) -> None:
+    """Say why a job that sbatch has taken may never run."""
+    for doubt in data.get("doubts") or ():
+        sys.stderr.write(printable(f"Warning: {doubt}") + "\n")
