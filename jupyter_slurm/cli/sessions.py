@@ -99,7 +99,7 @@ def _launch(args: argparse.Namespace) -> int:
         return 0
     from jupyter_slurm.client.clusters.option_tables import option_table
     from jupyter_slurm.client.render.terminal import printable
-    from jupyter_slurm.client.sessions.session import WORDS, launch, named_in, there
+    from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, there
     from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 
     name, line = named_in(shlex.join(args.words))

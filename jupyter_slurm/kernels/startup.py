@@ -17,7 +17,7 @@ from jupyter_slurm.client.jobs.request import new_key
 from jupyter_slurm.client.kernels.kernel import WORDS, KernelStep, ask, start
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.session_card import start_note
-from jupyter_slurm.client.sessions.session import named_in
+from jupyter_slurm.client.sessions.launch import named_in
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.errors import (
     AgentError,

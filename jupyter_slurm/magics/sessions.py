@@ -8,7 +8,8 @@ from typing import Any
 
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
-from jupyter_slurm.client.sessions.session import WORDS, Session, launch, named_in, there
+from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, there
+from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.domain.magic_line.expand import MISSING
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.errors import OptionError, SubmitRefused

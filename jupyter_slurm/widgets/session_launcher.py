@@ -15,7 +15,8 @@ from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.render.job_card import duration, facts, is_finished, notes, state_as_html
 from jupyter_slurm.client.render.session_card import end_note, is_ready, path_here, session_state
 from jupyter_slurm.client.render.table import escape
-from jupyter_slurm.client.sessions.session import WORDS, Session, SessionList, launch
+from jupyter_slurm.client.sessions.launch import WORDS, launch
+from jupyter_slurm.client.sessions.session import Session, SessionList
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.widgets.base import Button, calm, html

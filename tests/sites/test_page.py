@@ -10,8 +10,8 @@ import pytest
 
 from jupyter_slurm.cli.main import _parser
 from jupyter_slurm.client.images.image import WORDS as IMAGE_WORDS
-from jupyter_slurm.client.sessions.session import WORDS as LAUNCH_WORDS
-from jupyter_slurm.client.sessions.session import named_in
+from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_WORDS
+from jupyter_slurm.client.sessions.launch import named_in
 from jupyter_slurm.domain.magic_line.parser import command_words, parse_cell_line, parse_line_magic, tokenize
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import SlurmError

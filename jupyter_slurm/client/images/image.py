@@ -17,7 +17,7 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.report import format_size
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.sessions.session import there
+from jupyter_slurm.client.sessions.launch import there
 from jupyter_slurm.client.submission.submit import Preview, Submission
 from jupyter_slurm.domain.containers.build_files import LARGEST, files_taken, kind_of
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES

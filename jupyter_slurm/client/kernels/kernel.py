@@ -11,7 +11,7 @@ from jupyter_slurm.client.allocations.allocation import Allocation, Step, alloca
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.render.job_card import headline
-from jupyter_slurm.client.sessions.session import environment_named, idle_time
+from jupyter_slurm.client.sessions.launch import environment_named, idle_time
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine

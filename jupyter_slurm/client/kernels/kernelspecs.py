@@ -20,7 +20,7 @@ from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.kernels.kernel import WORDS, check
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.sessions.session import environment_named, named_in
+from jupyter_slurm.client.sessions.launch import environment_named, named_in
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.request import Request

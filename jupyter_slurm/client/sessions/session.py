@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
 import threading
 import time
 import webbrowser
@@ -11,74 +9,27 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
-from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, named
+from jupyter_slurm.client.clusters.cluster import current
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.failure import failure
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
-from jupyter_slurm.client.jobs.request import say_doubts
-from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.session_card import (
     end_note,
     is_ready,
     path_here,
-    server_prefix,
     session_history,
     session_state,
 )
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.settings import settings
-from jupyter_slurm.client.submission.resume import restarts_of
-from jupyter_slurm.client.submission.staging import stage_of
-from jupyter_slurm.client.submission.submit import Submission, python_named
-from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
-from jupyter_slurm.domain.slurm_values import parse_time_limit
-from jupyter_slurm.errors import ConfigError, OptionError, UsageError
+from jupyter_slurm.errors import UsageError
 
-__all__ = [
-    "WORDS",
-    "Session",
-    "SessionList",
-    "environment_named",
-    "idle_time",
-    "launch",
-    "named_in",
-    "session",
-    "sessions",
-    "there",
-]
+__all__ = ["Session", "SessionList", "session", "sessions"]
 
-WORDS: dict[str, bool | None] = {
-    "dir": True,
-    "env": True,
-    "idle": True,
-    "image": True,
-    "jupyter": True,
-    "name": True,
-    "noopen": False,
-    "open": False,
-    "port": True,
-    "python": True,
-    "resume": None,
-    "stage": True,
-    "sync": True,
-}
-"""Our words of ``launch``, and whether each takes a value; None: it may."""
-
-_OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context", "resume", "stage")
-_NOT_HERE = {
-    "test-only": "`sbatch --test-only …` says when and where it could start.",
-    "wait": "It waits until the session is ready, and the session goes on.",
-    "wrap": "A command that serves comes after --, with {port} where it takes one.",
-    **dict.fromkeys(("help", "usage", "version"), "`jupyter slurm launch --help` explains it."),
-}
-_FILES = (".sif", ".simg", ".img", ".sqfs")  # that are images: no registry has one of such a name
-_SHORTEST = 60  # seconds: what is looked at seldom cannot end sooner
 _THERE = ("ready", "reconnecting", "unreachable")  # its Jupyter answers, on the node
-_UNITS = {"m": 60, "h": 3600, "d": 86_400}
 _STEP = 0.2
 
 
@@ -270,91 +221,6 @@ class SessionList(JobList[Session]):
         return Table(["NAME", "STATE", "JOBID", "NODES", "URL"], [session._row() for session in self])
 
 
-def named_in(line: str) -> tuple[str | None, str]:
-    """Return the cluster that the first word behind ``launch`` names, if it does, and the rest of the line."""
-    first = next(iter(tokenize(line)), None)
-    if first is None or first.text.startswith("-") or "=" in first.text or first.text in WORDS:
-        return None, line
-    return first.text, line[first.end :]
-
-
-def there(name: str | None) -> Cluster:
-    """Return the cluster of a name, logged in; the choice of this process stays."""
-    if name is None or name == chosen():
-        return current()
-    own = ""
-    if chosen() == "local" and shutil.which("squeue"):  # a laptop has no Slurm that could be meant
-        here = current()
-        own = here.client.get(here.path())["name"]
-        if name in (here.name, own):
-            return here
-    try:
-        return named(name)
-    except ConfigError as error:
-        if own not in ("", "local"):
-            error.hint = f"The Slurm of this machine is called {own}, and need not be named. {error.hint}"
-        raise
-
-
-def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, Any]], None] = say_doubts) -> Session:
-    """Have a job run a Jupyter, or the command behind ``--``, once.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Where.
-    parsed : MagicLine
-        Options of sbatch and our words.
-    tell : callable, optional
-        Says the doubts about what was submitted; by default they are printed.
-
-    Raises
-    ------
-    UsageError, SubmitRefused
-        Nothing was submitted.
-    """
-    words, python = parsed.words, python_named(parsed.words.get("python"), cluster)
-    for option in parsed.parsed.options:
-        if option.name in _NOT_HERE:
-            message = f"--{option.name} has no place here: a session is a job that serves."
-            raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
-    if "jupyter" in words and (words["jupyter"] != "install" or parsed.args):
-        said = "beside a command there is no Jupyter" if parsed.args else "what is to be done is called install"
-        raise UsageError(
-            f"jupyter={words['jupyter'] or ''}: {said}.", hint="jupyter=install, and no command behind --."
-        )
-    env = environment_named(words.get("env"), words.get("image"))
-    is_open = env is not None and "python" not in words
-    submission = Submission(
-        "session",
-        "",
-        parsed.options,
-        env=env,
-        python=None if is_open else python,
-        default_python=python,
-        resume=restarts_of(parsed),
-        stage=stage_of(words),
-    )
-    with submission.body(cluster) as body:
-        asked: dict[str, Any] = {name: body[name] for name in _OF_A_LAUNCH if name in body}
-        asked |= {"name": words.get("name"), "idle": idle_time(words.get("idle")), "dir": words.get("dir")}
-        asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
-        asked["jupyter"] = words.get("jupyter")
-        try:
-            data = hand_over(cluster, cluster.path("sessions"), asked) if submission.stage else _post(cluster, asked)
-        except KeyboardInterrupt:
-            raise WaitInterrupted(
-                "Interrupted while sbatch was at work: the session may or may not be there. "
-                f"`jupyter slurm sessions` lists it, `jupyter slurm stop {asked['name'] or asked['key']}` ends it."
-            ) from None
-    tell(data)
-    return Session(cluster, data, from_start=True)
-
-
-def _post(cluster: Cluster, asked: Mapping[str, Any]) -> Any:
-    return cluster.client.post(cluster.path("sessions"), json=asked, idempotent=True)
-
-
 def sessions(*, active: bool = True) -> SessionList:
     """Return your sessions on this cluster, the latest first; ``active``: only those that are not over."""
     cluster = current()
@@ -372,40 +238,3 @@ def session(name: str) -> Session:
     """
     cluster = current()
     return Session(cluster, cluster.client.get(cluster.path("sessions", str(name))))
-
-
-def environment_named(env: str | None, image: str | None) -> str | None:
-    """Return the environment that is meant: an image is one, by its name in a registry or by its path."""
-    if image is None:
-        return env
-    if env is not None:
-        raise UsageError("image= and env= each name an environment.", hint="Say one: image=NAME:TAG, or env=NAME.")
-    if image.endswith(_FILES) and "/" not in image:
-        return f"./{image}"
-    is_told = image.startswith(("/", "~", "./", "../")) or "://" in image or image.endswith(_FILES)
-    return image if is_told else f"docker://{image}"
-
-
-def idle_time(text: str | None, *, word: str = "idle") -> float:
-    """Return seconds: as ``--time`` is written, or 30m, 2h, 1d; of None, what was set."""
-    if text is None:
-        return settings().session_idle
-    short = re.fullmatch(r"(\d{1,6})([mhd])", text)
-    try:
-        seconds = int(short[1]) * _UNITS[short[2]] if short else parse_time_limit(text)
-    except UsageError:
-        seconds = 0
-    if seconds is None or seconds < _SHORTEST:
-        raise UsageError(
-            f"{word}={text}: that has to be a time of at least a minute, and not without end.",
-            hint=f"For example {word}=30m, {word}=2h, {word}=1d; a number alone is minutes.",
-        )
-    return float(seconds)
-
-
-def _port(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65_536:
-        raise UsageError(f"port={text}: that is no port.", hint="A port is a number from 1 to 65535.")
-    return int(text)

@@ -11,7 +11,7 @@ from jupyter_slurm.client.clusters import name_completion
 from jupyter_slurm.client.clusters.option_tables import known_table, named_options
 from jupyter_slurm.client.images.image import WORDS as IMAGE_WORDS
 from jupyter_slurm.client.kernels.kernelspecs import listed
-from jupyter_slurm.client.sessions.session import WORDS as LAUNCH_WORDS
+from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_WORDS
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.magic_line.parser import tokenize
 from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, choices_for_option, is_path
