@@ -86,6 +86,7 @@ api-types: .build/installed ## write the API's objects of openapi.yaml into jupy
 	@$(QUIET) ruff-format $(BIN)/ruff format --check --diff .
 	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
 	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
+	@$(QUIET) code-map $(BIN)/python docs/development/code_map.py --check
 
 .lint-panel:
 	@$(QUIET) tsc $(NPM) run typecheck
