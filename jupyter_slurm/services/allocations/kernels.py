@@ -16,9 +16,10 @@ from typing import Any
 
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
+from jupyter_slurm.services.jobdir.record import EnvironmentRecord, KernelRecord
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.jobs.notebook_process import kernel_dict
+from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 
@@ -34,7 +35,8 @@ class PlannedKernel:
     """What a step has because it is a kernel: in ``step.json``, in its record, and files of its own."""
 
     step: Mapping[str, Any]
-    record: Mapping[str, Any]
+    kernel: KernelRecord
+    environment: EnvironmentRecord | None
     files: Mapping[str, bytes]
 
 
@@ -83,10 +85,9 @@ class Kernels:
         }
         if cwd:
             step["cwd"] = cwd
-        record: dict[str, Any] = {"kernel": kernel_dict(kernel)}
-        if described:
-            record["environment"] = image or described
-        return PlannedKernel(step, record, {"kernel.json": json.dumps({**known, "image": image, "cwd": cwd}).encode()})
+        recorded = EnvironmentRecord.from_json(image or described) if described else None
+        files = {"kernel.json": json.dumps({**known, "image": image, "cwd": cwd}).encode()}
+        return PlannedKernel(step, to_kernel_record(kernel), recorded, files)
 
     async def where(self, entry: TrackedJob, wait: float) -> dict[str, Any]:
         """Return where a kernel is reached, as soon as that is known.
@@ -127,7 +128,7 @@ class Kernels:
             if 0 < port < 65_536:
                 found = {"node": str(told["node"]), "port": port}
         with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
-            if (entry.record or {}).get("environment", {}).get("image"):
+            if entry.record and entry.record.environment and entry.record.environment.image:
                 found["stage"] = str((await read_left(transport, entry.folder.file("served.json"), _NOTE))["stage"])
         return found
 

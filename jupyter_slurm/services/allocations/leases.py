@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm.errors import SlurmError
@@ -49,7 +50,8 @@ class Leases:
     def note(self, entry: TrackedJob, signal: str | None) -> None:
         """Note that an allocation was given back: to Slurm it is cancelled as any job."""
         if signal is None and entry.kind == "allocation" and entry.record is not None:
-            entry.record["released"] = "forgotten" if entry.key == self._forgotten else "asked"
+            released = "forgotten" if entry.key == self._forgotten else "asked"
+            entry.record = replace(entry.record, released=released)
             self._tracker.save_soon(entry)
 
     async def tend(self) -> None:

@@ -15,6 +15,7 @@ import posixpath
 import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -29,6 +30,14 @@ from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, Us
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, JobFolder, dump, is_key
 from jupyter_slurm.services.jobdir.ownership import read_own
+from jupyter_slurm.services.jobdir.record import (
+    CellRecord,
+    GrantRecord,
+    JobRecordFile,
+    OutputsRecord,
+    StepRecord,
+    ValuesRecord,
+)
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -109,10 +118,11 @@ class Steps:
         kernel = await self._kernels.plan(asked) if asked["kind"] == "kernel" else None
         step |= kernel.step if kernel else {}
         record, script = self._record(asked, folder, allocation, step)
-        record |= kernel.record if kernel else {}
+        if kernel is not None:
+            record = replace(record, kernel=kernel.kernel, environment=kernel.environment)
         if process is not None and process.kind == "kernel":
-            record["kernel"] = (process.record or {}).get("kernel")
-        files = {record["script"]: script, "job.json": dump(record), "step.json": dump(step)}
+            record = replace(record, kernel=process.record.kernel if process.record else None)
+        files = {record.script: script, "job.json": dump(record.to_json()), "step.json": dump(step)}
         files |= kernel.files if kernel else {}
         if path := (asked.get("values") or {}).get("file"):
             files["in.values"] = await asyncio.to_thread(read_own, path)
@@ -184,14 +194,14 @@ class Steps:
             "has_cpus": "cpus-per-task" in names,
             "has_gpus": bool(names & _GPUS),
             "has_output": bool(names & {"output", "error"}),
-            "cwd": context.get("cwd") or (allocation.record or {}).get("work_dir"),
+            "cwd": context.get("cwd") or (allocation.record.work_dir if allocation.record else None),
             "env": None if env is None else submission_environment(env),
             "umask": context.get("umask"),
         }
 
     def _record(
         self, asked: Mapping[str, Any], folder: JobFolder, allocation: TrackedJob, step: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], bytes]:
+    ) -> tuple[JobRecordFile, bytes]:
         kind, args = asked["kind"], step["args"]
         text, name = asked.get("text") or "", "cell.sh"
         if kind == "command":
@@ -203,30 +213,28 @@ class Steps:
             if not (step["python"] or asked.get("process")):
                 raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
         out = None if step["has_output"] else folder.file("stdout")
-        record: dict[str, Any] = {
-            "format": FORMAT,
-            "key": folder.key,
-            "kind": kind,
-            "created": self._tracker.clock(),
-            "writer": __version__,
-            "label": None,
-            "name": printable(shlex.join(args))[:80] if kind == "command" else name,
-            "script": name,
-            "argv": ["srun", *step["options"], *_run_by(asked, name, step["python"])],
-            "work_dir": step["cwd"],
-            "events": self._tracker.folder.events,
-            "outputs": {"stdout": out, "stderr": out and folder.file("stderr")},
-            "step": {"allocation": allocation.key, "id": None, "nodes": None},
-            "end": None,
-        }
+        record = JobRecordFile(
+            format=FORMAT,
+            key=folder.key,
+            kind=kind,
+            created=self._tracker.clock(),
+            writer=__version__,
+            name=printable(shlex.join(args))[:80] if kind == "command" else name,
+            script=name,
+            argv=["srun", *step["options"], *_run_by(asked, name, step["python"])],
+            work_dir=step["cwd"],
+            events=self._tracker.folder.events,
+            outputs=OutputsRecord(stdout=out, stderr=out and folder.file("stderr")),
+            step=StepRecord(allocation=str(allocation.key), process=asked.get("process")),
+            given=frozenset({"label", "work_dir", "end"}),
+        )
         if asked.get("process"):
-            record["step"]["process"], record["name"] = asked["process"], asked.get("filename") or name
+            record = replace(record, name=asked.get("filename") or name)
         if kind == "python":
-            record["cell"] = {"source": text, "filename": asked.get("filename") or "<cell>"}
-            if asked.get("python"):
-                record["cell"]["python"] = asked["python"]
-            if asked.get("values"):
-                record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
+            filename, values = asked.get("filename") or "<cell>", asked.get("values")
+            cell = CellRecord(source=text, filename=filename, python=asked.get("python") or None)
+            values = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"]) if values else None
+            record = replace(record, cell=cell, values=values)
         return record, text.encode("utf-8", "surrogateescape")
 
     def of(self, allocation: TrackedJob) -> list[dict[str, Any]]:
@@ -252,7 +260,7 @@ class Steps:
         if not step.is_finished and allocation is not None and allocation.folder is not None:
             name = f"{step.key}.{_SIGNALS[signal]}.{secrets.token_hex(4)}"
             await self._client.transport.make_dir(self._request(allocation, name))
-            is_alone = bool(((allocation.record or {}).get("lease") or {}).get("once"))
+            is_alone = bool(allocation.record and allocation.record.lease and allocation.record.lease.once)
             if is_alone and allocation.state.is_pending:
                 await cancel(allocation.key or "")
         return job_dict(step)
@@ -274,13 +282,15 @@ class Steps:
         name = "started.json" if entry.is_step else "granted.json"
         try:
             told = await read_left(self._client.transport, entry.folder.file(name))
-            if entry.is_step:
-                entry.record["step"].update(id=str(int(told["id"])), nodes=str(told["nodes"] or ""))
-                entry.record["step"]["restarts"] = int(told.get("restarts") or 0)
+            if entry.record.step is not None:
+                number, nodes, restarts = str(int(told["id"])), str(told["nodes"] or ""), int(told.get("restarts") or 0)
+                step = replace(entry.record.step, id=number, nodes=nodes, restarts=restarts)
+                entry.record = replace(entry.record, step=step)
                 entry.start_time, entry.latest = float(told["time"]), None
                 entry.started(self._tracker.clock())
             else:
-                entry.record["granted"] = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"])}
+                granted = GrantRecord(nodes=str(told["nodes"]), gpus=int(told["gpus"]))
+                entry.record = replace(entry.record, granted=granted)
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             return
         await self._number(entry)
@@ -289,7 +299,7 @@ class Steps:
     async def _number(self, step: TrackedJob) -> None:
         allocation = await self._allocation(step) if step.is_step else None
         if allocation is not None and step.record is not None and allocation.id is not None:
-            number = step.record["step"].get("id")
+            number = step.record.step.id if step.record.step else None
             step.number = str(JobId(allocation.id.job, step=number)) if number is not None else None
 
     async def tend(self) -> None:
@@ -351,7 +361,7 @@ class Steps:
 
     def _behind_others(self, step: TrackedJob, allocation: TrackedJob) -> JobRecord | None:
         """Tell of a step that it waits for others: srun itself is silent about it, for two minutes."""
-        now, created = self._tracker.clock(), float((step.record or {}).get("created") or 0.0)
+        now, created = self._tracker.clock(), step.record.created if step.record else 0.0
         if not step.state.is_pending or not _is_alone(step) or now - created < _BEGINS or allocation.id is None:
             return None
         others = (e for e in self._tracker.active() if e.allocation == step.allocation and e.state.is_running)
@@ -373,11 +383,11 @@ class Steps:
     async def _renew(self, allocation: TrackedJob) -> None:
         """Say on the node that somebody uses the allocation, a few times while the lease lasts."""
         now, key = self._tracker.clock(), allocation.key or ""
-        seconds = float(((allocation.record or {}).get("lease") or {}).get("seconds") or 0.0)
+        seconds = allocation.record.lease.seconds if allocation.record and allocation.record.lease else 0.0
         if allocation.folder is None or abs(now - self._renewed.get(key, 0.0)) < seconds / _RENEWALS:
             return
         self._renewed[key] = now
-        if (allocation.record or {}).get("granted") is None:  # its sign was not seen
+        if allocation.record is None or allocation.record.granted is None:  # its sign was not seen
             await self.learn(allocation)
         transport, path = self._client.transport, allocation.folder.file("lease")
         try:
@@ -397,13 +407,13 @@ class Steps:
 
 def _is_of_earlier_run(step: TrackedJob, allocation: TrackedJob) -> bool:
     """Tell whether a step ran before its allocation was requeued: where a node failed, nobody has noted its end."""
-    run = ((step.record or {}).get("step") or {}).get("restarts")
+    run = step.record.step.restarts if step.record and step.record.step else None
     return step.state.is_running and run is not None and allocation.restarts > run
 
 
 def _is_alone(step: TrackedJob) -> bool:
     """Tell whether srun was asked for a step that shares nothing with others; a cell in a process is none of srun's."""
-    return process_of(step) is None and "--overlap" not in ((step.record or {}).get("argv") or [])
+    return process_of(step) is None and "--overlap" not in (step.record.argv if step.record else [])
 
 
 def _run_by(asked: Mapping[str, Any], name: str, python: str | None) -> list[str]:

@@ -44,7 +44,7 @@ from jupyter_slurm.services.staging.machine_seal import MachineSeal
 from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.resubmit import asked_again
-from jupyter_slurm.services.submission.submitter import Submitter
+from jupyter_slurm.services.submission.submitter import SubmissionServices, Submitter
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Cluster"]
@@ -113,7 +113,7 @@ class Cluster:
         self.usage = UsageReports(self.client, where.user, cost=where.cost, clock=clock)
         self.staging = Staging(self.tracker, where, MachineSeal(settings.state_dir))
         pieces = (self.client, self.shelf, self.settler, self.tracker, self._facts, self.staging)
-        self._intake = Submitter(self.about, where, settings, *pieces)
+        self._intake = Submitter(self.about, where, settings, SubmissionServices(*pieces))
         self.reached: Callable[[], dict[str, Any]] = dict  # what is told beside: how one gets there
         self.reader = ResultReader(
             self.client, self.tracker, self.watcher.wake, lambda: self.reached(), find=self.entry, shown=self.task_of
@@ -167,7 +167,7 @@ class Cluster:
             "name": self.name or self.id,
             "slurm_conf": self.where.slurm_conf,
             "folder": self.folder.path,
-            "active": len({(entry.part or {}).get("of") or id(entry) for entry in active}),
+            "active": len({entry.part.of if entry.part else id(entry) for entry in active}),
             "poll": self.watcher.status(),
             "launch": {"idle": self._settings.session_idle, **self.where.launch},
             **self.reached(),

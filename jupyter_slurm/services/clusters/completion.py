@@ -114,12 +114,14 @@ def _names_of(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
     """Give the name that a job, step or allocation is typed by, if it is of that kind."""
     if entry.is_step != (kind == "step") or entry.is_finished != (kind == "finished"):
         return
-    record, latest = entry.record or {}, entry.latest
-    number, label = str(entry.id or entry.number or ""), record.get("label")
+    record, latest = entry.record, entry.latest
+    number, label = str(entry.id or entry.number or ""), record.label if record else None
     is_allocation = kind == "allocation"
     name = label if is_allocation and entry.kind == "allocation" else None if is_allocation else number
     if name:
-        called = number if is_allocation else label or record.get("name") or (latest.name if latest else None)
+        called = (
+            number if is_allocation else label or (record.name if record else None) or (latest.name if latest else None)
+        )
         nodes = (latest.nodes if latest else None) or entry.told_nodes
         yield NamedEntity(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
 

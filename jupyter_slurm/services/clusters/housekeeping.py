@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jupyter_slurm.domain.staging import BASE
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
+from jupyter_slurm.services.jobdir.record import FolderRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.poller import Poller
@@ -138,7 +139,7 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> boo
     transport = tracker.client.transport
     try:
         record = await entry.folder.load(transport)
-        if not record.get("end"):
+        if not record.end:
             entry.recall(record, tracker.clock())
             tracker.add(entry)
             return False
@@ -216,21 +217,21 @@ class StagedCopies:
             Their paths.
         """
         try:
-            candidates = {folder["dest"]: folder for entry in gone for folder in await self._own(entry)}
+            candidates = {folder.dest: folder for entry in gone for folder in await self._own(entry)}
         except SlurmError as error:  # a variable of the profile, for one, may not be set there any more
             log.warning("copies of folders stay: %s", error.message)
             return []
-        for dest in {folder["dest"] for entry in kept for folder in _folders(entry)}:
+        for dest in {folder.dest for entry in kept for folder in _folders(entry)}:
             candidates.pop(dest, None)
         removed = [folder for _, folder in sorted(candidates.items())]
-        return [folder["dest"] for folder in removed if await self._is_removed(folder, before, dry_run=dry_run)]
+        return [folder.dest for folder in removed if await self._is_removed(folder, before, dry_run=dry_run)]
 
-    async def _own(self, entry: TrackedJob) -> list[dict[str, Any]]:
+    async def _own(self, entry: TrackedJob) -> list[FolderRecord]:
         is_ours = await self._staging.is_of_here(entry)
         return [folder for folder in _folders(entry) if is_ours and await self._staging.has_own_copy(folder)]
 
-    async def _is_removed(self, folder: Mapping[str, Any], before: float, *, dry_run: bool) -> bool:
-        transport, dest = self._tracker.client.transport, str(folder["dest"])
+    async def _is_removed(self, folder: FolderRecord, before: float, *, dry_run: bool) -> bool:
+        transport, dest = self._tracker.client.transport, folder.dest
         try:
             async with self._staging.alone(dest):
                 if (await transport.stat(posixpath.join(dest, BASE))).mtime >= before:
@@ -248,6 +249,5 @@ class StagedCopies:
         return True
 
 
-def _folders(entry: TrackedJob) -> list[dict[str, Any]]:
-    stage = (entry.record or {}).get("stage") or {}
-    return list(stage.get("folders") or ())
+def _folders(entry: TrackedJob) -> list[FolderRecord]:
+    return list(entry.folders.folders) if entry.folders else []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.jobdir.record import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
@@ -29,11 +29,11 @@ done
 exit 3"""
 
 
-async def doubt_about_jupyter(
-    transport: Transport, entries: Iterable[TrackedJob], record: Mapping[str, Any]
-) -> list[str]:
+async def doubt_about_jupyter(transport: Transport, entries: Iterable[TrackedJob], record: JobRecordFile) -> list[str]:
     """Say that the image of a session has no Jupyter: as the last session in it has told, or as its folder looks."""
-    image = record["environment"]["image"]
+    image = record.environment.image if record.environment else None
+    if image is None:
+        return []
     last = max(
         (entry for entry in entries if _in_image(entry.record) == _in_image(record) and _has_told(entry)),
         key=lambda entry: entry.submit_time or 0.0,
@@ -58,16 +58,18 @@ def lacks_jupyter(error: SlurmError | None) -> bool:
 
 def _has_told(entry: TrackedJob) -> bool:
     """Whether a session says something about Jupyter in its image: it was ready, or there was none."""
-    return bool(((entry.record or {}).get("granted") or {}).get("ready")) or lacks_jupyter(entry.error)
+    return bool(entry.record and entry.record.granted and entry.record.granted.ready) or lacks_jupyter(entry.error)
 
 
-def _in_image(record: Mapping[str, Any] | None) -> tuple[Any, ...] | None:
+def _in_image(record: JobRecordFile | None) -> tuple[str | None, ...] | None:
     """Return which Python of which image a session is asked for; None: of none, or not for its own Jupyter."""
-    asked, image = (record or {}).get("session"), ((record or {}).get("environment") or {}).get("image")
-    if record is None or not image or not asked or {"command", "jupyter"} & asked.keys():
+    if record is None or record.session is None or record.environment is None or not record.environment.image:
         return None
-    return image, *_python_of(record)
+    if record.session.command is not None or record.session.jupyter is not None:
+        return None
+    return record.environment.image, *_python_of(record)
 
 
-def _python_of(record: Mapping[str, Any]) -> tuple[Any, Any]:
-    return (record.get("asked") or {}).get("python"), record["environment"].get("python")
+def _python_of(record: JobRecordFile) -> tuple[str | None, str | None]:
+    asked, environment = record.request, record.environment
+    return asked.python if asked else None, environment.python if environment else None

@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
+from jupyter_slurm.services.jobdir.record import JobRecordFile
+
 __all__ = ["JobIndex"]
 
 log = logging.getLogger(__name__)
@@ -49,10 +51,11 @@ class JobIndex:
                     found[key] = json.loads(record)
         return found
 
-    def remember(self, cluster: str, key: str, record: dict[str, Any]) -> None:
+    def remember(self, cluster: str, key: str, record: JobRecordFile) -> None:
         """Note the record of a finished job."""
         with self._repairing(), self._database:
-            self._database.execute("insert or replace into job values (?, ?, ?)", (cluster, key, json.dumps(record)))
+            row = cluster, key, json.dumps(record.to_json())
+            self._database.execute("insert or replace into job values (?, ?, ?)", row)
 
     def forget(self, cluster: str, key: str) -> None:
         """Drop a job."""

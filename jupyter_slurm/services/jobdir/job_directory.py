@@ -55,6 +55,7 @@ import functools
 import json
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -62,6 +63,7 @@ from typing import Any
 import fastjsonschema
 
 from jupyter_slurm.errors import ParseError
+from jupyter_slurm.services.jobdir.record import JobRecordFile
 from jupyter_slurm.services.jobdir.untrusted import read_whole
 from jupyter_slurm.transport.base import Transport
 
@@ -141,7 +143,7 @@ class JobFolder:
         """Return the runner's end marker."""
         return self.file("end.json" if task is None else f"end.{task}.json")
 
-    async def load(self, transport: Transport) -> dict[str, Any]:
+    async def load(self, transport: Transport) -> JobRecordFile:
         """Read job.json.
 
         Raises
@@ -158,7 +160,7 @@ class JobFolder:
             raise ParseError(f"{self.file('job.json')} is damaged: {error}") from error
         return self.check(record)
 
-    def check(self, record: Any) -> dict[str, Any]:
+    def check(self, record: Any) -> JobRecordFile:
         """Return what was read as the record of this job, if it is one.
 
         Raises
@@ -179,11 +181,11 @@ class JobFolder:
             raise ParseError(f"{self.file('job.json')} is not a job record: {error.message}") from error
         if record["key"] != self.key or not script_name(record["script"], "") == record["script"]:
             raise ParseError(f"{self.file('job.json')} is not the record of this folder")
-        return record
+        return JobRecordFile.from_json(record)
 
-    async def save(self, transport: Transport, record: dict[str, Any]) -> None:
+    async def save(self, transport: Transport, record: JobRecordFile) -> None:
         """Write job.json in one step."""
-        await transport.write(self.file("job.json"), dump(record))
+        await transport.write(self.file("job.json"), dump(record.to_json()))
 
 
 @functools.cache
@@ -192,10 +194,10 @@ def _validator() -> Any:
     return fastjsonschema.compile(schema, use_default=False)
 
 
-def dump(record: dict[str, Any]) -> bytes:
-    """Return a record as it stands on disk."""
+def dump(document: Mapping[str, Any]) -> bytes:
+    """Return a document as it stands on disk."""
     # A line an item. With ``indent`` the standard library falls back to its encoder in Python: a job waits for this.
-    return json.dumps(record, separators=(",\n", ": ")).encode() + b"\n"
+    return json.dumps(document, separators=(",\n", ": ")).encode() + b"\n"
 
 
 SCRIPT = "sweep.script"

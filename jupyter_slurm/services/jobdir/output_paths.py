@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
-from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.output_paths import expand_pattern, first_node, symbols
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.record import JobRecordFile
 
 __all__ = ["DISPLAY", "STREAMS", "VALUES", "output_path", "runner_path"]
 
@@ -43,7 +42,7 @@ def output_path(
     *,
     job: JobId | None,
     folder: JobFolder | None,
-    record: Mapping[str, Any] | None,
+    record: JobRecordFile | None,
     latest: JobRecord | None,
     is_array: bool,
 ) -> str | None:
@@ -55,7 +54,7 @@ def output_path(
         ``stdout`` or ``stderr``.
     job : JobId or None
         The job or array task.
-    folder, record : JobFolder, mapping or None
+    folder, record : JobFolder, JobRecordFile or None
         Of a job of ours: its directory, and the content of job.json.
     latest : JobRecord or None
         What Slurm said of it last.
@@ -66,7 +65,7 @@ def output_path(
     if record is None:  # Slurm said it: a path, not a pattern
         told = (latest.stdout if stream == "stdout" else latest.stderr) if latest else None
         return None if whole and latest is not None and latest.id.task is not None else told
-    pattern = (record.get("outputs") or {}).get(stream)
+    pattern = record.outputs.stdout if stream == "stdout" else record.outputs.stderr
     own = folder.file(stream) if folder else None
     if pattern is None or pattern == own:  # our own place: not a pattern
         return own if pattern else None
@@ -75,24 +74,22 @@ def output_path(
     return None if job is None else _expanded(pattern, job, record, latest, whole=whole)
 
 
-def _expanded(
-    pattern: str, job: JobId, record: Mapping[str, Any], latest: JobRecord | None, *, whole: bool
-) -> str | None:
+def _expanded(pattern: str, job: JobId, record: JobRecordFile, latest: JobRecord | None, *, whole: bool) -> str | None:
     used, raw_id = symbols(pattern), latest.raw_id if latest else None
     node = first_node(latest.nodes) if latest else ""
     if (whole and used & _BY_TASK) or ("N" in used and not node):
         return None
     if job.task is not None and raw_id is None and used & {"j", "J"}:
         return None
-    version = record.get("slurm_version")
+    version = record.slurm_version
     return expand_pattern(
         pattern,
         job=job,
         raw_id=raw_id if job.task is not None else None,
-        name=(latest.name if latest else None) or record.get("name") or "",
-        user=record.get("user") or (latest.user if latest else "") or getpass.getuser(),
+        name=(latest.name if latest else None) or record.name or "",
+        user=record.user or (latest.user if latest else "") or getpass.getuser(),
         node=node,
-        work_dir=record.get("work_dir") or (latest.work_dir if latest else None) or "/",
+        work_dir=record.work_dir or (latest.work_dir if latest else None) or "/",
         restarts=(latest.restarts if latest else None) or 0,
         version=(version[0], version[1]) if version else None,
     )

@@ -12,12 +12,12 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord, rank_of
 from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.record import PartRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, TrackedJob
 
 __all__ = ["ArrayPart", "check_task", "divided", "found", "joined", "keys_of", "shared_folder", "task_of", "with_task"]
@@ -77,10 +77,9 @@ class ArrayPart:
             said.append(f"--dependency={','.join(map(str, conditions))}")
         return said
 
-    def as_record(self) -> dict[str, Any]:
+    def as_record(self) -> PartRecord:
         """Return what stands in the record of the part."""
-        named = {"of": self.of, "tasks": self.tasks, "size": self.size}
-        return {**named, "numbers": list(self.numbers), "number": self.number}
+        return PartRecord(of=self.of, tasks=self.tasks, size=self.size, numbers=list(self.numbers), number=self.number)
 
     def named(self) -> str:
         """Return its tasks, by the indices that the person knows."""
@@ -160,7 +159,7 @@ def keys_of(entry: TrackedJob) -> dict[int, str]:
     part = entry.part
     if part is None:
         return {0: entry.key or ""}
-    return {number: _key(part["of"], number, part["numbers"]) for number in part["numbers"]}
+    return {number: _key(part.of, number, part.numbers) for number in part.numbers}
 
 
 def found(entry: TrackedJob, entries: Mapping[str, TrackedJob]) -> list[TrackedJob]:
@@ -171,16 +170,16 @@ def found(entry: TrackedJob, entries: Mapping[str, TrackedJob]) -> list[TrackedJ
 def with_task(entry: TrackedJob, task: int | None, entries: Mapping[str, TrackedJob]) -> TrackedJob:
     """Return the part that has a task, by the index that the person knows; or the same, where that is Slurm's index."""
     part = entry.part
-    if part is None or task is None or task < part["size"]:
+    if part is None or task is None or task < part.size:
         return entry
-    return entries.get(keys_of(entry).get(task // part["size"], ""), entry)
+    return entries.get(keys_of(entry).get(task // part.size, ""), entry)
 
 
 def _local(entry: TrackedJob, task: int) -> int | None:
     """Return Slurm's index of a task of a part, from that or from the one that the person knows; None: it has none."""
     part, own = entry.part, entry.all_tasks
-    local = task if part is None else task % part["size"]
-    is_here = part is None or task < part["size"] or task // part["size"] == part["number"]
+    local = task if part is None else task % part.size
+    is_here = part is None or task < part.size or task // part.size == part.number
     return local if is_here and (own is None or local in own) else None
 
 
@@ -201,7 +200,7 @@ def check_task(reference: str, entry: TrackedJob) -> None:
     """
     task, tasks = _said(reference, entry), entry.all_tasks
     if task is not None and tasks is not None and _local(entry, task) is None:
-        named = entry.part["tasks"] if entry.part else str(replace(tasks, limit=None))
+        named = entry.part.tasks if entry.part else str(replace(tasks, limit=None))
         raise JobNotFound(f"job {reference.partition('_')[0]} has no task {task}", hint=f"Its tasks are {named}.")
 
 
@@ -219,7 +218,7 @@ def shared_folder(entry: TrackedJob) -> JobFolder | None:
     part = entry.part
     if entry.folder is None or part is None:
         return entry.folder
-    return JobFolder(posixpath.join(posixpath.dirname(entry.folder.path), part["of"]))
+    return JobFolder(posixpath.join(posixpath.dirname(entry.folder.path), part.of))
 
 
 def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> TrackedJob:
@@ -236,13 +235,13 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
     if about is None:
         return entry
     known = {number: find(key) for number, key in keys_of(entry).items()}
-    first = known[about["numbers"][0]] or entry
+    first = known[about.numbers[0]] or entry
     absent = TrackedJob(entry.cluster, state=SUBMITTING if first.is_growing else NOT_SUBMITTED)
-    asked = TaskRange.parse(about["tasks"]).split(about["size"])
+    asked = TaskRange.parse(about.tasks).split(about.size)
     tasks: dict[int, JobRecord] = {}
     rest: list[JobRecord] = []
     for number, part in known.items():
-        offset = number * about["size"]
+        offset = number * about.size
         tasks |= {
             task + offset: record for task, record in (part.tasks if part else {}).items() if _stands(record, part)
         }
@@ -252,7 +251,7 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
     missing = [asked[number] for number, part in known.items() if part is None]
     return replace(
         first,
-        record={**(first.record or {}), "array_tasks": about["tasks"]},
+        record=replace(first.record, array_tasks=about.tasks) if first.record else None,
         tasks=tasks,
         rest=rest,
         state=speaker.state,
@@ -268,7 +267,7 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
         warnings=list(dict.fromkeys(warning for part in there for warning in part.warnings)),
         blame=speaker.blame,
         tasks_read=True,
-        members=[(number * about["size"], part) for number, part in known.items()],
+        members=[(number * about.size, part) for number, part in known.items()],
     )
 
 

@@ -193,7 +193,7 @@ async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str
     ParseError
         The table is damaged.
     """
-    if entry.folder is None or not (entry.record or {}).get("sweep"):
+    if entry.folder is None or not (entry.record and entry.record.sweep):
         return [], []
     path = entry.folder.file(SWEEP)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jupyter_slurm.services.jobs.job import TrackedJob
 
@@ -20,18 +20,18 @@ def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> b
     if latest is None or _NEVER not in latest.reason:
         return False
     said = []
-    for number in _ID.findall(" ".join(_said((entry.record or {}).get("argv") or []))):
+    for number in _ID.findall(" ".join(_said(entry.record.argv if entry.record else []))):
         whole, _, task = number.partition("_")
         other = find(whole)
         other = other.of_task(int(task)) if other is not None and task else other
         if other is not None and other is not entry and other.is_finished:
-            name = (other.record or {}).get("name") or (other.latest.name if other.latest else None)
+            name = (other.record.name if other.record else None) or (other.latest.name if other.latest else None)
             said.append(f"Job {number}{f' ({name})' if name else ''} ended as {other.state.name}.")
     entry.blame = " ".join(dict.fromkeys(said))
     return entry.blame != before
 
 
-def _said(argv: list[str]) -> list[str]:
+def _said(argv: Sequence[str]) -> list[str]:
     """Return the values of --dependency, which may be abbreviated, and of -d."""
     found = []
     for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
+from jupyter_slurm.services.jobdir.record import JobRecordFile, PartRecord, StageRecord
 from jupyter_slurm.services.jobs.upload import Upload
 from jupyter_slurm.transport.base import DirectoryLock
 
@@ -44,7 +45,7 @@ class TrackedJob:
 
     Attributes
     ----------
-    record : dict or None
+    record : JobRecordFile or None
         The content of job.json; None for a job that was not submitted by us.
     latest : JobRecord or None
         What Slurm said last; for an array, of the part that the state is taken from.
@@ -89,7 +90,7 @@ class TrackedJob:
 
     cluster: str
     folder: JobFolder | None = None
-    record: dict[str, Any] | None = None
+    record: JobRecordFile | None = None
     id: JobId | None = None
     state: JobState = SUBMITTING
     latest: JobRecord | None = None
@@ -105,7 +106,7 @@ class TrackedJob:
     state_since: float | None = None
     restarts: int = 0
     had: dict[str, str] = field(default_factory=dict)
-    ranks: dict[str, Any] | None = None
+    ranks: Mapping[str, Any] | None = None
     known: bool = True
     unverified: bool = False
     number: str | None = None
@@ -134,7 +135,7 @@ class TrackedJob:
     @property
     def kind(self) -> str | None:
         """``script``, ``python``, ``allocation``, ``session``; of a step also ``command``, ``process``, ``kernel``."""
-        return self.record.get("kind") if self.record else None
+        return self.record.kind if self.record else None
 
     @property
     def is_step(self) -> bool:
@@ -144,55 +145,61 @@ class TrackedJob:
     @property
     def allocation(self) -> str | None:
         """Of a step, the key of its allocation."""
-        step = (self.record or {}).get("step")
-        return step["allocation"] if step else None
+        return self.record.step.allocation if self.record and self.record.step else None
 
     @property
-    def part(self) -> dict[str, Any] | None:
+    def part(self) -> PartRecord | None:
         """Of an array in parts: which of them it is, and what there are (services/jobs/array_parts.py)."""
-        return (self.record or {}).get("part")
+        return self.record.part if self.record else None
 
     @property
     def offset(self) -> int:
         """What the index of a task, as a person knows it, is larger by than Slurm's."""
         part = self.part
-        return part["number"] * part["size"] if part else 0
+        return part.number * part.size if part else 0
 
     @property
     def told_nodes(self) -> str | None:
         """The nodes that a runner has told, which may be before the queue does."""
-        record = self.record or {}
-        told = record.get("step") or (record.get("granted") if self.state.is_running else None) or {}
-        nodes: str | None = told.get("nodes") or self.had.get("nodes")
-        return nodes
+        record = self.record
+        given = (record.step or (record.granted if self.state.is_running else None)) if record else None
+        return (given.nodes if given else None) or self.had.get("nodes")
 
     @property
     def gives_signs(self) -> bool:
         """Whether a runner of ours tells its start and its end."""
-        is_ours = bool({"run", "image"} & (self.record or {}).keys())
+        is_ours = self.record is not None and not (self.record.run is None and self.record.image is None)
         return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
+
+    @property
+    def is_to_be_cancelled(self) -> bool:
+        """Whether it is cancelled as soon as its number is known, or the controller answers."""
+        return bool(self.record and self.record.cancel)
+
+    @property
+    def folders(self) -> StageRecord | None:
+        """The folders that travel with it."""
+        return self.record.stage if self.record else None
 
     @property
     def is_owed(self) -> bool:
         """Whether it is over and what is new in its folders is still to come back (services/staging/manager.py)."""
-        stage = (self.record or {}).get("stage")
-        if not stage or not self.is_finished or self.state == NOT_SUBMITTED or self.is_staged_elsewhere:
+        if self.folders is None or not self.is_finished or self.state == NOT_SUBMITTED or self.is_staged_elsewhere:
             return False
-        return (stage.get("back") or {}).get("restarts") != self.restarts and not (self.id and self.id.task is not None)
+        return not self.folders.is_back(self.restarts) and not (self.id and self.id.task is not None)
 
     @property
     def has_results_there(self) -> bool:
         """Whether what is new in its folders is on the cluster alone: still to come back, or that was given up."""
-        stage = (self.record or {}).get("stage")
-        if not stage or self.state == NOT_SUBMITTED or (self.id is not None and self.id.task is not None):
+        if self.folders is None or self.state == NOT_SUBMITTED or (self.id is not None and self.id.task is not None):
             return False
-        back = stage.get("back") or {}
-        return back.get("restarts") != self.restarts or bool(back.get("given_up"))
+        back = self.folders.back
+        return not self.folders.is_back(self.restarts) or bool(back and back.given_up)
 
     @property
     def script_path(self) -> str | None:
         """Where the batch script lies: for a job of ours only, and the path of no other."""
-        return self.folder.file(self.record["script"]) if self.folder and self.record else None
+        return self.folder.file(self.record.script) if self.folder and self.record else None
 
     @property
     def is_finished(self) -> bool:
@@ -205,7 +212,7 @@ class TrackedJob:
             self.hold.release()
             self.hold = None
 
-    def recall(self, record: dict[str, Any], now: float) -> None:
+    def recall(self, record: JobRecordFile, now: float) -> None:
         """Take in a record from disk: what we, or another agent, knew when it was written.
 
         Raises
@@ -213,24 +220,24 @@ class TrackedJob:
         SlurmError
             It cannot be understood.
         """
-        self.record, self.submit_time = record, record.get("created")
-        job, end = record.get("job"), record.get("end")
-        if self.is_step:
-            self.state = JobState("PENDING" if record["step"].get("id") is None else "RUNNING")
+        self.record, self.submit_time = record, record.created
+        job, end = record.job, record.end
+        if record.step is not None:
+            self.state = JobState("PENDING" if record.step.id is None else "RUNNING")
         elif job:
-            self.id = JobId.parse(job["id"])
-            self.submitted = job.get("submit_time")
+            self.id = JobId.parse(job.id)
+            self.submitted = job.submit_time
             self.submit_time = self.submitted or self.submit_time
             self.state, self.known, self.unknown_since, self.error = JobState("PENDING"), False, now, None
         if end:
-            self.state, self.known, self.unknown_since = JobState(end["state"]), True, None
-            self.exit_code, self.signal = end.get("exit_code"), end.get("signal")
-            self.start_time, self.end_time = end.get("start_time"), end.get("end_time")
-            self.ranks = end.get("ranks")
-            self.error = from_problem(end["error"]) if end.get("error") else None
+            self.state, self.known, self.unknown_since = JobState(end.state), True, None
+            self.exit_code, self.signal = end.exit_code, end.signal
+            self.start_time, self.end_time = end.start_time, end.end_time
+            self.ranks = end.ranks
+            self.error = from_problem(end.error) if end.error else None
         if end and self.id is not None:
-            had: dict[str, Any] = {name: end.get(name) or "" for name in HAD}
-            self.latest = JobRecord(id=self.id, state=self.state, reason=end.get("reason") or "", **had)
+            had: dict[str, Any] = {name: getattr(end, name) or "" for name in HAD}
+            self.latest = JobRecord(id=self.id, state=self.state, reason=end.reason or "", **had)
 
     def is_shown_by(self, records: Iterable[JobRecord]) -> bool:
         """Tell whether records that bear our number are certainly of this job, and not of one that got it later."""
@@ -321,7 +328,7 @@ class TrackedJob:
         self.start_time = self.end_time = self.exit_code = self.signal = self.ranks = None
         self.unverified, self.had = False, {}
         if self.record is not None:
-            self.record["end"] = None
+            self.record = replace(self.record, end=None)
 
     def _visible(self) -> tuple[object, ...]:
         latest = self.latest
@@ -335,10 +342,11 @@ class TrackedJob:
             str(self.components()),
         )
 
-    def components(self) -> list[dict[str, Any]] | None:
+    def components(self) -> list[Mapping[str, Any]] | None:
         """Return how the components of a heterogeneous job stand; None for a job of one piece."""
         if not self.parts:
-            return ((self.record or {}).get("end") or {}).get("components")
+            end = self.record.end if self.record else None
+            return list(end.components) if end and end.components is not None else None
         return [
             {"id": str(part.id), "state": part.state.name, "nodes": part.nodes, "partition": part.partition}
             for _, part in sorted(self.parts.items())
@@ -358,12 +366,12 @@ class TrackedJob:
         """Whether it is an array of jobs, or a task of one."""
         latest = self.latest
         seen = latest is not None and latest.id.task is not None
-        return bool(self.tasks or self.rest or seen or (self.record or {}).get("array"))
+        return bool(self.tasks or self.rest or seen or (self.record and self.record.array))
 
     @property
     def all_tasks(self) -> TaskRange | None:
         """The tasks that an array of ours was submitted with; None where that is not known."""
-        given = (self.record or {}).get("array_tasks")
+        given = self.record.array_tasks if self.record else None
         try:
             return TaskRange.parse(given) if given else None
         except ParseError:

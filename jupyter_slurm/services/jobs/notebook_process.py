@@ -10,10 +10,11 @@ from typing import Any
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
+from jupyter_slurm.services.jobdir.record import KernelRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
 
-__all__ = ["kernel_dict", "owner_of", "process_of", "why_ended"]
+__all__ = ["owner_of", "process_of", "to_kernel_record", "why_ended"]
 
 _ANOTHER = "%%remote starts another one."
 _RESTART = "Its notebook can restart it."
@@ -21,9 +22,7 @@ _RESTART = "Its notebook can restart it."
 
 def process_of(entry: TrackedJob) -> str | None:
     """Return the key of the process that a cell runs in: they share a number. None for what is no such cell."""
-    step = (entry.record or {}).get("step") or {}
-    key: str | None = step.get("process")
-    return key
+    return entry.record.step.process if entry.record and entry.record.step else None
 
 
 def owner_of(
@@ -79,15 +78,12 @@ def _in_slurms_words(said: str) -> JobError:
 
 def _lost(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
     """Return the error of a cell whose process, or kernel, is gone."""
-    why, is_kernel = str(marker["lost"]), bool((entry.record or {}).get("kernel"))
+    why, is_kernel = str(marker["lost"]), bool(entry.record and entry.record.kernel)
     what, hint = ("kernel", _RESTART) if is_kernel else ("process", _ANOTHER)
     when = "before it began" if marker.get("interrupted") else f"while it ran: all variables of the {what} are gone"
     return JobError(f"Its {what} ended {when} ({why}).", hint=advise_refused(why) or hint)
 
 
-_TOLD = ("owner", "name", "display_name")
-
-
-def kernel_dict(kernel: Mapping[str, Any]) -> dict[str, Any]:
+def to_kernel_record(kernel: Mapping[str, Any]) -> KernelRecord:
     """Return what is recorded, and told, of a kernel: whose it is and which one, and nothing that is secret."""
-    return {name: kernel.get(name) for name in _TOLD}
+    return KernelRecord(owner=kernel.get("owner"), name=kernel.get("name"), display_name=kernel.get("display_name"))

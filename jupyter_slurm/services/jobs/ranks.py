@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.errors import TransportError
@@ -14,13 +15,13 @@ __all__ = ["ranks_of", "read_ranks"]
 _MOST = 1_000_000
 
 
-async def read_ranks(transport: Transport, entry: TrackedJob) -> dict[str, Any] | None:
+async def read_ranks(transport: Transport, entry: TrackedJob) -> Mapping[str, Any] | None:
     """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
     did.
     """
     if entry.ranks or entry.folder is None or entry.state.name == "COMPLETED":
         return entry.ranks
-    if not (entry.record or {}).get("launcher") or entry.is_array:
+    if not (entry.record and entry.record.launcher) or entry.is_array:
         return None
     try:
         return ranks_of(await read_left(transport, entry.folder.end_marker(None), _MOST))
@@ -28,7 +29,7 @@ async def read_ranks(transport: Transport, entry: TrackedJob) -> dict[str, Any] 
         return None
 
 
-def ranks_of(marker: Any) -> dict[str, Any] | None:
+def ranks_of(marker: Any) -> Mapping[str, Any] | None:
     """Return what an end marker says of the ranks; None where that is nothing, or nothing that we know."""
     try:
         told = marker["ranks"]

@@ -6,13 +6,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.jobdir.record import EndRecord
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.job import HAD, TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 
-__all__ = ["RecordWriter"]
+__all__ = ["RecordWriter", "describe_end"]
 
 log = logging.getLogger(__name__)
 
@@ -102,3 +104,24 @@ class RecordWriter:
         if late:
             said = "%s does not take it: what was still to be written of %d jobs is found out again by the next log-in"
             log.warning(said, self._name, len(late))
+
+
+def describe_end(entry: TrackedJob) -> EndRecord:
+    """Return how a job ended, as its record has it."""
+    latest = entry.latest
+    had: dict[str, Any] = {name: getattr(latest, name, None) or entry.had.get(name) for name in HAD}
+    return EndRecord(
+        state=entry.state.name,
+        reason=latest.reason if latest else "",
+        exit_code=entry.exit_code,
+        signal=entry.signal,
+        start_time=entry.start_time,
+        end_time=entry.end_time,
+        **had,
+        cpus=latest.cpus if latest else None,
+        time_limit=latest.time_limit if latest else None,
+        tasks=entry.counts() or None,
+        components=entry.components(),
+        ranks=entry.ranks,
+        error=entry.error.to_problem() if entry.error else None,
+    )

@@ -6,6 +6,7 @@ import contextlib
 import math
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from jupyter_slurm.errors import ParseError, TransportError
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -76,9 +77,9 @@ class RunnerEvents:
             entry.served.is_stale = True
         if what == "renamed" and entry.folder is not None and entry.record is not None:
             with contextlib.suppress(FileNotFoundError, TransportError, ParseError):
-                label = (await entry.folder.load(self._tracker.client.transport)).get("label")
-                if label != entry.record.get("label"):
-                    entry.record["label"] = label
+                label = (await entry.folder.load(self._tracker.client.transport)).label
+                if label != entry.record.label:
+                    entry.record = replace(entry.record, label=label)
                     self._tracker.tell(entry)
 
     async def _take_in(self, sign: re.Match[str], now: float) -> None:
@@ -99,7 +100,7 @@ class RunnerEvents:
             await self._on_start(entry)
             if entry.started(tracker.clock()) or entry.gives_signs:
                 tracker.tell(entry)
-        elif (entry.record or {}).get("heterogeneous"):
+        elif entry.record is not None and entry.record.heterogeneous:
             self._ask()  # only the queue knows how its components ended
         elif await tracker.read_end(entry):
             await tracker.finish(entry)

@@ -25,27 +25,42 @@ _FORGOTTEN = (
 
 def job_dict(entry: TrackedJob) -> dict[str, Any]:
     """Return the job as the API tells it."""
-    record, latest = entry.record or {}, entry.latest or _killed(entry)
-    reason = latest.reason if latest and latest.reason != "None" else ""
-    if latest and latest.state.is_pending and not (entry.state.is_pending or entry.state.is_finished):
-        reason = ""  # it has begun since, as its runner says: why it waited holds no longer
-    told = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
-    lease = record.get("lease") or {}
-    advised = (record.get("advised") or {}).get("memory")
-    words, step = explain(reason, told, advised) if reason or entry.state.is_finished else ("", "")
-    python = None if process_of(entry) else (record.get("cell") or {}).get("python")
-    if entry.kind == "session" and not record["session"].get("command"):
-        python = record["asked"].get("python")
-    if python and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
-        words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
-    if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:
-        step = _FORGOTTEN
+    latest = entry.latest or _killed(entry)
+    return {
+        **_identity(entry, latest),
+        **_state(entry, latest),
+        **_resources(entry, latest),
+        **_allocation(entry),
+        **_times(entry, latest),
+        **_array(entry),
+        **_files(entry, latest),
+        "session": session_dict(entry),
+        "stage": _stage(entry),
+        "warnings": [*entry.warnings, *warnings_of(entry)],
+        "error": entry.error.to_problem() if entry.error else None,
+    }
+
+
+def _identity(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+    """Return which job it is, and how it is called."""
+    record = entry.record
     return {
         "key": entry.key,
         "cluster": entry.cluster,
         "id": str(entry.id) if entry.id else entry.number,
         "kind": entry.kind,
-        "label": record.get("label"),
+        "label": record.label if record else None,
+        "name": (record.name if record else None) or (latest.name if latest else None),
+    }
+
+
+def _state(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+    """Return how it stands, why, and what to do about that."""
+    reason = latest.reason if latest and latest.reason != "None" else ""
+    if latest and latest.state.is_pending and not (entry.state.is_pending or entry.state.is_finished):
+        reason = ""  # it has begun since, as its runner says: why it waited holds no longer
+    words, step = _explanation(entry, latest, reason)
+    return {
         "state": entry.state.name,
         "sending": entry.sending.as_dict() if entry.sending else None,
         "state_since": entry.state_since,
@@ -55,42 +70,96 @@ def job_dict(entry: TrackedJob) -> dict[str, Any]:
         "reason": reason,
         "reason_text": f"{words} {entry.blame}".strip() if "Dependency" in reason else words,
         "next_step": step,
-        "name": record.get("name") or (latest.name if latest else None),
+        "restarts": entry.restarts,
+        "exit_code": exit_code_of(entry.state, entry.exit_code, entry.signal),
+        "signal": entry.signal,
+        "ranks": entry.ranks,
+    }
+
+
+def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tuple[str, str]:
+    """Return what a reason, or an end, means in words, and the next step."""
+    record = entry.record
+    words, step = "", ""
+    if reason or entry.state.is_finished:
+        ended = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
+        words, step = explain(reason, ended, record.advised.memory if record and record.advised else None)
+    python = _python(entry)
+    if python and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
+        words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
+    if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:
+        step = _FORGOTTEN
+    return words, step
+
+
+def _python(entry: TrackedJob) -> str | None:
+    """Return the Python that begins the job on its node."""
+    record = entry.record
+    if record is None:
+        return None
+    if record.session is not None and not record.session.command:
+        return record.request.python if record.request else None
+    return record.cell.python if record.cell and not process_of(entry) else None
+
+
+def _resources(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+    """Return what it asked for and has."""
+    record = entry.record
+    return {
         **{name: getattr(latest, name, None) or entry.had.get(name) for name in HAD},
         "nodes": (latest.nodes if latest else None) or entry.told_nodes,
+        "gpus": record.granted.gpus if record and record.granted else None,
+        # Before the first look at the queue, and where that tells none: what was asked for.
+        "time_limit": (latest.time_limit if latest else None) or (record.time_limit if record else None),
+        "launcher": record.launcher if record else None,
+        "components": entry.components(),
+    }
+
+
+def _allocation(entry: TrackedJob) -> dict[str, Any]:
+    """Return which allocation it is in, or how long it is held as one."""
+    record = entry.record
+    lease = record.lease if record else None
+    return {
         "allocation": entry.allocation,
         "process": process_of(entry),
-        "kernel": record.get("kernel"),
-        "gpus": (record.get("granted") or {}).get("gpus"),
-        "lease": None if lease.get("once") else lease.get("seconds"),
-        "keep": bool(lease.get("keep")) if lease else None,
-        "released": record.get("released"),
-        "session": session_dict(entry),
-        # Before the first look at the queue, and where that tells none: what was asked for.
-        "time_limit": (latest.time_limit if latest else None) or record.get("time_limit"),
-        "restarts": entry.restarts,
-        "launcher": record.get("launcher"),
-        "ranks": entry.ranks,
+        "kernel": record.kernel.to_json() if record and record.kernel else None,
+        "lease": lease.seconds if lease and not lease.once else None,
+        "keep": bool(lease.keep) if lease else None,
+        "released": record.released if record else None,
+    }
+
+
+def _times(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+    return {
         "submit_time": entry.submit_time,
         "start_time": entry.start_time,
         "estimated_start": latest.start_time if latest and entry.state.is_pending else None,
         "end_time": entry.end_time,
-        "exit_code": exit_code_of(entry.state, entry.exit_code, entry.signal),
-        "signal": entry.signal,
+    }
+
+
+def _array(entry: TrackedJob) -> dict[str, Any]:
+    """Return the tasks of an array, or which task it is."""
+    record = entry.record
+    return {
         "tasks": _tally(entry),
-        "components": entry.components(),
         "array": str(entry.all_tasks or "") if entry.is_array and (entry.id is None or entry.id.task is None) else None,
         "task": entry.id.task + entry.offset if entry.id and entry.id.task is not None else None,
         "parts": [_part(offset, part) for offset, part in entry.members] or None,
-        "sweep": (record.get("sweep") or {}).get("names"),
-        "stage": _stage(entry),
+        "sweep": record.sweep.names if record and record.sweep else None,
+    }
+
+
+def _files(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+    """Return where its files are, and how it was submitted."""
+    record = entry.record
+    return {
         **entry.paths(),
         "folder": entry.folder.path if entry.folder else None,
         "script_path": entry.script_path,
-        "work_dir": record.get("work_dir") or (latest.work_dir if latest else None),
-        "argv": record.get("argv"),
-        "warnings": [*entry.warnings, *warnings_of(entry)],
-        "error": entry.error.to_problem() if entry.error else None,
+        "work_dir": (record.work_dir if record else None) or (latest.work_dir if latest else None),
+        "argv": record.argv if record else None,
     }
 
 
@@ -99,30 +168,31 @@ def _tally(entry: TrackedJob) -> dict[str, int] | None:
     counts = Counter(entry.counts())
     for part in [part for _, part in entry.members] or [entry]:
         if part is not None and not part.tasks and not part.rest:
-            counts.update(((part.record or {}).get("end") or {}).get("tasks") or {})
+            end = part.record.end if part.record else None
+            counts.update((end.tasks if end else None) or {})
     return dict(counts) if counts and (entry.id is None or entry.id.task is None) else None
 
 
 def _stage(entry: TrackedJob) -> dict[str, Any] | None:
     """Return where the folders of a job are, and what of them came back."""
-    stage = (entry.record or {}).get("stage")
-    if not stage or (entry.id is not None and entry.id.task is not None):
+    stage = entry.folders
+    if stage is None or (entry.id is not None and entry.id.task is not None):
         return None
-    back, is_over = stage.get("back") or {}, entry.is_finished
-    is_back = is_over and back.get("restarts") == entry.restarts
-    state = "back" if is_back else "elsewhere" if entry.is_staged_elsewhere else "coming" if entry.is_owed else "there"
+    is_over = entry.is_finished
+    back = stage.back if is_over and stage.is_back(entry.restarts) else None
+    state = "back" if back else "elsewhere" if entry.is_staged_elsewhere else "coming" if entry.is_owed else "there"
     done, total = entry.bringing or (0, 0)
     return {
-        "folders": [{"source": folder["source"], "dest": folder["dest"]} for folder in stage["folders"]],
-        "local": stage.get("local"),
+        "folders": [{"source": folder.source, "dest": folder.dest} for folder in stage.folders],
+        "local": stage.local,
         "state": state if is_over else "there",
         "done": done,
         "total": total,
-        "files": back.get("files") if is_back else None,
-        "bytes": back.get("bytes") if is_back else None,
-        "left": (back.get("left") or []) if is_back else [],
-        "error": back.get("error") if is_back else None,
-        "given_up": bool(back.get("given_up")) if is_back else False,
+        "files": back.files if back else None,
+        "bytes": back.bytes if back else None,
+        "left": (back.left or []) if back else [],
+        "error": back.error if back else None,
+        "given_up": bool(back and back.given_up),
     }
 
 

@@ -4,12 +4,13 @@ the API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
 from jupyter_slurm.services.jobdir.ownership import doubt
+from jupyter_slurm.services.jobdir.record import GrantRecord
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
@@ -55,7 +56,7 @@ class SessionServer:
         Where it listens, on the node.
     since : float
         Seconds since the epoch, by the node's clock.
-    granted : dict
+    granted : GrantRecord
         ``nodes`` and ``gpus`` of its job, when it was ``ready``, and on which ``port``.
     restarts : int
         How often its job had been requeued before.
@@ -76,7 +77,7 @@ class SessionServer:
     server: str
     port: int
     since: float
-    granted: dict[str, Any]
+    granted: GrantRecord
     restarts: int = 0
     tunnel: TunnelLike | None = None
     error: SlurmError | None = None
@@ -86,9 +87,9 @@ class SessionServer:
     is_stale: bool = False
 
 
-def path_of(asked: Mapping[str, Any], key: str) -> str:
+def path_of(prefix: str | None, key: str) -> str:
     """Return the path of a session for life, which the Jupyter server shows it under that it was launched through."""
-    return f"{asked.get('prefix') or '/'}jupyter-slurm/{key}/"
+    return f"{prefix or '/'}jupyter-slurm/{key}/"
 
 
 class SessionStart(NamedTuple):
@@ -107,7 +108,7 @@ async def read_served(transport: Transport, folder: JobFolder) -> SessionServer 
             nodes, restarts = printable(str(told.get("nodes") or "")), int(told.get("restarts") or 0)
             return SessionStart(printable(str(told["stage"])[:200]), nodes, restarts)
         port = int(told["port"])
-        granted = {"nodes": str(told["nodes"]), "gpus": int(told["gpus"]), "ready": float(told["time"]), "port": port}
+        granted = GrantRecord(nodes=str(told["nodes"]), gpus=int(told["gpus"]), ready=float(told["time"]), port=port)
         server = f"{told['server']} {told['version']}".strip()[:100]
         found = SessionServer(server, port, float(told["time"]), granted, int(told["restarts"]))
         found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_FEW]]

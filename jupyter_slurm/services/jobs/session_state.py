@@ -25,20 +25,20 @@ async def way_to(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
         It is not ready, or over; ``state`` among its details says how far it is.
     """
     told, served, folder = session_dict(entry), entry.served, entry.folder
-    name, asked = (entry.record or {}).get("label"), (entry.record or {}).get("session") or {}
-    if told is None or folder is None:
+    record = entry.record
+    if told is None or folder is None or record is None or record.session is None:
         raise JobError("this is no session of ours")
-    state = told["state"]
+    name, state = record.label, told["state"]
     if served is None or state != "ready":
         hint = f"`jupyter slurm open {name}` asks what has to be asked." if state == "unreachable" else ""
         message = f"session {name} is {state}: {told['message']}".removesuffix(": ")
         raise JobError(message, hint=hint, state=state, path=told["path"])
-    if served.token is None and not asked.get("command"):
+    if served.token is None and not record.session.command:
         served.token = await read_token(transport, folder)
     return {
         "port": told["local_port"],
         "path": told["path"],
-        "base_url": asked["base_url"],
+        "base_url": record.session.base_url,
         "token": served.token,
     }
 
@@ -50,9 +50,10 @@ def warnings_of(entry: TrackedJob) -> list[str]:
 
 def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
     """Return what is told of a session beside what every job has; None for what is none."""
-    asked = (entry.record or {}).get("session")
-    if asked is None:
+    record = entry.record
+    if record is None or record.session is None:
         return None
+    request = record.session
     served = None if entry.is_finished or not entry.state.is_running else entry.served
     tunnel = served.tunnel.as_dict() if served and served.tunnel else {}
     state, message = _state(entry, served, tunnel)
@@ -60,8 +61,8 @@ def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
     return {
         "state": state,
         "message": message,
-        "url": url.rstrip("/") + asked["base_url"] if url else None,
-        "path": path_of(asked, str(entry.key)),
+        "url": url.rstrip("/") + request.base_url if url else None,
+        "path": path_of(request.prefix, str(entry.key)),
         "server": served.server if served else None,
         "port": served.port if served else None,
         "local_port": tunnel.get("local_port"),
@@ -69,16 +70,16 @@ def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
         "ready_time": served.since if served else None,
         "ends": _end(entry) if served else None,
         "steps": _steps(entry, served),
-        "idle": asked["idle"],
-        "command": asked.get("command"),
-        "resume": entry.record.get("resume") if entry.record else None,
-        "dir": asked.get("dir"),
+        "idle": request.idle,
+        "command": request.command,
+        "resume": record.resume,
+        "dir": request.dir,
     }
 
 
 def _end(entry: TrackedJob) -> float | None:
     """Return when the time limit of a session ends this run of it, once that is near."""
-    limit = (entry.latest.time_limit if entry.latest else None) or (entry.record or {}).get("time_limit")
+    limit = (entry.latest.time_limit if entry.latest else None) or (entry.record.time_limit if entry.record else None)
     if not limit or not entry.start_time:
         return None
     end = entry.start_time + float(limit)
@@ -87,8 +88,8 @@ def _end(entry: TrackedJob) -> float | None:
 
 def _steps(entry: TrackedJob, served: SessionServer | None) -> list[dict[str, Any]]:
     """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
-    record = entry.record or {}
-    ready = served.since if served else (record.get("granted") or {}).get("ready")
+    record = entry.record
+    ready = served.since if served else record.granted.ready if record and record.granted else None
     begun = entry.start_time
     if not served and ready and (entry.state.is_pending or (begun and ready < begun)):
         ready = None  # of a run before this one
@@ -96,7 +97,7 @@ def _steps(entry: TrackedJob, served: SessionServer | None) -> list[dict[str, An
         begun = min(begun, served.since)  # its sign is read a moment after it has begun
     has_begun = not (entry.is_finished and entry.start_time == entry.end_time)  # so Slurm tells of one withdrawn
     times = {
-        "submitted": record.get("created"),
+        "submitted": record.created if record else None,
         "pending": entry.submitted,
         "starting": begun if has_begun else None,
         "ready": ready,

@@ -17,6 +17,7 @@ from jupyter_slurm.errors import CommandError, ControllerError, ParseError, Slur
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
+from jupyter_slurm.services.jobdir.record import SlurmJobRecord
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
@@ -24,7 +25,7 @@ from jupyter_slurm.services.jobs.dependency_failures import note_blame
 from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_of, why_ended
 from jupyter_slurm.services.jobs.ranks import ranks_of, read_ranks
-from jupyter_slurm.services.jobs.record_writer import RecordWriter
+from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 
@@ -144,7 +145,7 @@ class Tracker:
 
     def _first(self, entry: TrackedJob) -> TrackedJob:
         """Return what stands for a job: the first part of an array."""
-        return self.entries.get(entry.part["of"], entry) if entry.part else entry
+        return self.entries.get(entry.part.of, entry) if entry.part else entry
 
     def wholes(self, entries: Iterable[TrackedJob]) -> list[TrackedJob]:
         """Return jobs as a person knows them, each once, of the parts that are given."""
@@ -192,21 +193,8 @@ class Tracker:
     async def finish(self, entry: TrackedJob) -> None:
         """Write down how a job ended, where it stays, and tell it."""
         if entry.folder is not None and entry.record is not None:
-            latest, entry.ranks = entry.latest, await read_ranks(self.client.transport, entry)
-            entry.record["end"] = {
-                "state": entry.state.name,
-                "reason": latest.reason if latest else "",
-                "exit_code": entry.exit_code,
-                "signal": entry.signal,
-                "start_time": entry.start_time,
-                "end_time": entry.end_time,
-                **{name: getattr(latest, name, None) or entry.had.get(name) for name in HAD},
-                **{name: getattr(latest, name, None) for name in ("cpus", "time_limit")},
-                "tasks": entry.counts() or None,
-                "components": entry.components(),
-                "ranks": entry.ranks,
-                "error": entry.error.to_problem() if entry.error else None,
-            }
+            entry.ranks = await read_ranks(self.client.transport, entry)
+            entry.record = replace(entry.record, end=describe_end(entry))
             if entry.tasks:
                 await array_tasks.save(self.client.transport, entry)
             if await self.save(entry):
@@ -251,7 +239,8 @@ class Tracker:
             differs = await self._hear_out(entry, groups[number])
             differs |= entry.see(groups[number], self.clock())
             if entry.submitted != submitted and entry.record is not None:
-                entry.record["job"] = {"id": str(entry.id), "submit_time": entry.submitted}
+                job = SlurmJobRecord(id=str(entry.id), submit_time=entry.submitted)
+                entry.record = replace(entry.record, job=job)
                 self.save_soon(entry)
             if note_blame(entry, self.find) or differs:
                 changed = True

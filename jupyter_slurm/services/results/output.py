@@ -54,7 +54,7 @@ def _never_began(entry: TrackedJob) -> bool:
 def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissing:
     """Return what is to be said of a file that is not there."""
     if stream not in STREAMS:
-        is_asked = bool(((entry.record or {}).get("values") or {}).get("out"))
+        is_asked = bool(entry.record and entry.record.values and entry.record.values.outputs)
         hint = "Its log may say why: job.stderr." if is_asked else "out=NAME in its line would have asked for one."
         return JobOutputMissing("this job has left no values", hint=hint)
     return JobOutputMissing(

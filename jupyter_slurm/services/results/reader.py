@@ -65,19 +65,19 @@ class ResultReader:
         """Return the batch script of a job, byte for byte."""
         entry = await self._find(reference)
         if entry.folder is not None and entry.record is not None:
-            return await read_whole(self._transport, entry.folder.file(entry.record["script"]))
+            return await read_whole(self._transport, entry.folder.file(entry.record.script))
         return await self._client.ask(["scontrol", "write", "batch_script", str(entry.id), "-"])
 
     async def source(self, reference: str) -> bytes:
         """Return what was typed, where that is another thing than the batch script."""
         entry = await self._find(reference)
-        cell, folder = (entry.record or {}).get("cell"), shared_folder(entry)
+        cell, folder = entry.record.cell if entry.record else None, shared_folder(entry)
         if cell is None and folder is not None:
             with contextlib.suppress(FileNotFoundError):
                 return await read_whole(self._transport, folder.file(job_directory.SCRIPT))
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
-        return str(cell["source"]).encode("utf-8", "surrogateescape")
+        return cell.source.encode("utf-8", "surrogateescape")
 
     async def record(self, reference: str) -> dict[str, Any]:
         """Return what is recorded of a job."""

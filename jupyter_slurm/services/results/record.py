@@ -10,6 +10,7 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
+from jupyter_slurm.services.jobdir.record import JobRecordFile
 from jupyter_slurm.services.jobdir.untrusted import read_left, read_whole
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
@@ -32,7 +33,13 @@ _TAKEN = (
     "notebook",
     "sweep",
     "part",
+    "script",
+    "resume",
+    "launcher",
+    "image",
+    "resubmitted_from",
 )
+_REQUESTED = ("options", "args", "default_python", "env", "stage", "cwd")
 
 
 async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> dict[str, Any]:
@@ -51,36 +58,32 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> d
         )
     if why := await doubt(transport, entry.folder.path):
         raise UsageError(f"what is recorded of job {printable(reference)} is not believed: {why}", hint=_OWN)
-    asked, cell = record.get("asked") or {}, record.get("cell") or {}
-    used = await _used(transport, entry)
-    slurm = record.get("slurm_version")
+    request, slurm, used = record.request, record.slurm_version, await _used(transport, entry)
+    document = record.to_json()
     return {
-        **{name: record.get(name) for name in _TAKEN},
-        "key": entry.part["of"] if entry.part else record["key"],  # what its parts share is with the first
-        "environment": _without_secrets(record.get("environment")),
+        **{name: document.get(name) for name in _TAKEN},
+        **{name: getattr(request, name, None) for name in _REQUESTED},
+        "key": entry.part.of if entry.part else record.key,  # what its parts share is with the first
+        "environment": _without_secrets(document.get("environment")),
         "id": str(entry.id) if entry.id else None,
-        "script": record["script"],
-        "options": asked.get("options"),
-        "args": asked.get("args"),
-        "python": asked.get("python", cell.get("python")),
-        "default_python": asked.get("default_python"),
-        "env": asked.get("env"),
-        "stage": asked.get("stage"),
-        "cwd": asked.get("cwd"),
-        "filename": cell.get("filename"),
+        "python": _python(record),
+        "filename": record.cell.filename if record.cell else None,
         "versions": {
-            "jupyter_slurm": record.get("writer"),
+            "jupyter_slurm": record.writer,
             "slurm": "{}.{:02d}".format(*slurm[:2]) if slurm and len(slurm) > 1 else None,
             "python": used.get("python"),
             "ipython": used.get("ipython"),
         },
         "used": used or None,
-        "resume": record.get("resume"),
-        "watched": True if "run" in record else None,
-        "launcher": record.get("launcher"),
-        "image": record.get("image"),
-        "resubmitted_from": record.get("resubmitted_from"),
+        "watched": True if record.run is not None else None,
     }
+
+
+def _python(record: JobRecordFile) -> str | None:
+    """Return the Python that was asked for; of a step, of which no request is recorded, the one that it has."""
+    if record.request is not None and "python" in record.request.given:
+        return record.request.python
+    return record.cell.python if record.cell else None
 
 
 def _without_secrets(environment: dict[str, Any] | None) -> dict[str, Any] | None:

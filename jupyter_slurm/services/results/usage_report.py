@@ -101,7 +101,7 @@ async def _marker(client: SlurmClient, entry: TrackedJob) -> Usage | None:
 
 async def _allocated(client: SlurmClient, entry: TrackedJob, found: Usage, now: float) -> Usage:
     """Add what was allocated, from what the controller says, where accounting has not told it."""
-    latest, at_end = entry.latest, (entry.record or {}).get("end") or {}
+    latest, at_end = entry.latest, entry.record.end if entry.record else None
     if not found.tres and entry.id is not None:
         told = [record for record in await client.look_up(entry.id) if record.id == entry.id]
         latest = told[0] if told and entry.is_shown_by(told) else latest
@@ -112,8 +112,8 @@ async def _allocated(client: SlurmClient, entry: TrackedJob, found: Usage, now: 
         elapsed=found.elapsed if found.elapsed is not None else lasted,
         time_limit=found.time_limit
         if found.time_limit is not None
-        else (latest and latest.time_limit) or at_end.get("time_limit"),
-        cpus=found.cpus if found.cpus is not None else (latest and latest.cpus) or at_end.get("cpus"),
+        else (latest and latest.time_limit) or (at_end.time_limit if at_end else None),
+        cpus=found.cpus if found.cpus is not None else (latest and latest.cpus) or (at_end.cpus if at_end else None),
         tres=found.tres or (latest.tres if latest else ""),
     )
 

@@ -14,11 +14,13 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.jobdir.record import GrantRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.session_server import SessionServer, SessionStart, path_of, read_served, read_token
@@ -98,7 +100,7 @@ class Sessions:
             session = {n: value for n in _OF_A_SESSION if (value := asked.get(n)) is not None}
             if session.get("jupyter") and (folder := cluster.where.container.get("image_dir")):
                 session["image_dir"] = folder
-            session["base_url"] = _base_url(path_of(session, key), command)
+            session["base_url"] = _base_url(path_of(session.get("prefix"), key), command)
             if cluster.where.node_ports:
                 session["node_ports"] = list(cluster.where.node_ports)
             body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
@@ -188,7 +190,7 @@ class Sessions:
         entry = await self._find(cluster, reference)
         with self._named(cluster, str(entry.key), wanted) as chosen:
             if entry.record is not None:
-                entry.record["label"] = chosen
+                entry.record = replace(entry.record, label=chosen)
             if await cluster.tracker.save(entry):
                 with contextlib.suppress(TransportError):  # agents on other machines hear of it
                     await cluster.client.transport.write(f"{cluster.tracker.folder.events}/{entry.key}.renamed", b"")
@@ -261,15 +263,16 @@ class Sessions:
             if isinstance(found, SessionStart):
                 entry.stage = found.stage
                 if found.nodes and entry.record is not None and _is_of_this_run(entry, found):
-                    entry.record["granted"] = {**(entry.record.get("granted") or {}), "nodes": found.nodes}
+                    granted = replace(entry.record.granted or GrantRecord(), nodes=found.nodes)
+                    entry.record = replace(entry.record, granted=granted)
             elif _is_of_this_run(entry, found):
                 entry.served, entry.stage = found, ""
             if entry.served is not None:
                 entry.served.lost = partial(why_lost, cluster.id, cluster.reached)
             if entry.served is not None and entry.record is not None:
-                before = (entry.record.get("granted") or {}).get("port")
+                before = entry.record.granted.port if entry.record.granted else None
                 self._tunnels.redirect(cluster.id, str(entry.key), before, entry.served.port)
-                entry.record["granted"] = entry.served.granted
+                entry.record = replace(entry.record, granted=entry.served.granted)
                 cluster.tracker.save_soon(entry)
         return entry.served is not None
 
@@ -306,10 +309,10 @@ class Sessions:
 
     async def _reach(self, cluster: Cluster, entry: TrackedJob, *, asked: bool = False) -> None:
         """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
-        served, wanted = entry.served, (entry.record or {}).get("session") or {}
+        served, wanted = entry.served, entry.record.session if entry.record else None
         if served is None:
             return
-        goal = {"job": entry.key, "port": served.port, "local_port": wanted.get("port")}
+        goal = {"job": entry.key, "port": served.port, "local_port": wanted.port if wanted else None}
         try:
             served.tunnel = await self._tunnels.reach(cluster.id, goal, asked=asked)
             served.error = None
@@ -371,7 +374,7 @@ def _is_of_this_run(entry: TrackedJob, served: SessionServer | SessionStart) -> 
 
 
 def _name(entry: TrackedJob) -> str:
-    return str((entry.record or {}).get("label") or entry.key)
+    return str((entry.record.label if entry.record else None) or entry.key)
 
 
 def _check_command(command: Sequence[str] | None) -> None:

@@ -7,12 +7,12 @@ import json
 import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.queries.disk_quota import ROOM, parse_room
 from jupyter_slurm.domain.staging import FileSignature, ResultChoice
 from jupyter_slurm.errors import CommandError, UsageError
+from jupyter_slurm.services.jobdir.record import FolderRecord
 from jupyter_slurm.services.slurm.client import printable, text_of
 from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport
@@ -37,15 +37,15 @@ class FolderSync:
     ----------
     transport : Transport
         The way there.
-    folder : mapping
-        ``source`` and ``dest``, and the ``inode`` of the first, which tells it from one that is made anew.
+    folder : FolderRecord
+        Its inode number tells the folder here from one that is made anew.
     owner : str
         Of this machine alone: what is said under its name is ended by nobody else.
     """
 
-    def __init__(self, transport: Transport, folder: Mapping[str, Any], owner: str) -> None:
+    def __init__(self, transport: Transport, folder: FolderRecord, owner: str) -> None:
         self._transport, self._owner = transport, owner
-        self.source, self.dest, self._inode = str(folder["source"]), str(folder["dest"]), int(folder["inode"])
+        self.source, self.dest, self._inode = folder.source, folder.dest, folder.inode
 
     async def check_there(self) -> None:
         """Refuse where one of the two is gone, for which nobody needs to wait.

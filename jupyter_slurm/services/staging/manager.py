@@ -13,7 +13,7 @@ import logging
 import posixpath
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.staging import ResultChoice
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
+from jupyter_slurm.services.jobdir.record import FolderRecord, ReturnRecord, StageRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import printable, text_of
@@ -51,8 +52,8 @@ class StagedFolders:
 
     Attributes
     ----------
-    folders : list of dict
-        ``source``, ``dest``, ``inode``.
+    folders : list of FolderRecord
+        From where, and to where.
     checksum, delete : bool
         How they are synchronised.
     local : str or None
@@ -63,7 +64,7 @@ class StagedFolders:
         Whether the signal that Slurm sends before the time limit is for the runner, which copies back what is new.
     """
 
-    folders: list[dict[str, Any]]
+    folders: list[FolderRecord]
     checksum: bool
     delete: bool
     local: str | None
@@ -73,15 +74,19 @@ class StagedFolders:
     @property
     def work_dir(self) -> str:
         """Where the job runs."""
-        return str(self.folders[0]["dest"])
+        return self.folders[0].dest
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> StageRecord:
         """Return what is recorded."""
-        record = {"folders": self.folders, "checksum": self.checksum, "delete": self.delete, "back": None}
-        return {**record, "seal": self.seal, **self._of_the_node()}
-
-    def _of_the_node(self) -> dict[str, Any]:
-        return {"local": self.local, "announced": self.is_announced} if self.local else {}
+        local, announced = (self.local, self.is_announced) if self.local else (None, None)
+        return StageRecord(
+            folders=self.folders,
+            checksum=self.checksum,
+            delete=self.delete,
+            seal=self.seal,
+            local=local,
+            announced=announced,
+        )
 
     def of(self, asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> StagedFolders:
         """Return it for a job of this kind: what serves, or is to go on after a kill, stays where all nodes see it."""
@@ -127,14 +132,14 @@ class Staging:
             return None
         if asked.get("again"):
             await self._check_again(asked["again"], stage)
-        folders = []
+        folders = list[FolderRecord]()
         for folder in stage["folders"]:
             source = await asyncio.to_thread(check_source, folder["source"])
             dest = await self._dest(source.path, folder.get("dest"))
             if not self._where.is_far:
                 source.check_apart(dest)
-            folders.append({"source": source.path, "dest": dest, "inode": source.inode})
-        if len({folder["dest"] for folder in folders}) < len(folders):
+            folders.append(FolderRecord(source=source.path, dest=dest, inode=source.inode))
+        if len({folder.dest for folder in folders}) < len(folders):
             raise UsageError("Two folders of stage= have one destination.", hint="Name another one: stage=DIR:DEST.")
         await check_rsync(self._transport, self._where.host)
         local, seal = self._where.storage.get("local"), await asyncio.to_thread(self._seals.seal, self._sealed(folders))
@@ -143,11 +148,10 @@ class Staging:
     async def _check_again(self, key: str, stage: Mapping[str, Any]) -> None:
         """Refuse to send what only the record of another job names, which lies on the cluster."""
         entry = self._tracker.find(key)
-        before = ((entry.record if entry else None) or {}).get("stage") or {"folders": []}
-        known = {folder["source"] for folder in before["folders"]}
-        if not {
-            posixpath.normpath(folder["source"]) for folder in stage["folders"]
-        } <= known or not await self._is_of_here(before):
+        before = entry.folders if entry else None
+        known = {folder.source for folder in before.folders} if before else set()
+        wanted = {posixpath.normpath(folder["source"]) for folder in stage["folders"]}
+        if before is None or not wanted <= known or not await self._is_of_here(before):
             raise UsageError(
                 "The folders of that job were not staged from here, as far as this machine knows.",
                 hint="Run the cell again, with its stage=.",
@@ -155,19 +159,18 @@ class Staging:
 
     async def is_of_here(self, entry: TrackedJob) -> bool:
         """Tell whether folders travel with a job that are those of this machine."""
-        stage = (entry.record or {}).get("stage")
-        return stage is not None and await self._is_of_here(stage)
+        return entry.folders is not None and await self._is_of_here(entry.folders)
 
-    async def _is_of_here(self, stage: Mapping[str, Any]) -> bool:
+    async def _is_of_here(self, stage: StageRecord) -> bool:
         """Tell whether the folders of a job are those of this machine; its cluster has agents elsewhere, too."""
-        return await asyncio.to_thread(self._seals.is_on, stage.get("seal"), self._sealed(stage["folders"]))
+        return await asyncio.to_thread(self._seals.is_on, stage.seal, self._sealed(stage.folders))
 
-    def _sealed(self, folders: list[dict[str, Any]]) -> list[Any]:
-        return [self._where.id, *([folder["source"], folder["dest"], folder["inode"]] for folder in folders)]
+    def _sealed(self, folders: Sequence[FolderRecord]) -> list[Any]:
+        return [self._where.id, *([folder.source, folder.dest, folder.inode] for folder in folders)]
 
-    async def has_own_copy(self, folder: Mapping[str, Any]) -> bool:
+    async def has_own_copy(self, folder: FolderRecord) -> bool:
         """Tell whether nobody has said where a folder of this machine goes: its copy lies in a place of ours."""
-        return bool(folder["dest"] == await self._dest(folder["source"], None))
+        return folder.dest == await self._dest(folder.source, None)
 
     async def _dest(self, source: str, said: str | None) -> str:
         # Two laptops of one name, and of one person, may have folders of one name.
@@ -207,17 +210,17 @@ class Staging:
         SlurmError
             It failed: nothing is to be submitted.
         """
-        stage = (entry.record or {}).get("stage")
-        if not stage or (entry.part and entry.part["of"] != entry.key):
+        stage = entry.folders
+        if stage is None or (entry.part and entry.part.of != entry.key):
             return
-        for folder in stage["folders"]:
+        for folder in stage.folders:
             entry.warnings += await self._push_jointly(await self.pair(folder), stage, sent)
 
-    async def pair(self, folder: Mapping[str, Any]) -> FolderSync:
+    async def pair(self, folder: FolderRecord) -> FolderSync:
         """Return a folder of this machine with its copy."""
         return FolderSync(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
 
-    async def _push_jointly(self, pair: FolderSync, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+    async def _push_jointly(self, pair: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
         """Bring a folder there, once for all jobs that want the same before that begins.
 
         What was changed after it has begun may be missing there: who comes later waits for the next time.
@@ -228,13 +231,13 @@ class Staging:
                 joint.begin()
                 return await self._push_again(pair, stage, sent)
 
-        wanted = (pair.source, pair.dest, bool(stage["checksum"]), bool(stage["delete"]))
+        wanted = (pair.source, pair.dest, bool(stage.checksum), bool(stage.delete))
         joint = self._joint.get(wanted)
         if joint is None or not joint.is_open:
             joint = self._joint[wanted] = SharedTransfer(push)
         return await joint.join(sent)
 
-    async def _push_again(self, pair: FolderSync, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+    async def _push_again(self, pair: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
         """Bring a folder there, again after each break; what has arrived is not sent twice."""
         for tried in range(_TRIES):
             try:
@@ -249,13 +252,13 @@ class Staging:
             hint="Nothing was submitted. Run this again: what has arrived is not sent twice.",
         ) from broken
 
-    async def _push(self, pair: FolderSync, stage: Mapping[str, Any], sent: Sent) -> list[str]:
+    async def _push(self, pair: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
         await self._transport.make_dir(pair.dest)
         tree, base = await asyncio.to_thread(FolderTree.read, pair.source), await pair.base()
-        if stage["delete"]:
+        if stage.delete:
             await pair.remove_gone([path for path in base if path not in tree.files])
             base = {path: sign for path, sign in base.items() if path in tree.files}
-        by_content = bool(stage["checksum"])
+        by_content = bool(stage.checksum)
         choice, listed = await pair.choose({} if by_content else base, is_pull=False, by_content=by_content)
         if choice.taken:
             await pair.check_room(choice.total)
@@ -280,8 +283,8 @@ class Staging:
         UsageError
             There is nothing to be brought, or not to this machine.
         """
-        stage, name = (entry.record or {}).get("stage"), entry.id or entry.key
-        if not stage:
+        stage, name = entry.folders, entry.id or entry.key
+        if stage is None:
             raise UsageError(f"No folder travels with {name}.", hint="stage=DIR sends one along.")
         if not entry.is_finished or entry.key is None:
             raise UsageError(f"{name} is not over: what is new comes back at its end.", hint="Nothing to do.")
@@ -290,7 +293,7 @@ class Staging:
                 f"The results of {name} come back to the machine that it was submitted from.", hint="Say it there."
             )
         if entry.key not in self._bringing:
-            stage["back"] = None
+            _note_return(entry, replace(stage, back=None))
             self.bring_soon(entry)
         if task := self._bringing.get(entry.key):
             await asyncio.shield(task)
@@ -303,7 +306,7 @@ class Staging:
     @property
     def held(self) -> int:
         """How many jobs have results that are still to come back, or will have."""
-        waiting = [entry for entry in self._tracker.active() if (entry.record or {}).get("stage")]
+        waiting = [entry for entry in self._tracker.active() if entry.folders is not None]
         return len(waiting) + len(self._bringing)
 
     async def stop(self) -> None:
@@ -328,21 +331,24 @@ class Staging:
 
     async def _bring_all(self, entry: TrackedJob) -> None:
         """Bring it back, however long the link is down."""
-        stage, restarts = (entry.record or {})["stage"], entry.restarts
+        stage, restarts = entry.folders, entry.restarts
+        if stage is None:
+            return
         if not await self._is_of_here(stage):
             entry.is_staged_elsewhere = True
             return
-        if stage.get("local"):
+        if stage.local:
             await self._node_is_left(entry)
         try:
             back = await self._bring(entry, stage)
         except Exception as error:
             log.exception("the results of %s", entry.key)
-            back = {"files": 0, "bytes": 0, "left": [], "error": f"{type(error).__name__}: {error}", "given_up": True}
+            why = f"{type(error).__name__}: {error}"
+            back = ReturnRecord(files=0, bytes=0, left=[], error=why, given_up=True)
         finally:
             entry.bringing = None
-        stage = (entry.record or {}).get("stage") or stage  # the record may have been read anew
-        stage["back"] = {**back, "time": self._tracker.clock(), "restarts": restarts}
+        back = replace(back, time=self._tracker.clock(), restarts=restarts)
+        _note_return(entry, replace(entry.folders or stage, back=back))  # the record may have been read anew
         if await self._tracker.save(entry) and entry.folder and entry.record:
             self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
         self._tracker.tell(entry)
@@ -356,7 +362,7 @@ class Staging:
                     async with asyncio.timeout(_LOOK):
                         await changed.wait()
 
-    async def _bring(self, entry: TrackedJob, stage: Mapping[str, Any]) -> dict[str, Any]:
+    async def _bring(self, entry: TrackedJob, stage: StageRecord) -> ReturnRecord:
         files, size, left, errors, is_given_up = 0, 0, list[str](), list[str](), False
 
         def sent(done: int, total: int) -> None:
@@ -365,7 +371,7 @@ class Staging:
             if is_news:
                 self._tracker.tell(entry)
 
-        for folder in stage["folders"]:
+        for folder in stage.folders:
             try:
                 choice = await self._pull_again(await self.pair(folder), sent)
             except SlurmError as error:
@@ -373,8 +379,8 @@ class Staging:
                 is_given_up = is_given_up or not error.details.get("is_gone")
                 continue
             files, size, left = files + choice.files, size + choice.total, left + choice.left
-        told = {"files": files, "bytes": size, "left": left[:_TOLD], "error": " ".join(errors) or None}
-        return {**told, "given_up": is_given_up}
+        said = " ".join(errors) or None
+        return ReturnRecord(files=files, bytes=size, left=left[:_TOLD], error=said, given_up=is_given_up)
 
     async def _pull_again(self, pair: FolderSync, sent: Sent) -> ResultChoice:
         """Bring a folder back: again for as long as the link is down, and a few times where it is something else."""
@@ -417,3 +423,9 @@ class Staging:
     def alone(self, dest: str) -> asyncio.Lock:
         """Return the lock of a folder there, of which one is synchronised at a time."""
         return self._locks.setdefault(dest, asyncio.Lock())
+
+
+def _note_return(entry: TrackedJob, stage: StageRecord) -> None:
+    """Note with a job what came back of its folders."""
+    if entry.record is not None:
+        entry.record = replace(entry.record, stage=stage)

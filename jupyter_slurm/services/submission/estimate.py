@@ -54,7 +54,7 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         It is asked too often.
     """
     await client.people.take(longest=_NOTICED)
-    script = plan.argv.index(plan.folder.file(plan.record["script"]))
+    script = plan.argv.index(plan.folder.file(plan.record.script))
     argv = ["sbatch", "--test-only", *plan.argv[2:script]]
     env: Mapping[str, str] = {**(context.env or {}), "SLURM_TIME_FORMAT": "%s"}
     asking = replace(context, env=env)

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import os
 import re
-from typing import Any
+from dataclasses import replace
 
 from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.jobdir.record import GitRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.transport.base import Completed, Context, Transport
@@ -78,11 +79,11 @@ class GitOrigins:
         for entry in entries if found else ():
             await self._write(entry, found)
 
-    async def _write(self, entry: TrackedJob, found: dict[str, Any] | None) -> None:
+    async def _write(self, entry: TrackedJob, found: GitRecord | None) -> None:
         tracker = self._tracker
         if entry.record is None or tracker.entries.get(entry.key or "") is not entry:
             return  # sbatch refused it
-        entry.record["git"] = found
+        entry.record = replace(entry.record, git=found)
         if await tracker.save(entry) and entry.is_finished and entry.key is not None:
             tracker.store.remember(tracker.name, entry.key, entry.record)
 
@@ -97,7 +98,7 @@ def _is_in_repository(folder: str) -> bool:
     return True
 
 
-async def look_at(transport: Transport, folder: str) -> dict[str, Any] | None:
+async def look_at(transport: Transport, folder: str) -> GitRecord | None:
     """Return commit, branch and whether tracked files differ from it; None where git cannot or will not tell.
 
     Parameters
@@ -118,18 +119,18 @@ async def look_at(transport: Transport, folder: str) -> dict[str, Any] | None:
         told = await _git(transport, folder, *(word for one in off for word in ("-c", one)), *asked)
     if told is None:
         commit = await _git(transport, folder, "rev-parse", "--verify", "HEAD")
-        return {"commit": commit.strip(), "branch": None, "dirty": None} if commit else None
+        return GitRecord(commit=commit.strip()) if commit else None
     lines = told.splitlines()
     heads = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch.") and " " in line[2:])
     commit = heads.get("branch.oid", "(initial)")
     if commit == "(initial)":
         return None
     branch = heads.get("branch.head")
-    return {
-        "commit": commit,
-        "branch": None if branch == "(detached)" else branch,
-        "dirty": any(not line.startswith("#") for line in lines),
-    }
+    return GitRecord(
+        commit=commit,
+        branch=None if branch == "(detached)" else branch,
+        dirty=any(not line.startswith("#") for line in lines),
+    )
 
 
 async def _git(transport: Transport, folder: str, *words: str) -> str | None:

@@ -104,5 +104,5 @@ class SubmissionLookup:
 
 
 def _leaves_traces(entry: TrackedJob) -> bool:
-    stdout = ((entry.record or {}).get("outputs") or {}).get("stdout") or ""
+    stdout = (entry.record.outputs.stdout if entry.record else None) or ""
     return entry.kind == "python" or (entry.folder is not None and stdout.startswith(entry.folder.file("stdout")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jupyter_slurm._version import __version__
@@ -15,15 +15,28 @@ from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder, JobFolder, script_name
+from jupyter_slurm.services.jobdir.record import (
+    ALWAYS_WRITTEN,
+    AdviceRecord,
+    CellRecord,
+    EnvironmentRecord,
+    ImageRecord,
+    JobRecordFile,
+    LeaseRecord,
+    OutputsRecord,
+    RequestRecord,
+    SessionRecord,
+    ValuesRecord,
+)
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
-from jupyter_slurm.services.jobs.notebook_process import kernel_dict
+from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.staging.manager import StagedFolders
 from jupyter_slurm.services.submission import launchers, resume
 from jupyter_slurm.services.submission import sweep as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
 from jupyter_slurm.transport.base import Context
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["Plan", "PlanRequest", "make_plan"]
 
 _HOLDERS = {"allocation": "allocation", "session": "jupyter"}  # how the scripts are called that only begin a runner
 _ANY_PYTHON = "python3"  # of a node, for what needs nothing else
@@ -40,7 +53,7 @@ class Plan:
     folder: JobFolder
     argv: list[str]
     script: bytes
-    record: dict[str, Any]
+    record: JobRecordFile
     chosen: Mapping[str, str | None] = field(default_factory=dict)
     requests: Sequence[Request] = ()
     values: bytes = b""
@@ -48,21 +61,11 @@ class Plan:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def make_plan(
-    folder: ClusterFolder,
-    runner: str,
-    table: OptionTable,
-    asked: Mapping[str, Any],
-    context: Context,
-    now: float,
-    version: tuple[int, int] | None = None,
-    prepared: PreparedEnvironment | None = None,
-    part: ArrayPart | None = None,
-    staged: StagedFolders | None = None,
-) -> Plan:
-    """Work out what a submission means.
+@dataclass(frozen=True)
+class PlanRequest:
+    """What a plan is made from.
 
-    Parameters
+    Attributes
     ----------
     folder : ClusterFolder
         Where the job directory will be.
@@ -76,81 +79,126 @@ def make_plan(
         The circumstances in which sbatch will run.
     now : float
         Seconds since the epoch.
-    version : (major, minor), optional
+    version : (major, minor) or None
         Of sbatch there.
-    prepared : PreparedEnvironment, optional
+    prepared : PreparedEnvironment or None
         The environment of the job, where one was asked for.
+    staged : StagedFolders or None
+        The folders that travel with it; it runs in the first one, where nobody says otherwise.
+    user : str
+        Who submits it, by the name on the cluster.
+    advised_memory : str or None
+        What the site advised.
+    is_preemptible : bool
+        False where no job of the cluster ever makes room for another.
+    """
+
+    folder: ClusterFolder
+    runner: str
+    table: OptionTable
+    asked: Mapping[str, Any]
+    context: Context
+    now: float
+    version: tuple[int, int] | None = None
+    prepared: PreparedEnvironment | None = None
+    staged: StagedFolders | None = None
+    user: str = ""
+    advised_memory: str | None = None
+    is_preemptible: bool = True
+
+
+def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
+    """Work out what a submission means.
+
+    Parameters
+    ----------
+    request : PlanRequest
+        All that is known of it.
     part : ArrayPart, optional
         Which part of an array is meant, where that is submitted in parts.
-    staged : StagedFolders, optional
-        The folders that travel with it; it runs in the first one, where nobody says otherwise.
 
     Raises
     ------
     UsageError
         It cannot be submitted.
     """
-    job = folder.job(part.key if part else asked["key"])
+    asked, context, prepared = request.asked, request.context, request.prepared
+    job = request.folder.job(part.key if part else asked["key"])
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
-    requests = options_in_force(table, options, header_options(asked["text"]), context.env or {})
+    requests = options_in_force(request.table, options, header_options(asked["text"]), context.env or {})
     chosen = dict(requests[0].chosen)
-    staged = staged.of(asked, chosen) if staged else None
-    start = _Start(job, runner, asked, prepared, is_local=bool(staged and staged.local))
+    staged = request.staged.of(asked, chosen) if request.staged else None
+    start = _Start(job, request.runner, asked, prepared, is_local=bool(staged and staged.local))
     name, script = start.script()
     if len(requests) > 1:
         launchers.check_components(asked)
     watcher = start.watcher()
-    sweep = sweeping.plan(asked, folder.job(asked["key"]), chosen, part, watcher, start.otherwise)
-    defaults, outputs = _outputs(job, chosen)
-    defaults += sweep.options
-    if staged and "chdir" not in chosen:
-        chosen["chdir"] = staged.work_dir
-        defaults.append(f"--chdir={staged.work_dir}")
-    if prepared:
-        prepared.check(chosen.get("export") or (context.env or {}).get("SBATCH_EXPORT"), asked["kind"])
-        defaults += prepared.options(chosen)
+    sweep = sweeping.plan(asked, request.folder.job(asked["key"]), chosen, part, watcher, start.otherwise)
+    added, outputs = _outputs(job, chosen)
     limit = _time_limit(chosen.get("time"))
-    if start.is_local and "signal" not in chosen:
-        defaults.append(f"--signal=B:USR1@{resume.lead(limit)}")
-    if asked.get("resume"):
-        defaults += resume.with_resume(chosen, limit, defaults)
-    if start.is_holder:
-        defaults = [*_of_holder(asked, chosen), *defaults]
+    added = _add_options(request, start, staged, chosen, [*added, *sweep.options], limit)
     of_part = part.options(chosen) if part else []
-    record = {
-        "format": FORMAT,
-        "key": job.key,
-        "kind": asked["kind"],
-        "created": now,
-        "writer": __version__,
-        "name": chosen.get("job-name") or name,
-        "script": name,
-        "argv": ["sbatch", "--parsable", *defaults, *options, *of_part, job.file(name), *args],
-        "work_dir": _work_dir(context.cwd, chosen.get("chdir")),
-        "asked": {"options": options, "args": args, "cwd": context.cwd, **_asked_beside(asked)},
-        "slurm_version": list(version) if version else None,
-        "array": "array" in chosen,
-        "array_tasks": part.own_tasks() if part else chosen.get("array"),
-        "time_limit": limit,
-        "events": folder.events,
-        "outputs": outputs,
-        **start.record(is_watched=bool(watcher)),
-        **sweep.record,
-        **({"stage": staged.record()} if staged else {}),
-    }
-    if len(requests) > 1:
-        record["heterogeneous"] = True
+    record = JobRecordFile(
+        format=FORMAT,
+        key=job.key,
+        kind=asked["kind"],
+        created=request.now,
+        writer=__version__,
+        name=chosen.get("job-name") or name,
+        user=request.user,
+        script=name,
+        argv=["sbatch", "--parsable", *added, *options, *of_part, job.file(name), *args],
+        work_dir=_work_dir(context.cwd, chosen.get("chdir")),
+        request=_repeatable(asked, options, args, context.cwd),
+        slurm_version=list(request.version) if request.version else None,
+        array="array" in chosen,
+        array_tasks=part.own_tasks() if part else chosen.get("array"),
+        heterogeneous=True if len(requests) > 1 else None,
+        time_limit=limit,
+        events=request.folder.events,
+        outputs=outputs,
+        sweep=sweep.sweep,
+        part=sweep.part,
+        run=sweep.run,
+        stage=staged.record() if staged else None,
+        advised=AdviceRecord(memory=request.advised_memory) if request.advised_memory else None,
+        preemptible=None if request.is_preemptible else False,
+        given=ALWAYS_WRITTEN,
+    )
     return Plan(
         job,
-        record["argv"],
+        list(record.argv),
         (sweep.script or script).encode("utf-8", "surrogateescape"),
-        record,
+        start.complete(record, is_watched=bool(watcher)),
         chosen,
         requests,
         wrapper=prepared.wrapper() if prepared and start.is_script else (),
         files={**sweep.files, **asked.get("files", {})},
     )
+
+
+def _add_options(
+    request: PlanRequest,
+    start: _Start,
+    staged: StagedFolders | None,
+    chosen: dict[str, str | None],
+    added: list[str],
+    limit: int | None,
+) -> list[str]:
+    """Return the options that are added where the person is silent; ``chosen`` gets the folder to run in."""
+    asked, prepared = request.asked, request.prepared
+    if staged and "chdir" not in chosen:
+        chosen["chdir"] = staged.work_dir
+        added.append(f"--chdir={staged.work_dir}")
+    if prepared:
+        prepared.check(chosen.get("export") or (request.context.env or {}).get("SBATCH_EXPORT"), asked["kind"])
+        added += prepared.options(chosen)
+    if start.is_local and "signal" not in chosen:
+        added.append(f"--signal=B:USR1@{resume.lead(limit)}")
+    if asked.get("resume"):
+        added += resume.with_resume(chosen, limit, added)
+    return [*_of_holder(asked, chosen), *added] if start.is_holder else added
 
 
 @dataclass(frozen=True)
@@ -214,36 +262,47 @@ class _Start:
             return []
         return self._words(self.asked.get("python") or _ANY_PYTHON, self._beside())
 
-    def record(self, *, is_watched: bool) -> dict[str, Any]:
-        """Return what is recorded of the request as it was made."""
-        asked = self.asked
-        record: dict[str, Any] = {
-            "label": asked.get("label"),
-            "notebook": (asked.get("origin") or {}).get("notebook"),
-            "resubmitted_from": asked.get("again"),
-            "attempts": 1,
-            "job": None,
-            "end": None,
-        }
-        if asked["kind"] == "session":
-            record["session"] = asked["session"]
-        if asked["kind"] == "allocation":
-            if not asked.get("lease"):
-                raise UsageError("an allocation needs a lease: after how long without use it ends")
-            record["lease"] = asked["lease"]
-            record |= {"kernel": kernel_dict(asked["kernel"])} if asked.get("kernel") else {}
-        if self.is_python:
-            filename = asked.get("filename") or "<cell>"
-            record["cell"] = {"source": asked["text"], "filename": filename, "python": self._python()}
-        if self.is_python and asked.get("values"):
-            record["values"] = {name: asked["values"][name] for name in ("in", "out", "limit")}
+    def complete(self, record: JobRecordFile, *, is_watched: bool) -> JobRecordFile:
+        """Return a record with what the request says of its kind and origin."""
+        asked, lease = self.asked, self._lease()
         names = ("launcher", "resume") if self.is_python else ("resume",) if is_watched or self.is_holder else ()
-        record |= {name: asked[name] for name in names if asked.get(name)}
-        if asked.get("image"):
-            record["image"] = asked["image"]
-        if self.prepared:
-            record["environment"] = self.prepared.environment.as_dict()
-        return record
+        return replace(
+            record,
+            label=asked.get("label"),
+            notebook=(asked.get("origin") or {}).get("notebook"),
+            resubmitted_from=asked.get("again"),
+            attempts=1,
+            session=SessionRecord.from_json(asked["session"]) if asked["kind"] == "session" else None,
+            lease=lease,
+            kernel=to_kernel_record(asked["kernel"]) if lease and asked.get("kernel") else None,
+            cell=self._cell(),
+            values=self._values(),
+            launcher=(asked.get("launcher") or None) if "launcher" in names else None,
+            resume=(asked.get("resume") or None) if "resume" in names else None,
+            image=ImageRecord.from_json(asked["image"]) if asked.get("image") else None,
+            environment=EnvironmentRecord.from_json(self.prepared.environment.as_dict()) if self.prepared else None,
+        )
+
+    def _lease(self) -> LeaseRecord | None:
+        if self.asked["kind"] != "allocation":
+            return None
+        if not self.asked.get("lease"):
+            raise UsageError("an allocation needs a lease: after how long without use it ends")
+        return LeaseRecord.from_json(self.asked["lease"])
+
+    def _cell(self) -> CellRecord | None:
+        if not self.is_python:
+            return None
+        # A Python that is not known is refused before.
+        return CellRecord(
+            source=self.asked["text"], filename=self.asked.get("filename") or "<cell>", python=self._python()
+        )
+
+    def _values(self) -> ValuesRecord | None:
+        values = self.asked.get("values")
+        if not self.is_python or not values:
+            return None
+        return ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"])
 
     def _python(self) -> str | None:
         return self.prepared.python if self.prepared else self.asked.get("python")
@@ -257,14 +316,17 @@ class _Start:
         return [on_node, "-u", started, self.job.path]
 
 
-def _asked_beside(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was said of environment and folders, which are looked for anew when the job is submitted again."""
-    names = [
-        "python",
-        *(("env", "default_python") if asked.get("env") else ()),
-        *(("stage",) if asked.get("stage") else ()),
-    ]
-    return {name: asked.get(name) for name in names}
+def _repeatable(
+    asked: Mapping[str, Any], options: Sequence[str], args: Sequence[str], cwd: str | None
+) -> RequestRecord:
+    """Return what it takes to submit the same again; environment and folders are looked for anew then."""
+    record = RequestRecord(
+        options=options, args=args, cwd=cwd, python=asked.get("python"), stage=asked.get("stage") or None
+    )
+    if asked.get("env"):
+        given = record.given | {"default_python"}
+        record = replace(record, env=asked["env"], default_python=asked.get("default_python"), given=given)
+    return record
 
 
 def _of_holder(asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> list[str]:
@@ -295,20 +357,20 @@ def _work_dir(cwd: str | None, chosen: str | None) -> str | None:
     return posixpath.join(cwd or "/", chosen) if chosen else cwd
 
 
-def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str], dict[str, str | None]]:
+def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str], OutputsRecord]:
     """Add places for the output where the person is silent; return the options to add and the patterns in force."""
     task = ".%a" if "array" in chosen else ""
     if "output" in chosen:
         output = chosen["output"]
-        return [], {"stdout": output, "stderr": chosen.get("error") or output}
-    added, outputs = [], {"stdout": job.file("stdout") + task, "stderr": chosen.get("error")}
-    added.append(f"--output={_literal(job.file('stdout'))}{task}")
+        return [], OutputsRecord(stdout=output, stderr=chosen.get("error") or output)
+    stderr = chosen.get("error")
+    added = [f"--output={_literal(job.file('stdout'))}{task}"]
     if "error" not in chosen:
-        outputs["stderr"] = job.file("stderr") + task
+        stderr = job.file("stderr") + task
         added.append(f"--error={_literal(job.file('stderr'))}{task}")
     if "open-mode" not in chosen:
         added.append("--open-mode=append")  # a requeue would truncate what was printed before
-    return added, outputs
+    return added, OutputsRecord(stdout=job.file("stdout") + task, stderr=stderr)
 
 
 def _literal(path: str) -> str:

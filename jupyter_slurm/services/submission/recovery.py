@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ControllerError, JobError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
+from jupyter_slurm.services.jobdir.record import SlurmJobRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
@@ -51,7 +52,7 @@ class _UnansweredSubmission:
 
     @property
     def attempt(self) -> int:
-        return int((self.entry.record or {}).get("attempts") or 1)
+        return (self.entry.record.attempts if self.entry.record else None) or 1
 
 
 class SubmissionRecovery:
@@ -81,15 +82,15 @@ class SubmissionRecovery:
         self._watcher.wake()
         if entry.id is None:
             self.begin(entry)
-        elif _is_cancelled(entry):
+        elif entry.is_to_be_cancelled:
             self._spawn(entry, self._cancel(entry))
 
     def begin(self, entry: TrackedJob, plan: Plan | None = None, context: Context | None = None) -> None:
         """Take over a submission whose answer is not known."""
         entry.known, entry.unknown_since = False, self._tracker.clock()
-        entry.error = _unheard(is_cancelled=_is_cancelled(entry))
+        entry.error = _unheard(is_cancelled=entry.is_to_be_cancelled)
         self._tracker.tell(entry)
-        created = float((entry.record or {}).get("created") or 0.0)
+        created = entry.record.created if entry.record else 0.0
         self._spawn(entry, self._run(_UnansweredSubmission(entry, plan, context, created)))
 
     async def take_back(self, entry: TrackedJob) -> bool:
@@ -116,7 +117,7 @@ class SubmissionRecovery:
         """Do not try again: the person cancelled it. If it is found in the queue it is cancelled there."""
         if entry.record is None:
             return
-        entry.record["cancel"] = True
+        entry.record = replace(entry.record, cancel=True)
         if entry.hold is not None:
             self._tracker.save_soon(entry)
         entry.error = _unheard(is_cancelled=True)
@@ -129,7 +130,7 @@ class SubmissionRecovery:
         if entry.id is None:
             self.give_up(entry)
             return
-        entry.record["cancel"] = True
+        entry.record = replace(entry.record, cancel=True)
         self._tracker.save_soon(entry)
         self._spawn(entry, self._cancel(entry))
 
@@ -149,7 +150,7 @@ class SubmissionRecovery:
         entry.set_state(sbatch.ACCEPTED, now)
         self._tracker.add(entry)
         if entry.record is not None and entry.folder is not None:
-            entry.record["job"] = {"id": str(job), "submit_time": None}
+            entry.record = replace(entry.record, job=SlurmJobRecord(id=str(job)))
             self._tracker.save_soon(entry)
         self._after_settling(entry)
 
@@ -202,7 +203,7 @@ class SubmissionRecovery:
     def _after_settling(self, entry: TrackedJob) -> None:
         self._tracker.tell(entry)
         self._watcher.wake()
-        if _is_cancelled(entry) and not entry.is_finished:
+        if entry.is_to_be_cancelled and not entry.is_finished:
             self._spawn(entry, self._cancel(entry))
 
     async def _run(self, case: _UnansweredSubmission) -> None:
@@ -216,7 +217,7 @@ class SubmissionRecovery:
             except (SlurmError, OSError) as error:
                 log.warning("submission %s: %s", case.entry.key, error)
                 said = error.message if isinstance(error, SlurmError) else str(error)
-                case.entry.error = _unheard(said, is_cancelled=_is_cancelled(case.entry))
+                case.entry.error = _unheard(said, is_cancelled=case.entry.is_to_be_cancelled)
                 self._tracker.tell(case.entry)
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
@@ -255,10 +256,10 @@ class SubmissionRecovery:
         """Take in the record as it is on disk now; return whether another agent has come to an end with it."""
         if entry.folder is None:
             return False
-        record, is_cancelled = await entry.folder.load(self._client.transport), _is_cancelled(entry)
+        record, is_cancelled = await entry.folder.load(self._client.transport), entry.is_to_be_cancelled
         if is_cancelled:
-            record["cancel"] = True
-        if not (record.get("job") or record.get("end")):
+            record = replace(record, cancel=True)
+        if not (record.job or record.end):
             entry.record = record
             return False
         entry.recall(record, self._tracker.clock())
@@ -287,7 +288,7 @@ class SubmissionRecovery:
             if answer is not None and answer.job is not None:
                 return await self.accept(entry, answer.job, answer.remarks)
             if answer is not None and answer.is_clear:
-                return await self._refuse(entry, sbatch.refusal(answer, (entry.record or {}).get("argv") or []))
+                return await self._refuse(entry, sbatch.refusal(answer, entry.record.argv if entry.record else []))
             found = await self._search.in_queue(entry, case.since, answer)
             job, has_run, is_certain = found.job, False, found.is_certain
             if job is None:
@@ -305,7 +306,7 @@ class SubmissionRecovery:
                 return await self._conclude(entry, UNKNOWN, None)
             if not is_certain:
                 return await (self._refuse(entry, _absent(answer)) if found.is_certain else self._lose(entry))
-            if case.plan is None or case.context is None or case.attempt >= _ATTEMPTS or _is_cancelled(entry):
+            if case.plan is None or case.context is None or case.attempt >= _ATTEMPTS or entry.is_to_be_cancelled:
                 return await self._refuse(entry, _absent(answer))
             await self._again(case, case.plan, case.context)
 
@@ -329,7 +330,7 @@ class SubmissionRecovery:
 
     async def _lose(self, entry: TrackedJob) -> None:
         """Say that nobody knows whether the job ran."""
-        output = ((entry.record or {}).get("outputs") or {}).get("stdout")
+        output = entry.record.outputs.stdout if entry.record else None
         error = SubmissionUnknown(
             "Whether this job ran cannot be found out: sbatch gave no answer, and the queue, which does not show it, "
             "forgets jobs that are over.",
@@ -355,7 +356,7 @@ class SubmissionRecovery:
         entry, case.since = case.entry, self._tracker.clock()
         log.info("submission %s is not in the queue: sbatch is run again (%d)", entry.key, case.attempt + 1)
         if entry.record is not None:
-            entry.record["attempts"] = case.attempt + 1
+            entry.record = replace(entry.record, attempts=case.attempt + 1)
             await plan.folder.save(self._client.transport, entry.record)
         await sbatch.execute(self._client.transport, plan, context, case.attempt, self._timeout)
 
@@ -371,14 +372,10 @@ class SubmissionRecovery:
                 pause = min(_LONGEST_PAUSE, pause * 2)
                 continue
             if entry.record is not None:
-                entry.record["cancel"] = False
+                entry.record = replace(entry.record, cancel=False)
                 self._tracker.save_soon(entry)
             self._watcher.wake()
             return
-
-
-def _is_cancelled(entry: TrackedJob) -> bool:
-    return bool((entry.record or {}).get("cancel"))
 
 
 def _unheard(trouble: str = "", *, is_cancelled: bool) -> SlurmError:

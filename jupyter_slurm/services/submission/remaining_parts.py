@@ -49,7 +49,7 @@ class RemainingParts:
 
     def lacks(self, entry: TrackedJob) -> bool:
         """Whether an array has parts that nobody submitted, and nobody is about to: its agent ended in the middle."""
-        if entry.part is None or entry.key in self._tasks or (entry.record or {}).get("cancel") or entry.is_finished:
+        if entry.part is None or entry.key in self._tasks or entry.is_to_be_cancelled or entry.is_finished:
             return False
         return len(self._tracker.parts(entry)) < len(keys_of(entry))
 

@@ -78,10 +78,10 @@ async def execute(
 
 async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) -> DetachedRun:
     """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
-    files = {plan.record["script"]: plan.script, "job.json": dump(plan.record), **plan.files}
+    files = {plan.record.script: plan.script, "job.json": dump(plan.record.to_json()), **plan.files}
     if plan.values:
         files["in.values"] = plan.values
-    if (plan.record.get("session") or {}).get("node_ports"):
+    if plan.record.session is not None and plan.record.session.node_ports:
         files[accepted_peer.NAME] = accepted_peer.new_pem()
     argv = [*plan.wrapper, *plan.argv]
     return await transport.start_once(plan.folder.answer(1), argv, files=files, context=context, sent=sent)

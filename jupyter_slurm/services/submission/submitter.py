@@ -8,7 +8,7 @@ import json
 import math
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -16,7 +16,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.jupyter_check import doubt_about_jupyter
 from jupyter_slurm.services.environments.path_visibility import doubt_about
-from jupyter_slurm.services.environments.resolver import Environments, PreparedEnvironment
+from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.ownership import read_own
@@ -35,14 +35,14 @@ from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission import sbatch
 from jupyter_slurm.services.submission.estimate import estimate
 from jupyter_slurm.services.submission.git_origin import GitOrigins
-from jupyter_slurm.services.submission.plan import Plan, make_plan
+from jupyter_slurm.services.submission.plan import Plan, PlanRequest, make_plan
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.remaining_parts import RemainingParts, said_of
 from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
-__all__ = ["Submitter"]
+__all__ = ["SubmissionServices", "Submitter"]
 
 _SUBMISSIONS_AT_ONCE = 4
 _EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
@@ -57,6 +57,18 @@ _OF_VALUES = 1 << 20  # bytes that a file of values has beside them
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
+@dataclass(frozen=True)
+class SubmissionServices:
+    """Services of a cluster that a submission needs."""
+
+    client: SlurmClient
+    shelf: JobDirectoryScan
+    settler: SubmissionRecovery
+    tracker: Tracker
+    facts: ClusterFacts
+    staging: Staging
+
+
 class Submitter:
     """Take submissions for one cluster.
 
@@ -68,7 +80,7 @@ class Submitter:
         The place of the cluster.
     settings : Settings
         What the person chose.
-    client, shelf, settler, tracker, facts, staging
+    services : SubmissionServices
         Of the cluster.
     """
 
@@ -77,20 +89,15 @@ class Submitter:
         about: Callable[[], dict[str, Any]],
         where: ClusterLocation,
         settings: Settings,
-        client: SlurmClient,
-        shelf: JobDirectoryScan,
-        settler: SubmissionRecovery,
-        tracker: Tracker,
-        facts: ClusterFacts,
-        staging: Staging,
+        services: SubmissionServices,
     ) -> None:
-        self._about, self._where, self._settings, self._client = about, where, settings, client
-        self._facts, self._staging = facts, staging
-        self._shelf, self._settler, self._tracker = shelf, settler, tracker
-        self._folder, self._transport = tracker.folder, client.transport
-        self._origins = GitOrigins(tracker)
-        self._environments = Environments(where, client.transport, tracker.clock)
-        self._growth = RemainingParts(tracker, settler, settings.submit_timeout)
+        self._about, self._where, self._settings = about, where, settings
+        self._client, self._tracker, self._settler = services.client, services.tracker, services.settler
+        self._shelf, self._facts, self._staging = services.shelf, services.facts, services.staging
+        self._folder, self._transport = services.tracker.folder, services.client.transport
+        self._origins = GitOrigins(self._tracker)
+        self._environments = Environments(where, self._transport, self._tracker.clock)
+        self._growth = RemainingParts(self._tracker, self._settler, settings.submit_timeout)
         self._is_prepared = False
         self._hosts: list[str] | None = None
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
@@ -124,6 +131,26 @@ class Submitter:
         known = self._tracker.find(asked["key"])
         if known is not None and (known.id is not None or known.is_finished) and not self._growth.lacks(known):
             return job_dict(await self._growth.wait(known))
+        request = await self._prepare_request(asked)
+        plan, parts = await self._plan(request)
+        warnings = await self._warnings(request, plan, parts)
+        if asked.get("dry_run"):
+            return await self._show(request, plan, warnings)
+        await self.prepare()
+        warnings += await self._warn_of_missing_jupyter(request, plan)
+        entry, doubts = await self._hand_over(plan, request.context, warnings)
+        if folder := (asked.get("origin") or {}).get("folder"):
+            self._origins.note(entry, folder)
+        if len(parts) > 1:
+
+            async def hand_over(part: ArrayPart) -> TrackedJob:
+                return (await self._hand_over(make_plan(request, part), request.context, []))[0]
+
+            self._growth.begin(entry, parts, hand_over)
+        return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
+
+    async def _prepare_request(self, asked: Mapping[str, Any]) -> PlanRequest:
+        """Look up what a plan is made from: options and version of sbatch, environment, folders that travel."""
         if asked.get("again") and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
         runner = self.runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
@@ -137,57 +164,64 @@ class Submitter:
         staged = await self._staging.prepare(asked)
         now = self._tracker.clock()
         preempting = (await self._client.known_configuration()).get("PreemptMode") if asked.get("resume") else None
+        return PlanRequest(
+            folder=self._folder,
+            runner=runner,
+            table=table,
+            asked=asked,
+            context=context,
+            now=now,
+            version=version,
+            prepared=prepared,
+            staged=staged,
+            user=self._where.user,
+            advised_memory=self._where.advice.get("memory"),
+            is_preemptible=preempting != "OFF",
+        )
 
-        def make(part: ArrayPart | None) -> Plan:
-            plan = make_plan(self._folder, runner, table, asked, context, now, version, prepared, part, staged)
-            plan.record["user"] = self._where.user
-            if memory := self._where.advice.get("memory"):
-                plan.record["advised"] = {"memory": memory}
-            if preempting == "OFF":
-                plan.record["preemptible"] = False
-            return plan
+    async def _plan(self, request: PlanRequest) -> tuple[Plan, list[ArrayPart]]:
+        """Return what is submitted (of an array in parts, the first), and the parts, if there are any."""
+        plan = make_plan(request)
+        parts = await self._parts(plan) if plan.record.array else []
+        first = make_plan(request, parts[0]) if parts else plan
+        return replace(first, values=await self._values(request.asked)), parts
 
-        plan = make(None)
-        parts = await self._parts(plan) if plan.record["array"] else []
-        plan = replace(make(parts[0]) if parts else plan, values=await self._values(asked))
-        needs_jupyter = asked["kind"] == "session" and not {"command", "jupyter"} & asked["session"].keys()
-        is_inside = (plan.record.get("environment") or {}).get("image")  # no folder of the node is meant
-        named = asked.get("python") if asked["kind"] in _RUNNERS else (plan.record.get("cell") or {}).get("python")
-        warnings = [*asked.get("warnings", ()), *await self._doubts(None if is_inside else named)]
-        warnings += [*await self._doubt_about_folder(plan), *said_of(parts)]
-        if asked.get("dry_run"):
-            doubts = self._facts.doubts(plan.requests)
-            told: dict[str, Any] = {
-                "argv": [*plan.wrapper, *plan.argv],
-                "script": printable(plan.script.decode("utf-8", "surrogateescape")),
-                "warnings": warnings,
-                "doubts": [doubts.refused] if doubts.refused else [],
-            }
-            if asked.get("test_only"):
-                longest = self._settings.submit_timeout
-                told["estimate"] = await estimate(self._client, plan, context, longest, doubts.refused)
-            return told
-        await self.prepare()
-        if needs_jupyter and is_inside:
-            warnings += await doubt_about_jupyter(self._transport, self._tracker.entries.values(), plan.record)
-        elif needs_jupyter:
-            warnings += await self._check_jupyter(runner, asked, prepared, context)
-        entry, doubts = await self._hand_over(plan, context, warnings)
-        if folder := (asked.get("origin") or {}).get("folder"):
-            self._origins.note(entry, folder)
-        if len(parts) > 1:
+    async def _warnings(self, request: PlanRequest, plan: Plan, parts: list[ArrayPart]) -> list[str]:
+        """Return what speaks against a submission, and is no reason not to submit."""
+        asked, record = request.asked, plan.record
+        cell = record.cell.python if record.cell else None
+        named = asked.get("python") if asked["kind"] in _RUNNERS else cell
+        warnings = [*asked.get("warnings", ()), *await self._doubts(None if _is_contained(plan) else named)]
+        return [*warnings, *await self._doubt_about_folder(plan), *said_of(parts)]
 
-            async def hand_over(part: ArrayPart) -> TrackedJob:
-                return (await self._hand_over(make(part), context, []))[0]
+    async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> dict[str, Any]:
+        """Return what would be submitted, and with ``test_only`` when it would begin."""
+        doubts = self._facts.doubts(plan.requests)
+        shown: dict[str, Any] = {
+            "argv": [*plan.wrapper, *plan.argv],
+            "script": printable(plan.script.decode("utf-8", "surrogateescape")),
+            "warnings": warnings,
+            "doubts": [doubts.refused] if doubts.refused else [],
+        }
+        if request.asked.get("test_only"):
+            longest = self._settings.submit_timeout
+            shown["estimate"] = await estimate(self._client, plan, request.context, longest, doubts.refused)
+        return shown
 
-            self._growth.begin(entry, parts, hand_over)
-        return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
+    async def _warn_of_missing_jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
+        """Refuse a session whose Python has no Jupyter, or warn of it where that is not certain."""
+        session = plan.record.session
+        if session is None or session.command is not None or session.jupyter is not None:
+            return []
+        if _is_contained(plan):
+            return await doubt_about_jupyter(self._transport, self._tracker.entries.values(), plan.record)
+        return await self._check_jupyter(request)
 
     async def _parts(self, plan: Plan) -> list[ArrayPart]:
         """Return the parts as which an array is submitted; none where Slurm takes it as it is."""
         told = await self._client.known_configuration()
         limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
-        return divided(plan.folder.key, plan.record["array_tasks"], plan.chosen, (limits[0], limits[1] or math.inf))
+        return divided(plan.folder.key, plan.record.array_tasks, plan.chosen, (limits[0], limits[1] or math.inf))
 
     async def _hand_over(
         self, plan: Plan, context: Context, warnings: list[str]
@@ -235,7 +269,7 @@ class Submitter:
     async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[TrackedJob, DetachedRun | None]:
         """Make the job directory and start sbatch; else it is another agent's job."""
         entry = TrackedJob(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
-        entry.submit_time = plan.record["created"]
+        entry.submit_time = plan.record.created
         self._tracker.add(entry)  # known before others can see its directory
         try:
             with on_its_way(entry) as sent:
@@ -306,7 +340,7 @@ class Submitter:
             self._facts.want()  # for the next one
         elif answer is not None and answer.is_clear:
             await self._withdraw(entry)
-            if plan.record["array"]:
+            if plan.record.array:
                 self._client.forget_configuration()  # MaxArraySize may have changed
             if self._facts.facts is None and await self._facts.get(_EXPLAINED) is not None:
                 doubts = self._facts.doubts(plan.requests)
@@ -321,15 +355,13 @@ class Submitter:
         finally:
             self._tracker.drop(entry)
 
-    async def _check_jupyter(
-        self, runner: str, asked: Mapping[str, Any], prepared: PreparedEnvironment | None, context: Context
-    ) -> list[str]:
+    async def _check_jupyter(self, request: PlanRequest) -> list[str]:
         """Refuse a session whose Python has no Jupyter; where the node may find another Python, only warn of it."""
-        python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (asked.get("python"), ())
+        prepared = request.prepared
+        python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (request.asked.get("python"), ())
+        argv = [*wrapper, python or "python3", request.runner, "--check"]
         try:
-            checked = await self._transport.run(
-                [*wrapper, python or "python3", runner, "--check"], context=context, timeout=_CHECKED
-            )
+            checked = await self._transport.run(argv, context=request.context, timeout=_CHECKED)
             why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
         except (SlurmError, ValueError):
             return []  # the node may have what this machine has not
@@ -371,7 +403,7 @@ class Submitter:
 
     async def _doubt_about_folder(self, plan: Plan) -> list[str]:
         """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
-        path = plan.record["work_dir"] if not plan.record.get("stage") else None
+        path = plan.record.work_dir if plan.record.stage is None else None
         home = self._where.home
         if path and self._where.storage.get("home_on_nodes") is False and f"{path}/".startswith(f"{home}/"):
             return [f"The nodes do not see {printable(path)}, as all of {home}: stage=DIR sends a folder along."]
@@ -385,3 +417,8 @@ class Submitter:
         if looked.exit_code != 1:
             return []
         return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]
+
+
+def _is_contained(plan: Plan) -> bool:
+    """Whether a job runs in an image: no folder of the node is meant then."""
+    return bool(plan.record.environment and plan.record.environment.image)

@@ -12,6 +12,7 @@ from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir.job_directory import SCRIPT, JobFolder
+from jupyter_slurm.services.jobdir.record import PartRecord, SweepRecord
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
 
 __all__ = ["SweepAddition", "plan"]
@@ -26,7 +27,9 @@ class SweepAddition:
     """What is added: options of sbatch, fields of the record, files of the job directory, another script."""
 
     options: list[str] = field(default_factory=list)
-    record: dict[str, Any] = field(default_factory=dict)
+    sweep: SweepRecord | None = None
+    part: PartRecord | None = None
+    run: list[str] | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     script: str | None = None
 
@@ -69,7 +72,7 @@ def plan(
     if asked["kind"] == "script" and (sweep is not None or part is not None or watcher):
         own = _add_script(added, asked["text"], job, sweep, part, watcher, otherwise)
     if part is not None:
-        added.record["part"] = part.as_record()
+        added.part = part.as_record()
         if part.key != part.of:
             added.files = {}  # they are in the folder of the first
     added.files |= own
@@ -97,9 +100,9 @@ def _add_script(
         return {}
     added.script = job_script(watcher, header=text, otherwise=otherwise)
     if task is None:
-        added.record["run"] = [*interpreter_of(text), script]
+        added.run = [*interpreter_of(text), script]
         return {}
-    added.record["run"] = ["/bin/sh", posixpath.join(watcher[-1], _TASK)]
+    added.run = ["/bin/sh", posixpath.join(watcher[-1], _TASK)]
     return {_TASK: task.encode("utf-8", "surrogateescape")}
 
 
@@ -111,7 +114,7 @@ def _add_table(added: SweepAddition, sweep: Sweep, chosen: dict[str, str | None]
         raise UsageError(error.message, hint="--array names rows of the sweep: --array=0-9,20%5") from error
     if "array" not in chosen:
         added.options, chosen["array"] = [f"--array={tasks}"], tasks
-    added.record["sweep"] = {"names": list(sweep.names), "rows": len(sweep.rows)}
+    added.sweep = SweepRecord(names=list(sweep.names), rows=len(sweep.rows))
 
 
 def _read(told: Mapping[str, Any]) -> Sweep:

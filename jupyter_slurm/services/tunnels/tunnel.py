@@ -7,7 +7,7 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import asdict, dataclass, replace
@@ -24,6 +24,7 @@ from jupyter_slurm.errors import (
     UsageError,
 )
 from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.jobdir.record import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
 from jupyter_slurm.transport.base import Route, Stream
@@ -315,14 +316,15 @@ def goal_of(entry: TrackedJob) -> RouteTarget | None:
     if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
         return None
     folder = entry.folder if entry.kind == "session" else None
-    return RouteTarget(expand_hosts(given)[0], str(entry.id), folder, _python(entry.record or {}))
+    return RouteTarget(expand_hosts(given)[0], str(entry.id), folder, _python(entry.record))
 
 
-def _python(record: Mapping[str, Any]) -> str:
+def _python(record: JobRecordFile | None) -> str:
     """Return the Python that begins a job on its node, as far as the record says it: in an image is another one."""
-    asked = record.get("asked") or {}
-    is_inside = (record.get("environment") or {}).get("image")
-    return str((asked.get("default_python") if is_inside else asked.get("python")) or "")
+    if record is None or record.request is None:
+        return ""
+    is_inside = record.environment is not None and record.environment.image
+    return (record.request.default_python if is_inside else record.request.python) or ""
 
 
 def _nodes(entry: TrackedJob) -> str | None:

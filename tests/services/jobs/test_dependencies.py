@@ -7,6 +7,7 @@ import pytest
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
+from jupyter_slurm.services.jobdir.record import JobRecordFile
 from jupyter_slurm.services.jobs.dependency_failures import note_blame
 from jupyter_slurm.services.jobs.job import TrackedJob
 
@@ -32,7 +33,7 @@ def _entry(number: int, state: str, **more: object) -> TrackedJob:
 )
 def test_blame_is_found_on_the_command_line_if_there_is_one(argv: list[str] | None, said: str) -> None:
     jobs = {"7": _entry(7, "FAILED"), "8": _entry(8, "RUNNING")}
-    record = None if argv is None else {"argv": argv}
+    record = None if argv is None else JobRecordFile.from_json({"argv": argv})
     waiting = _entry(12, "PENDING", reason="DependencyNeverSatisfied", record=record)
     assert note_blame(waiting, jobs.get) is bool(said)
     assert waiting.blame == said

@@ -22,6 +22,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder, JobFolder
+from jupyter_slurm.services.jobdir.record import JobRecordFile
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -47,7 +48,9 @@ def transport() -> Iterator[LocalTransport]:
 
 
 async def _of(transport: LocalTransport, folder: Path) -> dict:
-    entry = TrackedJob("c", id=JobId(12), folder=JobFolder(str(folder)), record={"kind": "python"})
+    entry = TrackedJob(
+        "c", id=JobId(12), folder=JobFolder(str(folder)), record=JobRecordFile.from_json({"kind": "python"})
+    )
     told = await sampled(transport, entry)
     assert json.loads(encode(told)) == told  # as the agent says it
     return told
@@ -102,7 +105,11 @@ async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
     folder = tmp_path / "20260101-000000-00000000"
     folder.mkdir(0o700)
     entry = TrackedJob(
-        "c", id=JobId(12), folder=JobFolder(str(folder)), record={"kind": "python"}, state=JobState("RUNNING")
+        "c",
+        id=JobId(12),
+        folder=JobFolder(str(folder)),
+        record=JobRecordFile.from_json({"kind": "python"}),
+        state=JobState("RUNNING"),
     )
     path = folder / "end.json"
     if text is None:
@@ -126,7 +133,7 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
         os.truncate(folder / name, 1 << 40)
     job = JobFolder(str(folder))
     array = {"sweep": {"tasks": 2}, "array": True, "array_tasks": "0-1"}
-    record: dict[str, Any] = {"kind": "python", "script": "script", **array}
+    record = JobRecordFile.from_json({"kind": "python", "script": "script", **array})
     entry = TrackedJob("c", id=JobId(12), folder=job, record=record, state=JobState("RUNNING"))
 
     async def found(reference: str) -> TrackedJob:

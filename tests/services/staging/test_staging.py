@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ print('result', file=open('new', 'w'))
         return await pull(*args)
 
     monkeypatch.setattr(staging, "_pull", requeued)
-    entry.record["stage"]["back"] = None
+    entry.record = replace(entry.record, stage=replace(entry.record.stage, back=None))
     staging.bring_soon(entry)
     while staging.held:
         await asyncio.sleep(0.05)

@@ -6,11 +6,13 @@ import asyncio
 import os
 import subprocess
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jupyter_slurm.services.jobdir.record import GitRecord
 from jupyter_slurm.services.submission import git_origin as origin
 from jupyter_slurm.services.submission.git_origin import look_at
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -44,10 +46,10 @@ async def test_commit_branch_and_whether_it_was_changed(here: LocalTransport, re
     head = git(repository, "rev-parse", "HEAD").strip()
     (repository / "sub").mkdir()
     (repository / "not tracked").touch()
-    assert await look_at(here, str(repository / "sub")) == {"commit": head, "branch": "topic", "dirty": False}
+    assert await look_at(here, str(repository / "sub")) == GitRecord(commit=head, branch="topic", dirty=False)
     (repository / "one.txt").write_text("two\n")
     git(repository, "checkout", "--quiet", "--detach")
-    assert await look_at(here, str(repository)) == {"commit": head, "branch": None, "dirty": True}
+    assert await look_at(here, str(repository)) == GitRecord(commit=head, branch=None, dirty=True)
 
 
 async def test_folders_without_a_commit_tell_nothing(here: LocalTransport, tmp_path: Path) -> None:
@@ -76,11 +78,11 @@ async def test_nothing_of_the_repository_is_run_or_written(here: LocalTransport,
     os.utime(repository / "one.txt", (1, 1))  # git has to look into it
     found = await look_at(here, str(repository))
     assert found is not None
-    assert found["dirty"] is False
+    assert found.dirty is False
     assert not sprung.exists()
     assert index.read_bytes() == before
     git(repository, "config", "filter.a=b.clean", str(trap))  # this one cannot be switched off on a command line
-    assert await look_at(here, str(repository)) == {**found, "branch": None, "dirty": None}
+    assert await look_at(here, str(repository)) == replace(found, branch=None, dirty=None)
     assert not sprung.exists()
     subprocess.run(["git", "status"], cwd=repository, check=False, capture_output=True)
     assert sprung.exists(), "the trap works"

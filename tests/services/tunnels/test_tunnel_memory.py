@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.record import GrantRecord, JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.tunnels.manager import Tunnels
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
@@ -101,7 +103,7 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
     cluster = cast(Any, SimpleNamespace(id="here"))
     tunnels = Tunnels(Settings(state_dir=str(tmp_path)), lambda _: cluster)
     tunnels._reaches["here"] = (cluster, reach)
-    record = {"kind": "session", "granted": {"nodes": "n1"}}
+    record = JobRecordFile.from_json({"kind": "session", "granted": {"nodes": "n1"}})
     entry = TrackedJob("here", JobFolder("/x/20260101-000000-00000000"), record, JobId(7), JobState("RUNNING"))
     approaching = asyncio.create_task(tunnels.approach("here", entry))
     await looked.wait()
@@ -112,5 +114,5 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
     found.set()
     await approaching
     assert closed == ["n1"]
-    record["granted"]["nodes"] = "n[1"  # as no cluster says it
+    entry.record = replace(record, granted=GrantRecord(nodes="n[1"))  # as no cluster says it
     await tunnels.approach("here", entry)
