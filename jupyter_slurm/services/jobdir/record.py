@@ -7,8 +7,10 @@ is kept (``extra``), and a field that the document lacks stays absent: ``to_json
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import FrozenInstanceError, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
+from dataclasses import field
+from typing import Any
+
+from jupyter_slurm.services.jobdir.json_object import JsonObject, json_object, optional_object
 
 __all__ = [
     "ALWAYS_WRITTEN",
@@ -35,11 +37,6 @@ __all__ = [
     "ValuesRecord",
 ]
 
-_T = TypeVar("_T")
-
-# Of each class, by key of the document: the attribute, the class of the object in it, whether it is a list of those.
-_ATTRIBUTES: dict[type, dict[str, tuple[str, Any, bool]]] = {}
-
 ALWAYS_WRITTEN = frozenset(
     {
         *("label", "name", "work_dir", "array_tasks", "time_limit", "slurm_version", "notebook", "resubmitted_from"),
@@ -49,90 +46,16 @@ ALWAYS_WRITTEN = frozenset(
 """Fields that a submission writes also where they are null."""
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
-def _record(cls: type[_T]) -> type[_T]:
-    """Make a frozen dataclass; ``_JsonObject`` has its methods: generated, they cost each start of an agent 12 ms."""
-    made = dataclass(init=False, repr=False, eq=False)(cls)
-    _ATTRIBUTES[made] = {
-        one.metadata.get("key", one.name): (one.name, one.metadata.get("part"), one.metadata.get("is_list", False))
-        for one in fields(made)  # type: ignore[arg-type]
-        if one.name not in ("given", "extra")
-    }
-    return made
-
-
-@_record
-class _JsonObject:
-    """An object of job.json.
-
-    Attributes
-    ----------
-    given : frozenset of str
-        Names of the attributes that are written also where they are None: the document had them.
-    extra : mapping or None
-        Fields of the document that this version does not know.
-    """
-
-    given: frozenset[str] = frozenset()
-    extra: Mapping[str, Any] | None = None
-
-    if not TYPE_CHECKING:
-
-        def __init__(self, **values):
-            self.__dict__.update(values)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.to_json() == other.to_json()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.from_json({self.to_json()!r})"
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Take in a document that the schema allows."""
-        known, values, given, extra = _ATTRIBUTES[cls], dict[str, Any](), list[str](), dict[str, Any]()
-        for key, value in document.items():
-            if key not in known:
-                extra[key] = value
-                continue
-            name, part, is_list = known[key]
-            given.append(name)
-            if part is not None and value is not None:
-                value = [part.from_json(item) for item in value] if is_list else part.from_json(value)
-            values[name] = value
-        return cls(**values, given=frozenset(given), extra=extra or None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document."""
-        document: dict[str, Any] = {}
-        for key, (name, part, is_list) in _ATTRIBUTES[type(self)].items():
-            value = getattr(self, name)
-            if value is None and name not in self.given:
-                continue
-            if part is not None and value is not None:
-                value = [item.to_json() for item in value] if is_list else value.to_json()
-            document[key] = value
-        return document | dict(self.extra or {})
-
-
-def _part(part: type[_JsonObject], key: str | None = None) -> Any:
-    """Return the field of an object that may be absent; ``key``: its name in the document, if that is another one."""
-    return field(default=None, metadata={"part": part, **({"key": key} if key else {})})
-
-
-@_record
-class SweepRecord(_JsonObject):
+@json_object
+class SweepRecord(JsonObject):
     """Parameters of the tasks of an array: their names, and how many rows the table has."""
 
     names: Sequence[str]
     rows: int
 
 
-@_record
-class PartRecord(_JsonObject):
+@json_object
+class PartRecord(JsonObject):
     """Position of an array among those as which an array beyond MaxArraySize was submitted."""
 
     of: str
@@ -142,8 +65,8 @@ class PartRecord(_JsonObject):
     number: int
 
 
-@_record
-class OutputsRecord(_JsonObject):
+@json_object
+class OutputsRecord(JsonObject):
     """Path, or filename pattern of sbatch(1), of each stream."""
 
     given: frozenset[str] = frozenset({"stdout", "stderr"})
@@ -151,8 +74,8 @@ class OutputsRecord(_JsonObject):
     stderr: str | None = None
 
 
-@_record
-class CellRecord(_JsonObject):
+@json_object
+class CellRecord(JsonObject):
     """Source of a Python cell."""
 
     source: str
@@ -160,8 +83,8 @@ class CellRecord(_JsonObject):
     python: str | None = None
 
 
-@_record
-class ValuesRecord(_JsonObject):
+@json_object
+class ValuesRecord(JsonObject):
     """Names of the variables that travel with a Python cell and come back, and the most bytes of one."""
 
     inputs: Sequence[str] = field(metadata={"key": "in"})
@@ -169,8 +92,8 @@ class ValuesRecord(_JsonObject):
     limit: int
 
 
-@_record
-class RequestRecord(_JsonObject):
+@json_object
+class RequestRecord(JsonObject):
     """Request of a submission, as far as it takes to submit the same again."""
 
     given: frozenset[str] = frozenset({"cwd", "python"})
@@ -183,8 +106,8 @@ class RequestRecord(_JsonObject):
     stage: Mapping[str, Any] | None = None
 
 
-@_record
-class EnvironmentRecord(_JsonObject):
+@json_object
+class EnvironmentRecord(JsonObject):
     """Meaning of the name of an environment, with absolute paths."""
 
     name: str
@@ -202,8 +125,8 @@ class EnvironmentRecord(_JsonObject):
     image_dir: str | None = None
 
 
-@_record
-class ImageRecord(_JsonObject):
+@json_object
+class ImageRecord(JsonObject):
     """Image of a container that a job fetches or builds."""
 
     act: str
@@ -218,8 +141,8 @@ class ImageRecord(_JsonObject):
     environment: Mapping[str, Any] | None = None
 
 
-@_record
-class FolderRecord(_JsonObject):
+@json_object
+class FolderRecord(JsonObject):
     """One folder that travels with a job: from where, to where, and its inode number."""
 
     source: str
@@ -227,8 +150,8 @@ class FolderRecord(_JsonObject):
     inode: int
 
 
-@_record
-class ReturnRecord(_JsonObject):
+@json_object
+class ReturnRecord(JsonObject):
     """Outcome of bringing back the results of a job, after which restart of it."""
 
     given: frozenset[str] = frozenset({"error"})
@@ -241,13 +164,13 @@ class ReturnRecord(_JsonObject):
     restarts: int | None = None
 
 
-@_record
-class StageRecord(_JsonObject):
+@json_object
+class StageRecord(JsonObject):
     """Folders that travel with a job; ``back`` is None while nothing has come back."""
 
     given: frozenset[str] = frozenset({"back"})
     folders: Sequence[FolderRecord] = field(metadata={"part": FolderRecord, "is_list": True})
-    back: ReturnRecord | None = _part(ReturnRecord)
+    back: ReturnRecord | None = optional_object(ReturnRecord)
     checksum: bool | None = None
     delete: bool | None = None
     seal: str | None = None
@@ -259,8 +182,8 @@ class StageRecord(_JsonObject):
         return self.back is not None and self.back.restarts == restarts
 
 
-@_record
-class GitRecord(_JsonObject):
+@json_object
+class GitRecord(JsonObject):
     """Commit of the notebook's folder."""
 
     given: frozenset[str] = frozenset({"branch", "dirty"})
@@ -269,15 +192,15 @@ class GitRecord(_JsonObject):
     dirty: bool | None = None
 
 
-@_record
-class AdviceRecord(_JsonObject):
+@json_object
+class AdviceRecord(JsonObject):
     """Advice of the site that was in force."""
 
     memory: str | None = None
 
 
-@_record
-class LeaseRecord(_JsonObject):
+@json_object
+class LeaseRecord(JsonObject):
     """End of an allocation that is not used: after how many seconds, or with its first step."""
 
     seconds: float
@@ -285,8 +208,8 @@ class LeaseRecord(_JsonObject):
     keep: bool | None = None
 
 
-@_record
-class SessionRecord(_JsonObject):
+@json_object
+class SessionRecord(JsonObject):
     """Request of a session."""
 
     base_url: str
@@ -300,8 +223,8 @@ class SessionRecord(_JsonObject):
     node_ports: Sequence[int] | None = None
 
 
-@_record
-class GrantRecord(_JsonObject):
+@json_object
+class GrantRecord(JsonObject):
     """Nodes and GPUs that Slurm gave to an allocation or a session; when and on which port a session was ready last."""
 
     nodes: str | None = None
@@ -310,8 +233,8 @@ class GrantRecord(_JsonObject):
     port: int | None = None
 
 
-@_record
-class KernelRecord(_JsonObject):
+@json_object
+class KernelRecord(JsonObject):
     """Kernel of a notebook: whose it is (a hash), and which kernelspec it has."""
 
     given: frozenset[str] = frozenset({"owner", "name", "display_name"})
@@ -320,8 +243,8 @@ class KernelRecord(_JsonObject):
     display_name: str | None = None
 
 
-@_record
-class StepRecord(_JsonObject):
+@json_object
+class StepRecord(JsonObject):
     """Allocation of a step, its number and nodes once it has begun, and the process in which a cell runs."""
 
     given: frozenset[str] = frozenset({"id", "nodes"})
@@ -332,8 +255,8 @@ class StepRecord(_JsonObject):
     restarts: int | None = None
 
 
-@_record
-class SlurmJobRecord(_JsonObject):
+@json_object
+class SlurmJobRecord(JsonObject):
     """Identity of a job in Slurm: its number, and the time of submission as soon as the queue has shown it."""
 
     given: frozenset[str] = frozenset({"submit_time"})
@@ -341,8 +264,8 @@ class SlurmJobRecord(_JsonObject):
     submit_time: int | None = None
 
 
-@_record
-class EndRecord(_JsonObject):
+@json_object
+class EndRecord(JsonObject):
     """End of a job; all of it is written, known or not."""
 
     given: frozenset[str] = frozenset(
@@ -369,8 +292,8 @@ class EndRecord(_JsonObject):
     error: Mapping[str, Any] | None = None
 
 
-@_record
-class JobRecordFile(_JsonObject):
+@json_object
+class JobRecordFile(JsonObject):
     """Content of job.json: all that is durable about a job that was submitted by jupyter_slurm."""
 
     format: int
@@ -389,31 +312,31 @@ class JobRecordFile(_JsonObject):
     array: bool | None = None
     array_tasks: str | None = None
     heterogeneous: bool | None = None
-    sweep: SweepRecord | None = _part(SweepRecord)
-    part: PartRecord | None = _part(PartRecord)
+    sweep: SweepRecord | None = optional_object(SweepRecord)
+    part: PartRecord | None = optional_object(PartRecord)
     time_limit: int | None = None
     slurm_version: Sequence[int] | None = None
-    cell: CellRecord | None = _part(CellRecord)
-    values: ValuesRecord | None = _part(ValuesRecord)
-    request: RequestRecord | None = _part(RequestRecord, "asked")
-    environment: EnvironmentRecord | None = _part(EnvironmentRecord)
-    image: ImageRecord | None = _part(ImageRecord)
-    stage: StageRecord | None = _part(StageRecord)
+    cell: CellRecord | None = optional_object(CellRecord)
+    values: ValuesRecord | None = optional_object(ValuesRecord)
+    request: RequestRecord | None = optional_object(RequestRecord, "asked")
+    environment: EnvironmentRecord | None = optional_object(EnvironmentRecord)
+    image: ImageRecord | None = optional_object(ImageRecord)
+    stage: StageRecord | None = optional_object(StageRecord)
     notebook: str | None = None
-    git: GitRecord | None = _part(GitRecord)
+    git: GitRecord | None = optional_object(GitRecord)
     resubmitted_from: str | None = None
     launcher: str | None = None
     resume: int | None = None
     preemptible: bool | None = None
-    advised: AdviceRecord | None = _part(AdviceRecord)
+    advised: AdviceRecord | None = optional_object(AdviceRecord)
     run: Sequence[str] | None = None
-    lease: LeaseRecord | None = _part(LeaseRecord)
-    session: SessionRecord | None = _part(SessionRecord)
+    lease: LeaseRecord | None = optional_object(LeaseRecord)
+    session: SessionRecord | None = optional_object(SessionRecord)
     released: str | None = None
-    granted: GrantRecord | None = _part(GrantRecord)
-    kernel: KernelRecord | None = _part(KernelRecord)
-    step: StepRecord | None = _part(StepRecord)
+    granted: GrantRecord | None = optional_object(GrantRecord)
+    kernel: KernelRecord | None = optional_object(KernelRecord)
+    step: StepRecord | None = optional_object(StepRecord)
     attempts: int | None = None
-    job: SlurmJobRecord | None = _part(SlurmJobRecord)
+    job: SlurmJobRecord | None = optional_object(SlurmJobRecord)
     cancel: bool | None = None
-    end: EndRecord | None = _part(EndRecord)
+    end: EndRecord | None = optional_object(EndRecord)

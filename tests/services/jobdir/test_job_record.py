@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_slurm.services.jobdir import record as model
+from jupyter_slurm.services.jobdir.json_object import attributes_of
 from jupyter_slurm.services.jobdir.record import EndRecord, JobRecordFile, SlurmJobRecord
 
 SCHEMA = json.loads(resources.files("jupyter_slurm.services.jobdir").joinpath("job.schema.json").read_text())
@@ -63,7 +64,7 @@ def _of_type(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 def _objects(schema: Mapping[str, Any], cls: type) -> list[tuple[Mapping[str, Any], type]]:
     """Return all objects of the schema that have properties, with their classes."""
     found = [(schema, cls)]
-    for key, (_, part, is_list) in model._ATTRIBUTES[cls].items():
+    for key, (_, part, is_list) in attributes_of(cls).items():
         below = schema["properties"].get(key, {})
         below = below.get("items", {}) if is_list else below
         assert (part is not None) == ("properties" in below), (cls, key)
@@ -76,10 +77,10 @@ def _objects(schema: Mapping[str, Any], cls: type) -> list[tuple[Mapping[str, An
     ("schema", "cls"), _objects(SCHEMA, JobRecordFile), ids=lambda one: getattr(one, "__name__", "")
 )
 def test_each_property_has_a_field_and_the_other_way_round(schema: Mapping[str, Any], cls: type) -> None:
-    assert model._ATTRIBUTES[cls].keys() == schema["properties"].keys()
+    assert attributes_of(cls).keys() == schema["properties"].keys()
     needed = {
         key
-        for key, (name, _, _) in model._ATTRIBUTES[cls].items()
+        for key, (name, _, _) in attributes_of(cls).items()
         if all(
             default is dataclasses.MISSING
             for one in dataclasses.fields(cls)
