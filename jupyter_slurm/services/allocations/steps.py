@@ -13,30 +13,22 @@ import contextlib
 import logging
 import posixpath
 import secrets
-import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from jupyter_slurm._version import __version__
-from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.options.option_parser import OptionTable
-from jupyter_slurm.domain.options.step_options import BUSY, step_options
+from jupyter_slurm.domain.options.step_options import BUSY
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.allocations.kernels import Kernels
-from jupyter_slurm.services.jobdir.job_directory import FORMAT, JobFolder, dump, is_key
+from jupyter_slurm.services.allocations.step_plan import plan_step, record_step
+from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.ownership import read_own
 from jupyter_slurm.services.jobdir.record import (
-    CellRecord,
     GrantRecord,
-    JobRecordFile,
-    OutputsRecord,
-    StepRecord,
-    ValuesRecord,
 )
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -56,10 +48,7 @@ log = logging.getLogger(__name__)
 _RENEWALS = 4  # of a lease, while somebody uses the allocation
 _LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
 _NOTE = 4096  # bytes of what a process notes about itself
-_SHARED = {"exact", "exclusive", "overlap", "whole"}
 _BEGINS = 5.0  # seconds in which srun begins a step, where nothing is in its way
-_GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
-_ONE_TASK = ("--nodes=1", "--ntasks=1")
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
 
 
@@ -114,10 +103,10 @@ class Steps:
     async def _start(self, allocation: TrackedJob, asked: Mapping[str, Any]) -> dict[str, Any]:
         process = owner_of(asked, self._tracker.find, allocation)
         folder = self._tracker.folder.job(asked["key"])
-        step = self._step(asked, await self._client.options("srun"), allocation)
+        step = plan_step(asked, await self._client.options("srun"), allocation)
         kernel = await self._kernels.plan(asked) if asked["kind"] == "kernel" else None
         step |= kernel.step if kernel else {}
-        record, script = self._record(asked, folder, allocation, step)
+        record, script = record_step(asked, step, allocation, self._tracker.folder, self._tracker.clock())
         if kernel is not None:
             record = replace(record, kernel=kernel.kernel, environment=kernel.environment)
         if process is not None and process.kind == "kernel":
@@ -176,66 +165,6 @@ class Steps:
     def _request(allocation: TrackedJob, name: str) -> str:
         assert allocation.folder is not None
         return allocation.folder.file(posixpath.join("steps", name))
-
-    def _step(self, asked: Mapping[str, Any], table: OptionTable, allocation: TrackedJob) -> dict[str, Any]:
-        """Return what the holder needs to know."""
-        options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
-        names = step_options(table, options, is_process=is_one_task)
-        if is_one_task:
-            options[:0] = _ONE_TASK
-        if not names & _SHARED:
-            options.insert(0, "--overlap")  # else a step waits until the one before it is over
-        context = asked.get("context") or {}
-        env = None if asked.get("process") else context.get("env")  # the cell finds that of its process
-        return {
-            "options": options,
-            "args": list(asked.get("args") or []),
-            "python": asked.get("python"),
-            "has_cpus": "cpus-per-task" in names,
-            "has_gpus": bool(names & _GPUS),
-            "has_output": bool(names & {"output", "error"}),
-            "cwd": context.get("cwd") or (allocation.record.work_dir if allocation.record else None),
-            "env": None if env is None else submission_environment(env),
-            "umask": context.get("umask"),
-        }
-
-    def _record(
-        self, asked: Mapping[str, Any], folder: JobFolder, allocation: TrackedJob, step: Mapping[str, Any]
-    ) -> tuple[JobRecordFile, bytes]:
-        kind, args = asked["kind"], step["args"]
-        text, name = asked.get("text") or "", "cell.sh"
-        if kind == "command":
-            if not args:
-                raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]")
-            text, name = f"{shlex.join(args)}\n", "command"
-        elif kind in ("python", "process", "kernel"):
-            name = "cell.py" if kind == "python" else kind
-            if not (step["python"] or asked.get("process")):
-                raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        out = None if step["has_output"] else folder.file("stdout")
-        record = JobRecordFile(
-            format=FORMAT,
-            key=folder.key,
-            kind=kind,
-            created=self._tracker.clock(),
-            writer=__version__,
-            name=printable(shlex.join(args))[:80] if kind == "command" else name,
-            script=name,
-            argv=["srun", *step["options"], *_run_by(asked, name, step["python"])],
-            work_dir=step["cwd"],
-            events=self._tracker.folder.events,
-            outputs=OutputsRecord(stdout=out, stderr=out and folder.file("stderr")),
-            step=StepRecord(allocation=str(allocation.key), process=asked.get("process")),
-            given=frozenset({"label", "work_dir", "end"}),
-        )
-        if asked.get("process"):
-            record = replace(record, name=asked.get("filename") or name)
-        if kind == "python":
-            filename, values = asked.get("filename") or "<cell>", asked.get("values")
-            cell = CellRecord(source=text, filename=filename, python=asked.get("python") or None)
-            values = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"]) if values else None
-            record = replace(record, cell=cell, values=values)
-        return record, text.encode("utf-8", "surrogateescape")
 
     def of(self, allocation: TrackedJob) -> list[dict[str, Any]]:
         """Return the steps of an allocation, the first one first."""
@@ -414,11 +343,3 @@ def _is_of_earlier_run(step: TrackedJob, allocation: TrackedJob) -> bool:
 def _is_alone(step: TrackedJob) -> bool:
     """Tell whether srun was asked for a step that shares nothing with others; a cell in a process is none of srun's."""
     return process_of(step) is None and "--overlap" not in (step.record.argv if step.record else [])
-
-
-def _run_by(asked: Mapping[str, Any], name: str, python: str | None) -> list[str]:
-    """Return what srun runs, as it is told."""
-    args = list(asked.get("args") or [])
-    if asked["kind"] in ("process", "kernel"):
-        return [python or ""]
-    return args if asked["kind"] == "command" else [name, *args]

@@ -111,8 +111,7 @@ async def follow(
                     yield "output", part
             if not quiet:
                 printed()
-            now = job_dict(entry)
-            if now != told:
+            if (now := job_dict(entry)) != told:
                 told = now
                 yield "job", now
             if is_over:

@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import re
-import shlex
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -26,6 +23,7 @@ from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.session_server import SessionServer, SessionStart, path_of, read_served, read_token
 from jupyter_slurm.services.jobs.session_state import session_dict, way_to
 from jupyter_slurm.services.results.output import why_lost
+from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_command, stem_of
 from jupyter_slurm.services.sessions.login_pages import LoginPages
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.tunnels.manager import Tunnels, owner
@@ -34,7 +32,6 @@ __all__ = ["Sessions"]
 
 log = logging.getLogger(__name__)
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")  # no number and no key: those name the job
 _OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter")
 _FRESH = 0.025, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
 _LOOK = (0.5, 2.0)  # seconds between two looks whether one that was cancelled is over: at first, at last
@@ -95,12 +92,12 @@ class Sessions:
         """
         cluster, key = self._cluster(name), asked["key"]
         command = asked.get("command")
-        _check_command(command)
-        with self._named(cluster, key, asked.get("name"), _stem(command)) as chosen:
+        check_command(command)
+        with self._named(cluster, key, asked.get("name"), stem_of(command)) as chosen:
             session = {n: value for n in _OF_A_SESSION if (value := asked.get(n)) is not None}
             if session.get("jupyter") and (folder := cluster.where.container.get("image_dir")):
                 session["image_dir"] = folder
-            session["base_url"] = _base_url(path_of(session.get("prefix"), key), command)
+            session["base_url"] = base_url_of(path_of(session.get("prefix"), key), command)
             if cluster.where.node_ports:
                 session["node_ports"] = list(cluster.where.node_ports)
             body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
@@ -340,7 +337,7 @@ class Sessions:
         """
         others = [e for e in cluster.tracker.entries.values() if _is_one(e) and not e.is_finished and e.key != key]
         taken = {_name(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
-        if name is not None and not _NAME.fullmatch(name):
+        if name is not None and not NAME.fullmatch(name):
             raise UsageError(
                 f"{printable(name)!r} is no name of a session",
                 hint="A letter, then letters, digits, dots, dashes and underscores: name=training, for example.",
@@ -377,28 +374,7 @@ def _name(entry: TrackedJob) -> str:
     return str((entry.record.label if entry.record else None) or entry.key)
 
 
-def _check_command(command: Sequence[str] | None) -> None:
-    """Refuse a command that is not told on which port it is to listen."""
-    if command and not any("{port}" in word for word in command):
-        raise UsageError(
-            printable(f"{shlex.join(command)} is not told on which port it is to listen."),
-            hint="Write {port} where it takes one, and {host} where it takes an address: "
-            "-- tensorboard --logdir runs --port {port}, for example.",
-        )
-
-
 def _taken(port: int | None) -> list[str]:
     """Warn of a local port that somebody has: it may be free when the session is ready."""
     by = owner(port) if port is not None else ""
     return [f"{port} here is taken{by}: unless it is free by then, the session is not reached."] if by else []
-
-
-def _stem(command: Sequence[str] | None) -> str:
-    """Return what names sessions that were given none."""
-    stem = os.path.basename(command[0])[:50] if command else "jupyter"
-    return stem if _NAME.fullmatch(stem) else "server"
-
-
-def _base_url(own: str, command: Sequence[str] | None) -> str:
-    """Return under which path a session serves: a command does under its own where it is told to."""
-    return own if not command or any("{base_url}" in word for word in command) else "/"

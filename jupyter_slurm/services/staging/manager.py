@@ -14,7 +14,7 @@ import posixpath
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -30,10 +30,11 @@ from jupyter_slurm.services.staging.folder_sync import FolderSync
 from jupyter_slurm.services.staging.local_folder import FolderTree, check_source, room_here
 from jupyter_slurm.services.staging.machine_seal import MachineSeal
 from jupyter_slurm.services.staging.shared_transfer import SharedTransfer
+from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.transport.base import Sent
 from jupyter_slurm.transport.rsync import check_rsync
 
-__all__ = ["StagedFolders", "Staging"]
+__all__ = ["Staging"]
 
 log = logging.getLogger(__name__)
 
@@ -44,54 +45,6 @@ _TOLD = 20  # names of files that are kept in the record
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _VALUES = 'for name; do printf "%s\\0" "$(printenv -- "$name")"; done'
 _STEP = 0.02  # of all, after which it is told how far results are
-
-
-@dataclass(frozen=True)
-class StagedFolders:
-    """What is staged for a job.
-
-    Attributes
-    ----------
-    folders : list of FolderRecord
-        From where, and to where.
-    checksum, delete : bool
-        How they are synchronised.
-    local : str or None
-        A place on the node's own disk, where it runs in a copy.
-    seal : str
-        Of this machine, by which it knows these folders again.
-    is_announced : bool
-        Whether the signal that Slurm sends before the time limit is for the runner, which copies back what is new.
-    """
-
-    folders: list[FolderRecord]
-    checksum: bool
-    delete: bool
-    local: str | None
-    seal: str
-    is_announced: bool = False
-
-    @property
-    def work_dir(self) -> str:
-        """Where the job runs."""
-        return self.folders[0].dest
-
-    def record(self) -> StageRecord:
-        """Return what is recorded."""
-        local, announced = (self.local, self.is_announced) if self.local else (None, None)
-        return StageRecord(
-            folders=self.folders,
-            checksum=self.checksum,
-            delete=self.delete,
-            seal=self.seal,
-            local=local,
-            announced=announced,
-        )
-
-    def of(self, asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> StagedFolders:
-        """Return it for a job of this kind: what serves, or is to go on after a kill, stays where all nodes see it."""
-        is_local = self.local and asked["kind"] in ("python", "script") and not asked.get("resume")
-        return replace(self, local=self.local if is_local else None, is_announced="signal" not in chosen)
 
 
 class Staging:

@@ -30,7 +30,7 @@ from jupyter_slurm.services.jobdir.record import (
 )
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
 from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
-from jupyter_slurm.services.staging.manager import StagedFolders
+from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.services.submission import launchers, resume
 from jupyter_slurm.services.submission import sweep as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
@@ -122,11 +122,11 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
     UsageError
         It cannot be submitted.
     """
-    asked, context, prepared = request.asked, request.context, request.prepared
+    asked, prepared = request.asked, request.prepared
     job = request.folder.job(part.key if part else asked["key"])
     options, args = list(asked.get("options") or []), list(asked.get("args") or [])
     _check_text(options + args)
-    requests = options_in_force(request.table, options, header_options(asked["text"]), context.env or {})
+    requests = options_in_force(request.table, options, header_options(asked["text"]), request.context.env or {})
     chosen = dict(requests[0].chosen)
     staged = request.staged.of(asked, chosen) if request.staged else None
     start = _Start(job, request.runner, asked, prepared, is_local=bool(staged and staged.local))
@@ -139,42 +139,60 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
     limit = _time_limit(chosen.get("time"))
     added = _add_options(request, start, staged, chosen, [*added, *sweep.options], limit)
     of_part = part.options(chosen) if part else []
-    record = JobRecordFile(
-        format=FORMAT,
-        key=job.key,
-        kind=asked["kind"],
-        created=request.now,
-        writer=__version__,
-        name=chosen.get("job-name") or name,
-        user=request.user,
-        script=name,
-        argv=["sbatch", "--parsable", *added, *options, *of_part, job.file(name), *args],
-        work_dir=_work_dir(context.cwd, chosen.get("chdir")),
-        request=_repeatable(asked, options, args, context.cwd),
-        slurm_version=list(request.version) if request.version else None,
-        array="array" in chosen,
+    argv = ["sbatch", "--parsable", *added, *options, *of_part, job.file(name), *args]
+    record = replace(
+        _record(request, chosen, _Command(job, name, argv, outputs)),
+        request=_repeatable(asked, options, args, request.context.cwd),
         array_tasks=part.own_tasks() if part else chosen.get("array"),
         heterogeneous=True if len(requests) > 1 else None,
-        time_limit=limit,
-        events=request.folder.events,
-        outputs=outputs,
         sweep=sweep.sweep,
         part=sweep.part,
         run=sweep.run,
         stage=staged.record() if staged else None,
-        advised=AdviceRecord(memory=request.advised_memory) if request.advised_memory else None,
-        preemptible=None if request.is_preemptible else False,
-        given=ALWAYS_WRITTEN,
     )
     return Plan(
         job,
-        list(record.argv),
+        argv,
         (sweep.script or script).encode("utf-8", "surrogateescape"),
         start.complete(record, is_watched=bool(watcher)),
         chosen,
         requests,
         wrapper=prepared.wrapper() if prepared and start.is_script else (),
         files={**sweep.files, **asked.get("files", {})},
+    )
+
+
+@dataclass(frozen=True)
+class _Command:
+    """How sbatch is called: for which job directory, with which script, and the files that the job writes."""
+
+    job: JobFolder
+    script: str
+    argv: list[str]
+    outputs: OutputsRecord
+
+
+def _record(request: PlanRequest, chosen: Mapping[str, str | None], command: _Command) -> JobRecordFile:
+    """Return what is recorded of any job."""
+    return JobRecordFile(
+        format=FORMAT,
+        key=command.job.key,
+        kind=request.asked["kind"],
+        created=request.now,
+        writer=__version__,
+        name=chosen.get("job-name") or command.script,
+        user=request.user,
+        script=command.script,
+        argv=command.argv,
+        work_dir=_work_dir(request.context.cwd, chosen.get("chdir")),
+        slurm_version=list(request.version) if request.version else None,
+        array="array" in chosen,
+        time_limit=_time_limit(chosen.get("time")),
+        events=request.folder.events,
+        outputs=command.outputs,
+        advised=AdviceRecord(memory=request.advised_memory) if request.advised_memory else None,
+        preemptible=None if request.is_preemptible else False,
+        given=ALWAYS_WRITTEN,
     )
 
 
@@ -293,7 +311,6 @@ class _Start:
     def _cell(self) -> CellRecord | None:
         if not self.is_python:
             return None
-        # A Python that is not known is refused before.
         return CellRecord(
             source=self.asked["text"], filename=self.asked.get("filename") or "<cell>", python=self._python()
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,9 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.errors import SlurmError, SubmissionUnknown, TransportError, UsageError
-from jupyter_slurm.services.environments.jupyter_check import doubt_about_jupyter
-from jupyter_slurm.services.environments.path_visibility import doubt_about
+from jupyter_slurm.errors import SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
@@ -29,10 +26,11 @@ from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.results.record import sweep_of, values_of
-from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission import sbatch
+from jupyter_slurm.services.submission.checks import SubmissionChecks
 from jupyter_slurm.services.submission.estimate import estimate
 from jupyter_slurm.services.submission.git_origin import GitOrigins
 from jupyter_slurm.services.submission.plan import Plan, PlanRequest, make_plan
@@ -46,10 +44,7 @@ __all__ = ["SubmissionServices", "Submitter"]
 
 _SUBMISSIONS_AT_ONCE = 4
 _EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
-_LOOKED_AT = 5.0  # seconds in which a folder is looked at
 _RUNNERS = {"allocation": "allocation/hold.py", "session": "session/serve.py"}
-_CHECKED = 10.0  # seconds for a Python to say whether it has a Jupyter
-_LACKING = 3  # runner/session/serve.py's exit code for no
 _LINK_COMES_BACK = (
     "The link is made again by itself. Run this again when it is back, as `%slurm list` tells; is the network up (VPN)?"
 )
@@ -99,7 +94,7 @@ class Submitter:
         self._environments = Environments(where, self._transport, self._tracker.clock)
         self._growth = RemainingParts(self._tracker, self._settler, settings.submit_timeout)
         self._is_prepared = False
-        self._hosts: list[str] | None = None
+        self._checks = SubmissionChecks(where, self._client, self._tracker.entries)
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
 
@@ -133,11 +128,11 @@ class Submitter:
             return job_dict(await self._growth.wait(known))
         request = await self._prepare_request(asked)
         plan, parts = await self._plan(request)
-        warnings = await self._warnings(request, plan, parts)
+        warnings = [*await self._checks.warnings(request, plan), *said_of(parts)]
         if asked.get("dry_run"):
             return await self._show(request, plan, warnings)
         await self.prepare()
-        warnings += await self._warn_of_missing_jupyter(request, plan)
+        warnings += await self._checks.jupyter(request, plan)
         entry, doubts = await self._hand_over(plan, request.context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):
             self._origins.note(entry, folder)
@@ -186,14 +181,6 @@ class Submitter:
         first = make_plan(request, parts[0]) if parts else plan
         return replace(first, values=await self._values(request.asked)), parts
 
-    async def _warnings(self, request: PlanRequest, plan: Plan, parts: list[ArrayPart]) -> list[str]:
-        """Return what speaks against a submission, and is no reason not to submit."""
-        asked, record = request.asked, plan.record
-        cell = record.cell.python if record.cell else None
-        named = asked.get("python") if asked["kind"] in _RUNNERS else cell
-        warnings = [*asked.get("warnings", ()), *await self._doubts(None if _is_contained(plan) else named)]
-        return [*warnings, *await self._doubt_about_folder(plan), *said_of(parts)]
-
     async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> dict[str, Any]:
         """Return what would be submitted, and with ``test_only`` when it would begin."""
         doubts = self._facts.doubts(plan.requests)
@@ -207,15 +194,6 @@ class Submitter:
             longest = self._settings.submit_timeout
             shown["estimate"] = await estimate(self._client, plan, request.context, longest, doubts.refused)
         return shown
-
-    async def _warn_of_missing_jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
-        """Refuse a session whose Python has no Jupyter, or warn of it where that is not certain."""
-        session = plan.record.session
-        if session is None or session.command is not None or session.jupyter is not None:
-            return []
-        if _is_contained(plan):
-            return await doubt_about_jupyter(self._transport, self._tracker.entries.values(), plan.record)
-        return await self._check_jupyter(request)
 
     async def _parts(self, plan: Plan) -> list[ArrayPart]:
         """Return the parts as which an array is submitted; none where Slurm takes it as it is."""
@@ -275,6 +253,7 @@ class Submitter:
             with on_its_way(entry) as sent:
                 async with self._aside():
                     await self._staging.push(entry, sent)
+                plan = replace(plan, record=entry.record or plan.record)  # it may be cancelled meanwhile
                 once = await self._start(plan, context, sent)
         except BaseException as error:
             if not may_run(error):
@@ -355,22 +334,6 @@ class Submitter:
         finally:
             self._tracker.drop(entry)
 
-    async def _check_jupyter(self, request: PlanRequest) -> list[str]:
-        """Refuse a session whose Python has no Jupyter; where the node may find another Python, only warn of it."""
-        prepared = request.prepared
-        python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (request.asked.get("python"), ())
-        argv = [*wrapper, python or "python3", request.runner, "--check"]
-        try:
-            checked = await self._transport.run(argv, context=request.context, timeout=_CHECKED)
-            why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
-        except (SlurmError, ValueError):
-            return []  # the node may have what this machine has not
-        if why and not posixpath.isabs(python or ""):
-            return [f"{self._where.host}: {why} {hint}"]
-        if why:
-            raise UsageError(str(why), hint=str(hint))
-        return []
-
     async def prepare(self) -> None:
         """Put the cluster's folder and the runner in place, once."""
         if self._is_prepared:
@@ -384,41 +347,3 @@ class Submitter:
     def runner_path(self, name: str) -> str:
         """Return where a file of the runner lies."""
         return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name.replace('/', '-')}")
-
-    async def _doubts(self, python: str | None) -> list[str]:
-        """Say what speaks against a Python on the nodes; never a reason not to submit."""
-        if not python or not posixpath.isabs(python):  # what is looked for on the node's PATH
-            return []
-        try:
-            if self._hosts is None:
-                self._hosts = [node.hostname or node.name for node in await self._client.nodes()]
-            mounts = text_of(await self._transport.read("/proc/self/mounts"))
-            here = self._where.host
-            if self._where.is_far:  # one name may lead to several login nodes, today to another one than yesterday
-                here = text_of(await self._transport.read("/proc/sys/kernel/hostname")).strip()
-        except (SlurmError, FileNotFoundError):
-            return []
-        doubt = doubt_about(python, self._hosts, here, mounts)
-        return [doubt] if doubt else []
-
-    async def _doubt_about_folder(self, plan: Plan) -> list[str]:
-        """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
-        path = plan.record.work_dir if plan.record.stage is None else None
-        home = self._where.home
-        if path and self._where.storage.get("home_on_nodes") is False and f"{path}/".startswith(f"{home}/"):
-            return [f"The nodes do not see {printable(path)}, as all of {home}: stage=DIR sends a folder along."]
-        path = path if "chdir" in plan.chosen else None
-        if not path or not posixpath.isabs(path):
-            return []
-        try:
-            looked = await self._transport.run(["test", "-d", path], timeout=_LOOKED_AT)
-        except SlurmError:
-            return []
-        if looked.exit_code != 1:
-            return []
-        return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]
-
-
-def _is_contained(plan: Plan) -> bool:
-    """Whether a job runs in an image: no folder of the node is meant then."""
-    return bool(plan.record.environment and plan.record.environment.image)

@@ -1,0 +1,102 @@
+"""What a step of an allocation is: what its holder needs to know, its record and its script."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyter_slurm._version import __version__
+from jupyter_slurm.domain.environment_variables import submission_environment
+from jupyter_slurm.domain.options.option_parser import OptionTable
+from jupyter_slurm.domain.options.step_options import step_options
+from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder
+from jupyter_slurm.services.jobdir.record import CellRecord, JobRecordFile, OutputsRecord, StepRecord, ValuesRecord
+from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.slurm.client import printable
+
+__all__ = ["plan_step", "record_step"]
+
+_SHARED = {"exact", "exclusive", "overlap", "whole"}
+_GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
+_ONE_TASK = ("--nodes=1", "--ntasks=1")
+
+
+def plan_step(asked: Mapping[str, Any], table: OptionTable, allocation: TrackedJob) -> dict[str, Any]:
+    """Return what the holder needs to know."""
+    options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
+    names = step_options(table, options, is_process=is_one_task)
+    if is_one_task:
+        options[:0] = _ONE_TASK
+    if not names & _SHARED:
+        options.insert(0, "--overlap")  # else a step waits until the one before it is over
+    context = asked.get("context") or {}
+    env = None if asked.get("process") else context.get("env")  # the cell finds that of its process
+    return {
+        "options": options,
+        "args": list(asked.get("args") or []),
+        "python": asked.get("python"),
+        "has_cpus": "cpus-per-task" in names,
+        "has_gpus": bool(names & _GPUS),
+        "has_output": bool(names & {"output", "error"}),
+        "cwd": context.get("cwd") or (allocation.record.work_dir if allocation.record else None),
+        "env": None if env is None else submission_environment(env),
+        "umask": context.get("umask"),
+    }
+
+
+def record_step(
+    asked: Mapping[str, Any], step: Mapping[str, Any], allocation: TrackedJob, cluster: ClusterFolder, now: float
+) -> tuple[JobRecordFile, bytes]:
+    """Return the record of a step and its script.
+
+    Raises
+    ------
+    UsageError
+        A command, or a Python, is missing.
+    """
+    folder = cluster.job(asked["key"])
+    kind, args = asked["kind"], step["args"]
+    text, name = asked.get("text") or "", "cell.sh"
+    if kind == "command":
+        if not args:
+            raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]")
+        text, name = f"{shlex.join(args)}\n", "command"
+    elif kind in ("python", "process", "kernel"):
+        name = "cell.py" if kind == "python" else kind
+        if not (step["python"] or asked.get("process")):
+            raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
+    out = None if step["has_output"] else folder.file("stdout")
+    record = JobRecordFile(
+        format=FORMAT,
+        key=folder.key,
+        kind=kind,
+        created=now,
+        writer=__version__,
+        name=printable(shlex.join(args))[:80] if kind == "command" else name,
+        script=name,
+        argv=["srun", *step["options"], *_run_by(asked, name, step["python"])],
+        work_dir=step["cwd"],
+        events=cluster.events,
+        outputs=OutputsRecord(stdout=out, stderr=out and folder.file("stderr")),
+        step=StepRecord(allocation=str(allocation.key), process=asked.get("process")),
+        given=frozenset({"label", "work_dir", "end"}),
+    )
+    if asked.get("process"):
+        record = replace(record, name=asked.get("filename") or name)
+    if kind == "python":
+        filename, values = asked.get("filename") or "<cell>", asked.get("values")
+        cell = CellRecord(source=text, filename=filename, python=asked.get("python") or None)
+        values = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"]) if values else None
+        record = replace(record, cell=cell, values=values)
+    return record, text.encode("utf-8", "surrogateescape")
+
+
+def _run_by(asked: Mapping[str, Any], name: str, python: str | None) -> list[str]:
+    """Return what srun runs, as it is told."""
+    args = list(asked.get("args") or [])
+    if asked["kind"] in ("process", "kernel"):
+        return [python or ""]
+    return args if asked["kind"] == "command" else [name, *args]

@@ -1,0 +1,111 @@
+"""Checks of a submission before sbatch: Python, working directory, Jupyter. They warn, and refuse what cannot work."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+
+from jupyter_slurm.errors import SlurmError, UsageError
+from jupyter_slurm.services.environments.jupyter_check import doubt_about_jupyter
+from jupyter_slurm.services.environments.path_visibility import doubt_about
+from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.submission.plan import Plan, PlanRequest
+
+__all__ = ["SubmissionChecks"]
+
+_FOLDER_TIMEOUT_S = 5.0
+_JUPYTER_TIMEOUT_S = 10.0
+_LACKING = 3  # runner/session/serve.py's exit code for no
+
+
+class SubmissionChecks:
+    """Look at a submission before it is made.
+
+    Parameters
+    ----------
+    where : ClusterLocation
+        The place of the cluster.
+    client : SlurmClient
+        Of the cluster.
+    entries : mapping
+        The jobs that are known, by their keys.
+    """
+
+    def __init__(self, where: ClusterLocation, client: SlurmClient, entries: Mapping[str, TrackedJob]) -> None:
+        self._where, self._client, self._entries, self._transport = where, client, entries, client.transport
+        self._hosts: list[str] | None = None
+
+    async def warnings(self, request: PlanRequest, plan: Plan) -> list[str]:
+        """Return what speaks against a submission, and is no reason not to submit."""
+        asked, record = request.asked, plan.record
+        named = asked.get("python") if asked["kind"] in ("allocation", "session") else None
+        if record.cell is not None:
+            named = record.cell.python
+        warnings = [*asked.get("warnings", ()), *await self._doubts(None if _is_contained(plan) else named)]
+        return [*warnings, *await self._doubt_about_folder(plan)]
+
+    async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
+        """Refuse a session whose Python has no Jupyter, or warn of it where that is not certain."""
+        session = plan.record.session
+        if session is None or session.command is not None or session.jupyter is not None:
+            return []
+        if _is_contained(plan):
+            return await doubt_about_jupyter(self._transport, self._entries.values(), plan.record)
+        return await self._check_jupyter(request)
+
+    async def _check_jupyter(self, request: PlanRequest) -> list[str]:
+        """Refuse a session whose Python has no Jupyter; where the node may find another Python, only warn of it."""
+        prepared = request.prepared
+        python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (request.asked.get("python"), ())
+        argv = [*wrapper, python or "python3", request.runner, "--check"]
+        try:
+            checked = await self._transport.run(argv, context=request.context, timeout=_JUPYTER_TIMEOUT_S)
+            why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
+        except (SlurmError, ValueError):
+            return []  # the node may have what this machine has not
+        if why and not posixpath.isabs(python or ""):
+            return [f"{self._where.host}: {why} {hint}"]
+        if why:
+            raise UsageError(str(why), hint=str(hint))
+        return []
+
+    async def _doubts(self, python: str | None) -> list[str]:
+        """Say what speaks against a Python on the nodes; never a reason not to submit."""
+        if not python or not posixpath.isabs(python):  # what is looked for on the node's PATH
+            return []
+        try:
+            if self._hosts is None:
+                self._hosts = [node.hostname or node.name for node in await self._client.nodes()]
+            mounts = text_of(await self._transport.read("/proc/self/mounts"))
+            here = self._where.host
+            if self._where.is_far:  # one name may lead to several login nodes, today to another one than yesterday
+                here = text_of(await self._transport.read("/proc/sys/kernel/hostname")).strip()
+        except (SlurmError, FileNotFoundError):
+            return []
+        doubt = doubt_about(python, self._hosts, here, mounts)
+        return [doubt] if doubt else []
+
+    async def _doubt_about_folder(self, plan: Plan) -> list[str]:
+        """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
+        path = plan.record.work_dir if plan.record.stage is None else None
+        home = self._where.home
+        if path and self._where.storage.get("home_on_nodes") is False and f"{path}/".startswith(f"{home}/"):
+            return [f"The nodes do not see {printable(path)}, as all of {home}: stage=DIR sends a folder along."]
+        path = path if "chdir" in plan.chosen else None
+        if not path or not posixpath.isabs(path):
+            return []
+        try:
+            looked = await self._transport.run(["test", "-d", path], timeout=_FOLDER_TIMEOUT_S)
+        except SlurmError:
+            return []
+        if looked.exit_code != 1:
+            return []
+        return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]
+
+
+def _is_contained(plan: Plan) -> bool:
+    """Whether a job runs in an image: no folder of the node is meant then."""
+    return bool(plan.record.environment and plan.record.environment.image)
