@@ -16,7 +16,7 @@ from typing import Any
 
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
-from jupyter_slurm.services.jobdir.record import EnvironmentRecord, KernelRecord
+from jupyter_slurm.services.jobdir.job_json import EnvironmentRecord, KernelRecord
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import to_kernel_record

@@ -12,7 +12,7 @@ from typing import Any
 from jupyter_slurm.domain.staging import BASE
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
-from jupyter_slurm.services.jobdir.record import FolderRecord
+from jupyter_slurm.services.jobdir.job_json import FolderRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.poller import Poller

@@ -63,7 +63,7 @@ from typing import Any
 import fastjsonschema
 
 from jupyter_slurm.errors import ParseError
-from jupyter_slurm.services.jobdir.record import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json import JobRecordFile
 from jupyter_slurm.services.jobdir.untrusted import read_whole
 from jupyter_slurm.transport.base import Transport
 

@@ -17,7 +17,7 @@ from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord, rank_of
 from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.record import PartRecord
+from jupyter_slurm.services.jobdir.job_json import PartRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, TrackedJob
 
 __all__ = ["ArrayPart", "check_task", "divided", "found", "joined", "keys_of", "shared_folder", "task_of", "with_task"]

@@ -14,8 +14,8 @@ from jupyter_slurm.domain.records import JobRecord, representative, with_what_wa
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.job_json import JobRecordFile, PartRecord, StageRecord
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
-from jupyter_slurm.services.jobdir.record import JobRecordFile, PartRecord, StageRecord
 from jupyter_slurm.services.jobs.upload import Upload
 from jupyter_slurm.transport.base import DirectoryLock
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
-from jupyter_slurm.services.jobdir.record import KernelRecord
+from jupyter_slurm.services.jobdir.job_json import KernelRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
+from jupyter_slurm.services.jobdir.job_json import GrantRecord
 from jupyter_slurm.services.jobdir.ownership import doubt
-from jupyter_slurm.services.jobdir.record import GrantRecord
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport

@@ -17,7 +17,7 @@ from jupyter_slurm.errors import CommandError, ControllerError, ParseError, Slur
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
-from jupyter_slurm.services.jobdir.record import SlurmJobRecord
+from jupyter_slurm.services.jobdir.job_json import SlurmJobRecord
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks

@@ -9,8 +9,8 @@ from typing import Any
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.job_json import JobRecordFile
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
-from jupyter_slurm.services.jobdir.record import JobRecordFile
 from jupyter_slurm.services.jobdir.untrusted import read_left, read_whole
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable

@@ -17,7 +17,7 @@ from typing import Any
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.jobdir.record import GrantRecord
+from jupyter_slurm.services.jobdir.job_json import GrantRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.session_server import SessionServer, SessionStart, path_of, read_served, read_token

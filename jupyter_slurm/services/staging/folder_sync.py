@@ -12,7 +12,7 @@ from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.queries.disk_quota import ROOM, parse_room
 from jupyter_slurm.domain.staging import FileSignature, ResultChoice
 from jupyter_slurm.errors import CommandError, UsageError
-from jupyter_slurm.services.jobdir.record import FolderRecord
+from jupyter_slurm.services.jobdir.job_json import FolderRecord
 from jupyter_slurm.services.slurm.client import printable, text_of
 from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport

@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.staging import ResultChoice
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
-from jupyter_slurm.services.jobdir.record import FolderRecord, ReturnRecord, StageRecord
+from jupyter_slurm.services.jobdir.job_json import FolderRecord, ReturnRecord, StageRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import printable, text_of

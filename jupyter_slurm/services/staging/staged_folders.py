@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jupyter_slurm.services.jobdir.record import FolderRecord, StageRecord
+from jupyter_slurm.services.jobdir.job_json import FolderRecord, StageRecord
 
 __all__ = ["StagedFolders"]
 

@@ -30,10 +30,10 @@ from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission import sbatch
-from jupyter_slurm.services.submission.checks import SubmissionChecks
 from jupyter_slurm.services.submission.estimate import estimate
 from jupyter_slurm.services.submission.git_origin import GitOrigins
 from jupyter_slurm.services.submission.plan import Plan, PlanRequest, make_plan
+from jupyter_slurm.services.submission.preflight import Preflight
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.remaining_parts import RemainingParts, said_of
 from jupyter_slurm.services.submission.sbatch import SbatchAnswer
@@ -94,7 +94,7 @@ class Submitter:
         self._environments = Environments(where, self._transport, self._tracker.clock)
         self._growth = RemainingParts(self._tracker, self._settler, settings.submit_timeout)
         self._is_prepared = False
-        self._checks = SubmissionChecks(where, self._client, self._tracker.entries)
+        self._preflight = Preflight(where, self._client, self._tracker.entries)
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
 
@@ -128,11 +128,11 @@ class Submitter:
             return job_dict(await self._growth.wait(known))
         request = await self._prepare_request(asked)
         plan, parts = await self._plan(request)
-        warnings = [*await self._checks.warnings(request, plan), *said_of(parts)]
+        warnings = [*await self._preflight.warnings(request, plan), *said_of(parts)]
         if asked.get("dry_run"):
             return await self._show(request, plan, warnings)
         await self.prepare()
-        warnings += await self._checks.jupyter(request, plan)
+        warnings += await self._preflight.jupyter(request, plan)
         entry, doubts = await self._hand_over(plan, request.context, warnings)
         if folder := (asked.get("origin") or {}).get("folder"):
             self._origins.note(entry, folder)

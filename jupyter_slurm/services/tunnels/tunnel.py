@@ -24,7 +24,7 @@ from jupyter_slurm.errors import (
     UsageError,
 )
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.jobdir.record import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
 from jupyter_slurm.transport.base import Route, Stream

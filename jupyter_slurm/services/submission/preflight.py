@@ -14,14 +14,14 @@ from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.submission.plan import Plan, PlanRequest
 
-__all__ = ["SubmissionChecks"]
+__all__ = ["Preflight"]
 
 _FOLDER_TIMEOUT_S = 5.0
 _JUPYTER_TIMEOUT_S = 10.0
 _LACKING = 3  # runner/session/serve.py's exit code for no
 
 
-class SubmissionChecks:
+class Preflight:
     """Look at a submission before it is made.
 
     Parameters

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.services.jobdir import record as model
+from jupyter_slurm.services.jobdir import job_json as model
+from jupyter_slurm.services.jobdir.job_json import EndRecord, JobRecordFile, SlurmJobRecord
 from jupyter_slurm.services.jobdir.json_object import attributes_of
-from jupyter_slurm.services.jobdir.record import EndRecord, JobRecordFile, SlurmJobRecord
 
 SCHEMA = json.loads(resources.files("jupyter_slurm.services.jobdir").joinpath("job.schema.json").read_text())
 _KEY = "20260101-000000-0123456789abcdef"
