@@ -215,7 +215,7 @@ class Steps:
                 number, nodes, restarts = str(int(told["id"])), str(told["nodes"] or ""), int(told.get("restarts") or 0)
                 step = replace(entry.record.step, id=number, nodes=nodes, restarts=restarts)
                 entry.record = replace(entry.record, step=step)
-                entry.start_time, entry.latest = float(told["time"]), None
+                entry.start_time, entry.slurm.latest = float(told["time"]), None
                 entry.started(self._tracker.clock())
             else:
                 granted = GrantRecord(nodes=str(told["nodes"]), gpus=int(told["gpus"]))
@@ -299,7 +299,7 @@ class Steps:
     def _say_why(self, step: TrackedJob, latest: JobRecord | None) -> None:
         """Have a step wait for what its allocation waits for, or for other steps."""
         if step.state.is_pending and step.latest != latest:
-            step.latest = latest
+            step.slurm.latest = latest
             self._tracker.tell(step)
 
     async def _has_ended(self, step: TrackedJob) -> bool:

@@ -32,6 +32,7 @@ from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import check_task, task_of
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.job_views import SlurmView
 from jupyter_slurm.services.jobs.runner_events import RunnerEvents
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -278,7 +279,7 @@ class Cluster:
             )
         entry = await self._made_beside_us(mine)
         if entry is None:
-            entry = TrackedJob(self.id, id=job, state=mine[0].state, described=True)
+            entry = TrackedJob(self.id, id=job, state=mine[0].state, slurm=SlurmView(described=True))
             entry.see(mine, self._clock())
             self.tracker.add(entry)
         self.watcher.wake()
@@ -301,11 +302,11 @@ class Cluster:
 
     async def _describe_once(self, entry: TrackedJob) -> None:
         """Learn name and output of a job that the poller found: not its business, but that of who asks for it."""
-        if entry.folder is not None or entry.id is None or entry.described:
+        if entry.folder is not None or entry.id is None or entry.slurm.described:
             return
         with contextlib.suppress(SlurmError):
             records = await self.client.look_up(entry.id)
-            entry.described = True
+            entry.slurm.described = True
             if records and entry.is_shown_by(records):
                 entry.see(records, self._clock())
 
@@ -318,14 +319,14 @@ class Cluster:
     async def cancel(self, reference: str, signal: str | None = None) -> dict[str, Any]:
         """Cancel a job or send it a signal; what then became of it is asked for at once."""
         entry = await self.entry(reference, is_shown=False)
-        if signal is None and entry.sending is not None and entry.sending.give_up():
+        if signal is None and entry.submission.upload is not None and entry.submission.upload.give_up():
             return job_dict(entry)
         if entry.is_step:
             return await self.steps.send(entry, signal, self.cancel)
         task = task_of(reference, entry)
         parts = self.tracker.parts(entry) if task is None else [entry]
         if task is None and signal is None:
-            parts[0].is_growing = False
+            parts[0].submission.is_growing = False
         for part in parts:
             is_named = entry.part is None and reference != entry.key
             target = reference if is_named else str(part.of_task(task).id)
@@ -396,7 +397,7 @@ class Cluster:
 
     def _is_eager(self) -> bool:
         return not self.where.is_far and any(
-            entry.kind == "session" and entry.state.is_running and entry.served is None
+            entry.kind == "session" and entry.state.is_running and entry.session.server is None
             for entry in self.tracker.active()
         )
 

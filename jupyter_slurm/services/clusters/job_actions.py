@@ -122,7 +122,7 @@ class JobActions:
         task = task_of(reference, entry)
         parts = self._tracker.parts(entry) if task is None else [entry]
         if act == "cancel" and task is None:
-            parts[0].is_growing = False
+            parts[0].submission.is_growing = False
         going = [part for part in parts if part.id is not None and (part is entry or not part.is_finished)]
         return _JobAction(reference, entry, task, {str(part.of_task(task).id): part for part in going})
 

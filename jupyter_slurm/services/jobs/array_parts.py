@@ -236,39 +236,50 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
         return entry
     known = {number: find(key) for number, key in keys_of(entry).items()}
     first = known[about.numbers[0]] or entry
-    absent = TrackedJob(entry.cluster, state=SUBMITTING if first.is_growing else NOT_SUBMITTED)
+    absent = TrackedJob(entry.cluster, state=SUBMITTING if first.submission.is_growing else NOT_SUBMITTED)
     asked = TaskRange.parse(about.tasks).split(about.size)
-    tasks: dict[int, JobRecord] = {}
     rest: list[JobRecord] = []
     for number, part in known.items():
-        offset = number * about.size
-        tasks |= {
-            task + offset: record for task, record in (part.tasks if part else {}).items() if _stands(record, part)
-        }
-        rest += _rest(part or absent, asked[number], offset)
+        rest += _rest(part or absent, asked[number], number * about.size)
     there = [part for part in known.values() if part is not None]
     speaker = min([*there, *([absent] if len(there) < len(known) else [])], key=_rank)
     missing = [asked[number] for number, part in known.items() if part is None]
+    slurm = replace(
+        first.slurm,
+        latest=speaker.latest or first.latest,
+        tasks=_tasks(known, about.size),
+        rest=rest,
+        known=all(part.known for part in there),
+        unknown_since=min((part.slurm.unknown_since for part in there if part.slurm.unknown_since), default=None),
+        blame=speaker.slurm.blame,
+        tasks_read=True,
+    )
+    is_over = not first.submission.is_growing
     return replace(
         first,
         record=replace(first.record, array_tasks=about.tasks) if first.record else None,
-        tasks=tasks,
-        rest=rest,
+        slurm=slurm,
         state=speaker.state,
         state_since=speaker.state_since,
-        latest=speaker.latest or first.latest,
         exit_code=speaker.exit_code,
         signal=speaker.signal,
         start_time=min((part.start_time for part in there if part.start_time), default=None),
         end_time=max((part.end_time for part in there if part.end_time), default=None) if speaker.is_finished else None,
-        known=all(part.known for part in there),
-        unknown_since=min((part.unknown_since for part in there if part.unknown_since), default=None),
-        error=next((part.error for part in there if part.error), None) or _lack(missing, is_over=not first.is_growing),
+        error=next((part.error for part in there if part.error), None) or _lack(missing, is_over=is_over),
         warnings=list(dict.fromkeys(warning for part in there for warning in part.warnings)),
-        blame=speaker.blame,
-        tasks_read=True,
         members=[(number * about.size, part) for number, part in known.items()],
     )
+
+
+def _tasks(known: Mapping[int, TrackedJob | None], size: int) -> dict[int, JobRecord]:
+    """Return the tasks of all parts, by the indices that the person knows."""
+    return {
+        task + number * size: record
+        for number, part in known.items()
+        if part is not None
+        for task, record in part.slurm.tasks.items()
+        if _stands(record, part)
+    }
 
 
 def _rank(part: TrackedJob) -> int:
@@ -277,23 +288,23 @@ def _rank(part: TrackedJob) -> int:
 
 def _rest(part: TrackedJob, asked: TaskRange, offset: int) -> list[JobRecord]:
     """Return the rows of a part that stand for several tasks, by the indices that the person knows."""
-    if not part.tasks and not part.rest and (part.id is None or not part.is_finished):
+    if not part.slurm.tasks and not part.slurm.rest and (part.id is None or not part.is_finished):
         return [
             JobRecord(id=part.id or JobId(0), state=part.state, tasks=replace(asked, limit=None))
         ]  # nobody has told of it yet
     rows = []
-    for record in part.rest:
+    for record in part.slurm.rest:
         if record.tasks is not None and _stands(record, part):
             named = record.tasks.shifted(offset)
             if named.truncated:  # Slurm cut it: it stands for all that it has not told alone
-                named = TaskRange.of(task for task in asked.tasks() if task - offset not in part.tasks)
+                named = TaskRange.of(task for task in asked.tasks() if task - offset not in part.slurm.tasks)
             rows.append(replace(record, tasks=named))
     return rows
 
 
-def _stands(record: JobRecord, part: TrackedJob | None) -> bool:
+def _stands(record: JobRecord, part: TrackedJob) -> bool:
     """Whether what was seen last of a task still says something: nothing waits in a part that is over."""
-    return part is None or not part.is_finished or record.state.is_finished
+    return not part.is_finished or record.state.is_finished
 
 
 def _lack(missing: Sequence[TaskRange], *, is_over: bool) -> JobError | None:

@@ -61,8 +61,9 @@ async def told(transport: Transport, entry: TrackedJob, *, parameters: bool) -> 
     if not entry.is_array:
         return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
     names, table = await _parameters(transport, entry) if parameters else ([], [])
-    waiting = {task: row for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
-    rest = next((row for row in entry.rest if row.tasks and row.tasks.truncated), None)  # Slurm cut it: it may be any
+    waiting = {task: row for row in entry.slurm.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
+    # One that Slurm cut may stand for any task.
+    rest = next((row for row in entry.slurm.rest if row.tasks and row.tasks.truncated), None)
     rows = [_row(entry, task, waiting.get(task, rest)) for task in _indices(entry)]
     return {"columns": list(COLUMNS), "rows": rows, "names": names, "parameters": table}
 
@@ -71,12 +72,12 @@ def _indices(entry: TrackedJob) -> list[int]:
     known = entry.all_tasks
     if known is not None and not known.truncated:
         return sorted(set(known.tasks()))
-    waiting = (task for row in entry.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS))
-    return sorted({*entry.tasks, *waiting})
+    waiting = (task for row in entry.slurm.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS))
+    return sorted({*entry.slurm.tasks, *waiting})
 
 
 def _row(entry: TrackedJob, task: int, waiting: JobRecord | None = None) -> list[Any]:
-    record = entry.tasks.get(task) or waiting
+    record = entry.slurm.tasks.get(task) or waiting
     state = entry.state_of(record)
     if record is None or state is None or state.name in (NOT_SUBMITTED.name, UNKNOWN.name):
         return [task, state.name if state else "PENDING", None, None, None, None, "", ""]
@@ -90,13 +91,14 @@ def _row(entry: TrackedJob, task: int, waiting: JobRecord | None = None) -> list
 
 def cancelled(entry: TrackedJob, task: int, now: float) -> None:
     """Know that a task which had not begun was cancelled: Slurm, which forgets it at once, will not tell."""
-    row = entry.tasks.get(task) or entry.rest_of(task)
+    row = entry.slurm.tasks.get(task) or entry.slurm.row_of_rest(task)
     if entry.id is None or not (row.state.is_pending if row else entry.latest is None):
         return
     number = JobId(entry.id.job, task)
     known = replace(row, id=number, tasks=None, reason="", start_time=None) if row else JobRecord(number, entry.state)
-    entry.tasks[task] = replace(known, state=JobState("CANCELLED"), end_time=int(now))
-    entry.rest = [left for row in entry.rest if (left := _without(row, task)) is not None]  # until the next look
+    entry.slurm.tasks[task] = replace(known, state=JobState("CANCELLED"), end_time=int(now))
+    # Until the next look.
+    entry.slurm.rest = [left for row in entry.slurm.rest if (left := _without(row, task)) is not None]
 
 
 def _without(row: JobRecord, task: int) -> JobRecord | None:
@@ -112,7 +114,8 @@ async def save(transport: Transport, entry: TrackedJob) -> None:
     if entry.folder is None:
         return
     await load(transport, entry)
-    ended = [row for task in sorted(entry.tasks) if entry.tasks[task].state.is_finished and (row := _row(entry, task))]
+    over = [task for task, seen in sorted(entry.slurm.tasks.items()) if seen.state.is_finished]
+    ended = [row for task in over if (row := _row(entry, task))]
     if not ended:
         return
     content = {"format": 1, "columns": COLUMNS, "rows": ended}
@@ -124,9 +127,9 @@ async def save(transport: Transport, entry: TrackedJob) -> None:
 
 async def load(transport: Transport, entry: TrackedJob) -> None:
     """Take in, once, from the job directory how tasks ended that Slurm has not told of."""
-    if entry.folder is None or entry.id is None or entry.tasks_read:
+    if entry.folder is None or entry.id is None or entry.slurm.tasks_read:
         return
-    entry.tasks_read = True
+    entry.slurm.tasks_read = True
     number = entry.id.job
     try:
         told = json.loads(await read_whole(transport, entry.folder.file(FILE)))
@@ -138,15 +141,15 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
         log.warning("%s is left alone: %s", entry.folder.file(FILE), error)
         records = {}
     missing = {task for task in _indices(entry) if task not in records and _is_open(entry, task)}
-    if missing and entry.kind == "python" and (entry.is_finished or not entry.tasks):
+    if missing and entry.kind == "python" and (entry.is_finished or not entry.slurm.tasks):
         records |= await _markers(transport, entry.folder, number, missing)
     for task, record in records.items():
         if _is_open(entry, task):
-            entry.tasks[task] = record
+            entry.slurm.tasks[task] = record
 
 
 def _is_open(entry: TrackedJob, task: int) -> bool:
-    return task not in entry.tasks or (entry.is_finished and not entry.tasks[task].state.is_finished)
+    return task not in entry.slurm.tasks or (entry.is_finished and not entry.slurm.tasks[task].state.is_finished)
 
 
 def _record(number: int, row: Mapping[str, Any]) -> JobRecord:

@@ -16,7 +16,7 @@ _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 
 def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> bool:
     """Note with a job whose dependency can never be satisfied whose fault that is; return whether that is news."""
-    latest, before = entry.latest, entry.blame
+    latest, before = entry.latest, entry.slurm.blame
     if latest is None or _NEVER not in latest.reason:
         return False
     said = []
@@ -27,8 +27,8 @@ def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> b
         if other is not None and other is not entry and other.is_finished:
             name = (other.record.name if other.record else None) or (other.latest.name if other.latest else None)
             said.append(f"Job {number}{f' ({name})' if name else ''} ended as {other.state.name}.")
-    entry.blame = " ".join(dict.fromkeys(said))
-    return entry.blame != before
+    entry.slurm.blame = " ".join(dict.fromkeys(said))
+    return entry.slurm.blame != before
 
 
 def _said(argv: Sequence[str]) -> list[str]:

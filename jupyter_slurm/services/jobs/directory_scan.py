@@ -113,6 +113,6 @@ class JobDirectoryScan:
         shown = self._tracker.find(str(entry.id)) if entry.id is not None and not entry.is_finished else None
         if shown is None or shown.folder is not None or entry.record is None:
             return entry
-        shown.folder, shown.record, shown.submitted = entry.folder, entry.record, entry.submitted
-        shown.known, shown.unknown_since = False, self._tracker.clock()
+        shown.folder, shown.record, shown.slurm.submitted = entry.folder, entry.record, entry.slurm.submitted
+        shown.slurm.lose_sight(self._tracker.clock())
         return shown

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queries.queue import runs_script
-from jupyter_slurm.domain.records import JobRecord, representative, with_what_was_told
+from jupyter_slurm.domain.records import JobRecord, representative
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json import JobRecordFile, PartRecord, StageRecord
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
-from jupyter_slurm.services.jobs.upload import Upload
-from jupyter_slurm.transport.base import DirectoryLock
-
-if TYPE_CHECKING:
-    from jupyter_slurm.services.jobs.session_server import SessionServer
+from jupyter_slurm.services.jobs.job_views import RunnerView, SessionView, SlurmView, StagingView, SubmissionView
 
 __all__ = ["HAD", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "TrackedJob"]
 
@@ -47,45 +41,12 @@ class TrackedJob:
     ----------
     record : JobRecordFile or None
         The content of job.json; None for a job that was not submitted by us.
-    latest : JobRecord or None
-        What Slurm said last; for an array, of the part that the state is taken from.
-    tasks, rest : dict, list
-        Array tasks by index, as last seen; ``rest`` are the rows that stood for several at the last look.
-    parts : dict
-        Components of a heterogeneous job by their offset, as last seen.
-    submitted : int or None
-        Slurm's own time of submission. With the id it says which job this is: ids begin again when a controller has
-        lost its state. None until the queue has shown the job.
-    hold : DirectoryLock or None
-        The lock of the job directory while it is up to us to bring the submission to its end.
-    sending : Upload or None
-        While what it takes along is on its way to the cluster.
-    is_growing : bool
-        Of the first part of an array: True while others are still to be submitted (services/jobs/array_parts.py).
-    members : list of (int, TrackedJob or None)
-        Of an array in parts, as a whole: the parts, each with the index of the person's that is its index 0.
-    unverified : bool
-        True while the runner's end marker is all that tells of the end.
-    blame : str
-        Which jobs it waited for in vain (services/jobs/dependency_failures.py).
-    tasks_read, tasks_saved : bool, float
-        Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
+    submission, slurm, runner, staging, session
+        What each side knows of it, each with a writer of its own (services/jobs/job_views.py).
     number : str or None
         Of a step: ``12.0``, once it has begun.
-    had : dict
-        Nodes, partition, account and QOS, as its runner told them at its end: the queue may not have shown it yet.
-    ranks : dict or None
-        Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
-    bringing : (int, int) or None
-        While results come back (services/staging/manager.py): how many bytes of how many.
-    is_staged_elsewhere : bool
-        Its folders are those of another machine, to which its results come back.
-    served, stage : SessionServer or None, str
-        Of a session that runs: where its Jupyter listens, and what leads there; before, how far it is, in words.
-    described : bool
-        Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
-    known : bool
-        False while the controller does not answer: the state is the last one known, since ``unknown_since``.
+    members : list of (int, TrackedJob or None)
+        Of an array in parts, as a whole: the parts, each with the index of the person's that is its index 0.
     """
 
     cluster: str
@@ -93,11 +54,12 @@ class TrackedJob:
     record: JobRecordFile | None = None
     id: JobId | None = None
     state: JobState = SUBMITTING
-    latest: JobRecord | None = None
-    tasks: dict[int, JobRecord] = field(default_factory=dict)
-    rest: list[JobRecord] = field(default_factory=list)
-    parts: dict[int, JobRecord] = field(default_factory=dict)
-    submitted: int | None = None
+    submission: SubmissionView = field(default_factory=SubmissionView)
+    slurm: SlurmView = field(default_factory=SlurmView)
+    runner: RunnerView = field(default_factory=RunnerView)
+    staging: StagingView = field(default_factory=StagingView)
+    session: SessionView = field(default_factory=SessionView)
+    number: str | None = None
     submit_time: float | None = None
     start_time: float | None = None
     end_time: float | None = None
@@ -105,27 +67,24 @@ class TrackedJob:
     signal: int | None = None
     state_since: float | None = None
     restarts: int = 0
-    had: dict[str, str] = field(default_factory=dict)
-    ranks: Mapping[str, Any] | None = None
-    known: bool = True
-    unverified: bool = False
-    number: str | None = None
-    described: bool = False
-    unknown_since: float | None = None
     error: SlurmError | None = None
     warnings: list[str] = field(default_factory=list)
-    blame: str = ""
-    tasks_read: bool = False
-    tasks_saved: float = 0.0
-    hold: DirectoryLock | None = None
-    sending: Upload | None = None
-    bringing: tuple[int, int] | None = None
-    is_staged_elsewhere: bool = False
-    served: SessionServer | None = None
-    stage: str = ""
-    is_growing: bool = False
     members: list[tuple[int, TrackedJob | None]] = field(default_factory=list)
-    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def latest(self) -> JobRecord | None:
+        """What Slurm said last."""
+        return self.slurm.latest
+
+    @property
+    def submitted(self) -> int | None:
+        """Slurm's own time of submission."""
+        return self.slurm.submitted
+
+    @property
+    def known(self) -> bool:
+        """False while the controller does not answer: the state is the last one known."""
+        return self.slurm.known
 
     @property
     def key(self) -> str | None:
@@ -163,7 +122,7 @@ class TrackedJob:
         """The nodes that a runner has told, which may be before the queue does."""
         record = self.record
         given = (record.step or (record.granted if self.state.is_running else None)) if record else None
-        return (given.nodes if given else None) or self.had.get("nodes")
+        return (given.nodes if given else None) or self.runner.had.get("nodes")
 
     @property
     def gives_signs(self) -> bool:
@@ -184,7 +143,7 @@ class TrackedJob:
     @property
     def is_owed(self) -> bool:
         """Whether it is over and what is new in its folders is still to come back (services/staging/manager.py)."""
-        if self.folders is None or not self.is_finished or self.state == NOT_SUBMITTED or self.is_staged_elsewhere:
+        if self.folders is None or not self.is_finished or self.state == NOT_SUBMITTED or self.staging.is_elsewhere:
             return False
         return not self.folders.is_back(self.restarts) and not (self.id and self.id.task is not None)
 
@@ -206,12 +165,6 @@ class TrackedJob:
         """Whether nothing more will happen."""
         return self.state.is_finished or self.state.name in _ENDS
 
-    def let_go(self) -> None:
-        """Leave the submission to whoever wants to look after it: it is settled, or not ours any more."""
-        if self.hold is not None:
-            self.hold.release()
-            self.hold = None
-
     def recall(self, record: JobRecordFile, now: float) -> None:
         """Take in a record from disk: what we, or another agent, knew when it was written.
 
@@ -226,27 +179,29 @@ class TrackedJob:
             self.state = JobState("PENDING" if record.step.id is None else "RUNNING")
         elif job:
             self.id = JobId.parse(job.id)
-            self.submitted = job.submit_time
-            self.submit_time = self.submitted or self.submit_time
-            self.state, self.known, self.unknown_since, self.error = JobState("PENDING"), False, now, None
+            self.slurm.submitted = job.submit_time
+            self.submit_time = job.submit_time or self.submit_time
+            self.state, self.error = JobState("PENDING"), None
+            self.slurm.lose_sight(now)
         if end:
-            self.state, self.known, self.unknown_since = JobState(end.state), True, None
+            self.state = JobState(end.state)
+            self.slurm.find_again()
             self.exit_code, self.signal = end.exit_code, end.signal
             self.start_time, self.end_time = end.start_time, end.end_time
-            self.ranks = end.ranks
+            self.runner.ranks = end.ranks
             self.error = from_problem(end.error) if end.error else None
         if end and self.id is not None:
             had: dict[str, Any] = {name: getattr(end, name) or "" for name in HAD}
-            self.latest = JobRecord(id=self.id, state=self.state, reason=end.reason or "", **had)
+            self.slurm.latest = JobRecord(id=self.id, state=self.state, reason=end.reason or "", **had)
 
     def is_shown_by(self, records: Iterable[JobRecord]) -> bool:
         """Tell whether records that bear our number are certainly of this job, and not of one that got it later."""
         records, path = list(records), self.script_path
-        if self.submitted is not None and any(record.submit_time == self.submitted for record in records):
+        if self.slurm.submitted is not None and any(record.submit_time == self.slurm.submitted for record in records):
             return True
         if path is not None and any(record.command is not None for record in records):
             return any(runs_script(record, path) for record in records)
-        if self.submitted is None:
+        if self.slurm.submitted is None:
             return self.known  # sbatch has just given us the number
         return path is None and any((record.restarts or 0) > self.restarts for record in records)
 
@@ -261,14 +216,8 @@ class TrackedJob:
         """Take in what Slurm says; return whether something changed that a person would notice."""
         before = self._visible()
         records = list(records)
-        for record in records:
-            if record.id.task is not None:
-                before_it = self.tasks.get(record.id.task)
-                self.tasks[record.id.task] = with_what_was_told(record, before_it) if before_it else record
-        self.known, self.unknown_since = True, None
-        self.rest = [record for record in records if record.id.task is None and record.tasks is not None]
-        self.parts |= {record.id.het: record for record in records if record.id.het is not None}
-        chosen = representative([*self.tasks.values(), *(r for r in records if r.id.task is None)])
+        self.slurm.take_rows(records)
+        chosen = representative([*self.slurm.tasks.values(), *(r for r in records if r.id.task is None)])
         if chosen is not None:
             self._take(chosen, now)
         return self._visible() != before
@@ -277,7 +226,7 @@ class TrackedJob:
         """Note that the controller does not answer."""
         if not self.known or self.is_finished:
             return False
-        self.known, self.unknown_since = False, now
+        self.slurm.lose_sight(now)
         return True
 
     def started(self, now: float) -> bool:
@@ -289,18 +238,17 @@ class TrackedJob:
 
     def ended(self, exit_code: int, end_time: float, now: float, *, interrupted: bool = False) -> bool:
         """Take in the runner's end marker: it comes first, but of a job it does not see everything."""
-        self.exit_code, self.end_time, self.unverified = exit_code, end_time, not self.is_step
-        self.known, self.unknown_since = True, None
+        self.exit_code, self.end_time, self.runner.unverified = exit_code, end_time, not self.is_step
+        self.slurm.find_again()
         return self.set_state(
             JobState("COMPLETED" if exit_code == 0 else "CANCELLED" if interrupted else "FAILED"), now
         )
 
     def _take(self, chosen: JobRecord, now: float) -> None:
-        self.latest = chosen if self.latest is None else with_what_was_told(chosen, self.latest)
+        self.slurm.take_latest(chosen)
         if self.id is None:
             self.id = JobId(chosen.id.job)
-        self.submitted = chosen.submit_time or self.submitted
-        self.submit_time = self.submitted or self.submit_time
+        self.submit_time = self.slurm.submitted or self.submit_time
         if (chosen.restarts or 0) > self.restarts:
             self._begin_again(chosen.restarts or 0)
         elif (
@@ -320,13 +268,13 @@ class TrackedJob:
             self.exit_code, self.signal = chosen.exit_code, chosen.signal or None
         if self.end_time is None or not agrees:
             self.end_time = chosen.end_time or self.end_time
-        self.unverified = False
+        self.runner.unverified = False
 
     def _begin_again(self, restarts: int) -> None:
         """Forget how an earlier run ended: the job was requeued."""
         self.restarts = restarts
-        self.start_time = self.end_time = self.exit_code = self.signal = self.ranks = None
-        self.unverified, self.had = False, {}
+        self.start_time = self.end_time = self.exit_code = self.signal = None
+        self.runner = RunnerView()
         if self.record is not None:
             self.record = replace(self.record, end=None)
 
@@ -344,29 +292,21 @@ class TrackedJob:
 
     def components(self) -> list[Mapping[str, Any]] | None:
         """Return how the components of a heterogeneous job stand; None for a job of one piece."""
-        if not self.parts:
-            end = self.record.end if self.record else None
-            return list(end.components) if end and end.components is not None else None
-        return [
-            {"id": str(part.id), "state": part.state.name, "nodes": part.nodes, "partition": part.partition}
-            for _, part in sorted(self.parts.items())
-        ]
+        if self.slurm.parts:
+            return self.slurm.components()
+        end = self.record.end if self.record else None
+        return list(end.components) if end and end.components is not None else None
 
     def counts(self) -> dict[str, int]:
         """Array tasks by state, pending ones by their number."""
-        counts = Counter(task.state.name for task in self.tasks.values())
-        for record in self.rest:
-            if record.tasks is not None:
-                known = self.all_tasks if record.tasks.truncated else None
-                counts[record.state.name] += known.count() - len(self.tasks) if known else record.tasks.count()
-        return dict(counts)
+        return self.slurm.counts(self.all_tasks)
 
     @property
     def is_array(self) -> bool:
         """Whether it is an array of jobs, or a task of one."""
         latest = self.latest
         seen = latest is not None and latest.id.task is not None
-        return bool(self.tasks or self.rest or seen or (self.record and self.record.array))
+        return bool(self.slurm.tasks or self.slurm.rest or seen or (self.record and self.record.array))
 
     @property
     def all_tasks(self) -> TaskRange | None:
@@ -398,11 +338,6 @@ class TrackedJob:
             return self.paths()[stream]
         return runner_path(stream, self.id, self.folder, self.kind, is_array=self.is_array)
 
-    def rest_of(self, task: int) -> JobRecord | None:
-        """Return the row that stands for a task among others; one whose list Slurm cut may stand for any."""
-        rows = (record for record in self.rest if record.tasks is not None)
-        return next((row for row in rows if row.tasks and (row.tasks.truncated or task in row.tasks)), None)
-
     def state_of(self, row: JobRecord | None) -> JobState | None:
         """Return the state of a task from the row that tells of it; None: nobody has told of any yet.
 
@@ -416,15 +351,13 @@ class TrackedJob:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
         if task is None or self.id is None:
             return self
-        seen = self.tasks.get(task)
-        latest = seen or self.rest_of(task)
+        seen = self.slurm.tasks.get(task)
+        latest = seen or self.slurm.row_of_rest(task)
         return replace(
             self,
             id=JobId(self.id.job, task),
             state=self.state_of(latest) or self.state,
-            latest=latest,
-            tasks={},
-            rest=[],
+            slurm=replace(self.slurm, latest=latest, tasks={}, rest=[]),
             start_time=seen.start_time if seen else None,
             end_time=seen.end_time if seen and seen.state.is_finished else None,
             exit_code=seen.exit_code if seen else None,

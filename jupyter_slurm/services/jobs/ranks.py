@@ -19,8 +19,8 @@ async def read_ranks(transport: Transport, entry: TrackedJob) -> Mapping[str, An
     """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
     did.
     """
-    if entry.ranks or entry.folder is None or entry.state.name == "COMPLETED":
-        return entry.ranks
+    if entry.runner.ranks or entry.folder is None or entry.state.name == "COMPLETED":
+        return entry.runner.ranks
     if not (entry.record and entry.record.launcher) or entry.is_array:
         return None
     try:

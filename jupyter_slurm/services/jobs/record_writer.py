@@ -46,7 +46,7 @@ class RecordWriter:
         if entry.folder is None or entry.record is None:
             return False
         try:
-            async with entry.saving:
+            async with entry.submission.saving:
                 await entry.folder.save(self._client.transport, entry.record)
         except (TransportError, FileNotFoundError) as error:
             log.warning("the record of job %s could not be written: %s", entry.id, error)
@@ -81,7 +81,7 @@ class RecordWriter:
         try:
             await self.save(entry)
         finally:
-            entry.let_go()
+            entry.submission.release_lock()
 
     async def stop(self, arrays: Iterable[TrackedJob]) -> None:
         """Wait for what is being written, and write down what the next agent may not hear any more.
@@ -109,7 +109,7 @@ class RecordWriter:
 def describe_end(entry: TrackedJob) -> EndRecord:
     """Return how a job ended, as its record has it."""
     latest = entry.latest
-    had: dict[str, Any] = {name: getattr(latest, name, None) or entry.had.get(name) for name in HAD}
+    had: dict[str, Any] = {name: getattr(latest, name, None) or entry.runner.had.get(name) for name in HAD}
     return EndRecord(
         state=entry.state.name,
         reason=latest.reason if latest else "",
@@ -122,6 +122,6 @@ def describe_end(entry: TrackedJob) -> EndRecord:
         time_limit=latest.time_limit if latest else None,
         tasks=entry.counts() or None,
         components=entry.components(),
-        ranks=entry.ranks,
+        ranks=entry.runner.ranks,
         error=entry.error.to_problem() if entry.error else None,
     )

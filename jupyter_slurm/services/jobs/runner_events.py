@@ -73,8 +73,8 @@ class RunnerEvents:
         """
         if entry is None or entry.is_finished:
             return
-        if what == "warned" and entry.served is not None:
-            entry.served.is_stale = True
+        if what == "warned" and entry.session.server is not None:
+            entry.session.server.is_stale = True
         if what == "renamed" and entry.folder is not None and entry.record is not None:
             with contextlib.suppress(FileNotFoundError, TransportError, ParseError):
                 label = (await entry.folder.load(self._tracker.client.transport)).label

@@ -62,18 +62,18 @@ def _state(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
     words, step = _explanation(entry, latest, reason)
     return {
         "state": entry.state.name,
-        "sending": entry.sending.as_dict() if entry.sending else None,
+        "sending": entry.submission.upload.as_dict() if entry.submission.upload else None,
         "state_since": entry.state_since,
         "finished": entry.is_finished,
         "known": entry.known,
-        "unknown_since": entry.unknown_since,
+        "unknown_since": entry.slurm.unknown_since,
         "reason": reason,
-        "reason_text": f"{words} {entry.blame}".strip() if "Dependency" in reason else words,
+        "reason_text": f"{words} {entry.slurm.blame}".strip() if "Dependency" in reason else words,
         "next_step": step,
         "restarts": entry.restarts,
         "exit_code": exit_code_of(entry.state, entry.exit_code, entry.signal),
         "signal": entry.signal,
-        "ranks": entry.ranks,
+        "ranks": entry.runner.ranks,
     }
 
 
@@ -106,7 +106,7 @@ def _resources(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
     """Return what it asked for and has."""
     record = entry.record
     return {
-        **{name: getattr(latest, name, None) or entry.had.get(name) for name in HAD},
+        **{name: getattr(latest, name, None) or entry.runner.had.get(name) for name in HAD},
         "nodes": (latest.nodes if latest else None) or entry.told_nodes,
         "gpus": record.granted.gpus if record and record.granted else None,
         # Before the first look at the queue, and where that tells none: what was asked for.
@@ -167,7 +167,7 @@ def _tally(entry: TrackedJob) -> dict[str, int] | None:
     """Return the tasks of an array by state, also of one whose tasks were not read again since they ended."""
     counts = Counter(entry.counts())
     for part in [part for _, part in entry.members] or [entry]:
-        if part is not None and not part.tasks and not part.rest:
+        if part is not None and not part.slurm.tasks and not part.slurm.rest:
             end = part.record.end if part.record else None
             counts.update((end.tasks if end else None) or {})
     return dict(counts) if counts and (entry.id is None or entry.id.task is None) else None
@@ -180,8 +180,8 @@ def _stage(entry: TrackedJob) -> dict[str, Any] | None:
         return None
     is_over = entry.is_finished
     back = stage.back if is_over and stage.is_back(entry.restarts) else None
-    state = "back" if back else "elsewhere" if entry.is_staged_elsewhere else "coming" if entry.is_owed else "there"
-    done, total = entry.bringing or (0, 0)
+    state = "back" if back else "elsewhere" if entry.staging.is_elsewhere else "coming" if entry.is_owed else "there"
+    done, total = entry.staging.progress or (0, 0)
     return {
         "folders": [{"source": folder.source, "dest": folder.dest} for folder in stage.folders],
         "local": stage.local,

@@ -24,7 +24,7 @@ async def way_to(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
     JobError
         It is not ready, or over; ``state`` among its details says how far it is.
     """
-    told, served, folder = session_dict(entry), entry.served, entry.folder
+    told, served, folder = session_dict(entry), entry.session.server, entry.folder
     record = entry.record
     if told is None or folder is None or record is None or record.session is None:
         raise JobError("this is no session of ours")
@@ -45,7 +45,7 @@ async def way_to(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
 
 def warnings_of(entry: TrackedJob) -> list[str]:
     """Return what is wrong with the server of a session that runs."""
-    return entry.served.warnings if entry.served is not None and entry.state.is_running else []
+    return entry.session.server.warnings if entry.session.server is not None and entry.state.is_running else []
 
 
 def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
@@ -54,7 +54,7 @@ def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
     if record is None or record.session is None:
         return None
     request = record.session
-    served = None if entry.is_finished or not entry.state.is_running else entry.served
+    served = None if entry.is_finished or not entry.state.is_running else entry.session.server
     tunnel = served.tunnel.as_dict() if served and served.tunnel else {}
     state, message = _state(entry, served, tunnel)
     url = tunnel.get("url")
@@ -98,7 +98,7 @@ def _steps(entry: TrackedJob, served: SessionServer | None) -> list[dict[str, An
     has_begun = not (entry.is_finished and entry.start_time == entry.end_time)  # so Slurm tells of one withdrawn
     times = {
         "submitted": record.created if record else None,
-        "pending": entry.submitted,
+        "pending": entry.slurm.submitted,
         "starting": begun if has_begun else None,
         "ready": ready,
         "ended": entry.end_time if entry.is_finished else None,
@@ -115,7 +115,7 @@ def _state(entry: TrackedJob, served: SessionServer | None, tunnel: dict[str, An
         again = "it goes on under the same address; its kernels are gone" if entry.restarts else ""
         return ("pending", again) if entry.state.is_pending else ("ending", "")
     if served is None:
-        return "starting", entry.stage
+        return "starting", entry.session.stage
     if tunnel.get("state") == "closed":
         return "unreachable", "its tunnel was closed"
     if why := served.lost():

@@ -84,7 +84,7 @@ class Tracker:
 
     def unverified(self) -> list[TrackedJob]:
         """Jobs of whose end only the runner has told: what Slurm says of it is still to be heard."""
-        return [entry for entry in self.entries.values() if entry.unverified]
+        return [entry for entry in self.entries.values() if entry.runner.unverified]
 
     def everybody(self) -> list[TrackedJob]:
         """All jobs known: ours, and what the queue showed beside them."""
@@ -109,12 +109,12 @@ class Tracker:
         names = {record.id.job: record.name for record in records}
         for entry in self.nameless():
             if entry.id is not None and entry.latest is not None:
-                entry.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
+                entry.slurm.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
                 self.tell(entry)
 
     def drop(self, entry: TrackedJob) -> None:
         """Forget a job."""
-        entry.let_go()
+        entry.submission.release_lock()
         if entry.key is not None:
             self.entries.pop(entry.key, None)
             self.store.forget(self.name, entry.key)
@@ -193,9 +193,9 @@ class Tracker:
     async def finish(self, entry: TrackedJob) -> None:
         """Write down how a job ended, where it stays, and tell it."""
         if entry.folder is not None and entry.record is not None:
-            entry.ranks = await read_ranks(self.client.transport, entry)
+            entry.runner.ranks = await read_ranks(self.client.transport, entry)
             entry.record = replace(entry.record, end=describe_end(entry))
-            if entry.tasks:
+            if entry.slurm.tasks:
                 await array_tasks.save(self.client.transport, entry)
             if await self.save(entry):
                 self.store.remember(self.name, entry.folder.key, entry.record)
@@ -205,7 +205,7 @@ class Tracker:
 
     async def stop(self) -> None:
         """Wait for what is being written; see :meth:`RecordWriter.stop`."""
-        await self._recorder.stop(entry for entry in self.active() if entry.tasks)
+        await self._recorder.stop(entry for entry in self.active() if entry.slurm.tasks)
 
     # -- what is learned
 
@@ -223,7 +223,7 @@ class Tracker:
             raise
         for entry in self.unverified():
             if id(entry) in unverified and id(entry) not in shown:
-                entry.unverified = False  # Slurm has forgotten it: nobody will say more
+                entry.runner.unverified = False  # Slurm has forgotten it: nobody will say more
         absent = [e for e in self.active() if id(e) in before and e.id is not None and id(e) not in shown]
         resolved = await self._resolve(absent, asked_at)
         return changed or resolved
@@ -235,11 +235,11 @@ class Tracker:
             groups[record.id.job].append(record)
         owners, changed = await self._owners(groups), False
         for number, entry in owners.items():
-            was_finished, submitted = entry.is_finished, entry.submitted
+            was_finished, submitted = entry.is_finished, entry.slurm.submitted
             differs = await self._hear_out(entry, groups[number])
             differs |= entry.see(groups[number], self.clock())
-            if entry.submitted != submitted and entry.record is not None:
-                job = SlurmJobRecord(id=str(entry.id), submit_time=entry.submitted)
+            if entry.slurm.submitted != submitted and entry.record is not None:
+                job = SlurmJobRecord(id=str(entry.id), submit_time=entry.slurm.submitted)
                 entry.record = replace(entry.record, job=job)
                 self.save_soon(entry)
             if note_blame(entry, self.find) or differs:
@@ -273,8 +273,8 @@ class Tracker:
             self.store.forget(self.name, entry.folder.key)
             self.save_soon(entry)
         self.tell(entry)
-        if entry.tasks and entry.folder is not None and self.clock() - entry.tasks_saved >= _TASKS_EVERY:
-            entry.tasks_saved = self.clock()
+        if entry.slurm.tasks and entry.folder is not None and self.clock() - entry.slurm.tasks_saved >= _TASKS_EVERY:
+            entry.slurm.tasks_saved = self.clock()
             await array_tasks.save(self.client.transport, entry)
 
     async def read_end(self, entry: TrackedJob) -> bool:
@@ -291,7 +291,7 @@ class Tracker:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        entry.restarts, entry.ranks, entry.had = restarts, ranks_of(marker), _had(marker)
+        entry.restarts, entry.runner.ranks, entry.runner.had = restarts, ranks_of(marker), _had(marker)
         if "lost" in marker:
             await self._end_of_process(entry)
         entry.error = why_ended(entry, marker) or entry.error  # first: whoever sees the end sees why

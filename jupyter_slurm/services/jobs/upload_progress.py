@@ -34,7 +34,7 @@ def on_its_way(entry: TrackedJob) -> Iterator[Sent]:
 
     def sent(done: int, total: int) -> None:
         sending.done, sending.total = done, total
-        entry.sending = sending if done < total else None  # what is all there may be at work
+        entry.submission.upload = sending if done < total else None  # what is all there may be at work
 
     try:
         yield sent
@@ -47,4 +47,4 @@ def on_its_way(entry: TrackedJob) -> Iterator[Sent]:
             hint="Run the cell again.",
         ) from None
     finally:
-        entry.sending = None
+        entry.submission.upload = None

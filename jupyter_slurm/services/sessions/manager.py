@@ -220,10 +220,10 @@ class Sessions:
                 self._pages.remove(key)
                 self._tunnels.leave(cluster.id, key)
                 continue
-            if entry.served is not None and not _is_of_this_run(entry, entry.served):
-                entry.served = None  # where its next run listens is another question
-            if entry.served is not None and entry.served.is_stale:
-                await self._hear_warnings(cluster, entry, entry.served)
+            if entry.session.server is not None and not _is_of_this_run(entry, entry.session.server):
+                entry.session.server = None  # where its next run listens is another question
+            if entry.session.server is not None and entry.session.server.is_stale:
+                await self._hear_warnings(cluster, entry, entry.session.server)
             if entry.state.is_running and self._is_due(cluster, key):
                 await self._look(cluster, entry)
                 self._begin(cluster, entry)
@@ -255,23 +255,23 @@ class Sessions:
 
     async def _look(self, cluster: Cluster, entry: TrackedJob) -> bool:
         """See where its Jupyter listens; return whether it does."""
-        if entry.served is None and entry.folder is not None:
+        if entry.session.server is None and entry.folder is not None:
             found = await read_served(cluster.client.transport, entry.folder)
             if isinstance(found, SessionStart):
-                entry.stage = found.stage
+                entry.session.stage = found.stage
                 if found.nodes and entry.record is not None and _is_of_this_run(entry, found):
                     granted = replace(entry.record.granted or GrantRecord(), nodes=found.nodes)
                     entry.record = replace(entry.record, granted=granted)
             elif _is_of_this_run(entry, found):
-                entry.served, entry.stage = found, ""
-            if entry.served is not None:
-                entry.served.lost = partial(why_lost, cluster.id, cluster.reached)
-            if entry.served is not None and entry.record is not None:
+                entry.session.server, entry.session.stage = found, ""
+            if entry.session.server is not None:
+                entry.session.server.lost = partial(why_lost, cluster.id, cluster.reached)
+            if entry.session.server is not None and entry.record is not None:
                 before = entry.record.granted.port if entry.record.granted else None
-                self._tunnels.redirect(cluster.id, str(entry.key), before, entry.served.port)
-                entry.record = replace(entry.record, granted=entry.served.granted)
+                self._tunnels.redirect(cluster.id, str(entry.key), before, entry.session.server.port)
+                entry.record = replace(entry.record, granted=entry.session.server.granted)
                 cluster.tracker.save_soon(entry)
-        return entry.served is not None
+        return entry.session.server is not None
 
     @staticmethod
     async def _hear_warnings(cluster: Cluster, entry: TrackedJob, served: SessionServer) -> None:
@@ -286,7 +286,7 @@ class Sessions:
 
         Of one that does not listen yet, the node is.
         """
-        served, key = entry.served, str(entry.key)
+        served, key = entry.session.server, str(entry.key)
         if served is None:
             if key not in self._approaching:
                 _keep(self._approaching, key, self._tunnels.approach(cluster.id, entry))
@@ -306,7 +306,7 @@ class Sessions:
 
     async def _reach(self, cluster: Cluster, entry: TrackedJob, *, asked: bool = False) -> None:
         """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
-        served, wanted = entry.served, entry.record.session if entry.record else None
+        served, wanted = entry.session.server, entry.record.session if entry.record else None
         if served is None:
             return
         goal = {"job": entry.key, "port": served.port, "local_port": wanted.port if wanted else None}

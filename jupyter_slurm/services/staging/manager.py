@@ -288,7 +288,7 @@ class Staging:
         if stage is None:
             return
         if not await self._is_of_here(stage):
-            entry.is_staged_elsewhere = True
+            entry.staging.is_elsewhere = True
             return
         if stage.local:
             await self._node_is_left(entry)
@@ -299,7 +299,7 @@ class Staging:
             why = f"{type(error).__name__}: {error}"
             back = ReturnRecord(files=0, bytes=0, left=[], error=why, given_up=True)
         finally:
-            entry.bringing = None
+            entry.staging.progress = None
         back = replace(back, time=self._tracker.clock(), restarts=restarts)
         _note_return(entry, replace(entry.folders or stage, back=back))  # the record may have been read anew
         if await self._tracker.save(entry) and entry.folder and entry.record:
@@ -309,7 +309,7 @@ class Staging:
     async def _node_is_left(self, entry: TrackedJob) -> None:
         """Wait until Slurm has told the end, too: until then the runner may copy back what lies on the node."""
         with self._tracker.listening(entry) as changed:
-            while entry.unverified:
+            while entry.runner.unverified:
                 changed.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
@@ -319,8 +319,8 @@ class Staging:
         files, size, left, errors, is_given_up = 0, 0, list[str](), list[str](), False
 
         def sent(done: int, total: int) -> None:
-            is_news = entry.bringing is None or done - entry.bringing[0] >= total * _STEP
-            entry.bringing = (done, total) if is_news else entry.bringing
+            is_news = entry.staging.progress is None or done - entry.staging.progress[0] >= total * _STEP
+            entry.staging.progress = (done, total) if is_news else entry.staging.progress
             if is_news:
                 self._tracker.tell(entry)
 

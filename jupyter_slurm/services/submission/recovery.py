@@ -75,7 +75,7 @@ class SubmissionRecovery:
     def under_way(self) -> int:
         """How many submissions have no answer yet and are ours to follow."""
         entries = (self._tracker.entries.get(key) for key in self._tasks)
-        return sum(entry is not None and (entry.hold is not None or entry.id is not None) for entry in entries)
+        return sum(e is not None and (e.submission.hold is not None or e.id is not None) for e in entries)
 
     def resume(self, entry: TrackedJob) -> None:
         """Go on where an agent left off: with a submission, a cancellation, or with watching the job."""
@@ -87,7 +87,7 @@ class SubmissionRecovery:
 
     def begin(self, entry: TrackedJob, plan: Plan | None = None, context: Context | None = None) -> None:
         """Take over a submission whose answer is not known."""
-        entry.known, entry.unknown_since = False, self._tracker.clock()
+        entry.slurm.lose_sight(self._tracker.clock())
         entry.error = _unheard(is_cancelled=entry.is_to_be_cancelled)
         self._tracker.tell(entry)
         created = entry.record.created if entry.record else 0.0
@@ -118,7 +118,7 @@ class SubmissionRecovery:
         if entry.record is None:
             return
         entry.record = replace(entry.record, cancel=True)
-        if entry.hold is not None:
+        if entry.submission.hold is not None:
             self._tracker.save_soon(entry)
         entry.error = _unheard(is_cancelled=True)
         self._tracker.tell(entry)
@@ -144,7 +144,8 @@ class SubmissionRecovery:
     async def accept(self, entry: TrackedJob, job: JobId, remarks: list[str]) -> None:
         """Note the id of a job that sbatch accepted."""
         now = self._tracker.clock()
-        entry.id, entry.error, entry.known, entry.unknown_since = job, None, True, None
+        entry.id, entry.error = job, None
+        entry.slurm.find_again()
         entry.warnings.extend(remarks)
         entry.submit_time = entry.submit_time or now
         entry.set_state(sbatch.ACCEPTED, now)
@@ -162,7 +163,7 @@ class SubmissionRecovery:
         SlurmError
             That is not known. Of a job that turns out to be over, nothing is said.
         """
-        if entry.submitted is not None or not entry.known:
+        if entry.slurm.submitted is not None or not entry.known:
             await self._watcher.fresh()
         if not entry.is_finished and (not entry.known or self._tracker.find(str(entry.id)) is not entry):
             raise ControllerError(
@@ -232,9 +233,9 @@ class SubmissionRecovery:
 
     async def _is_held(self, entry: TrackedJob) -> bool:
         """Whether we have the lock of a job directory; one that a broken connection took with it is taken again."""
-        if entry.hold is not None and entry.hold.is_lost:
-            entry.let_go()
-        return entry.hold is not None or await self._take_over(entry)
+        if entry.submission.hold is not None and entry.submission.hold.is_lost:
+            entry.submission.release_lock()
+        return entry.submission.hold is not None or await self._take_over(entry)
 
     async def _take_over(self, entry: TrackedJob) -> bool:
         """Have the lock of a job directory, and what is written there; False: another has it, or it is settled."""
@@ -244,13 +245,13 @@ class SubmissionRecovery:
         try:
             hold = await self._client.transport.hold(entry.script_path)
             if not await self._is_settled_on_disk(entry):
-                entry.hold, hold = hold, None
+                entry.submission.hold, hold = hold, None
         except FileNotFoundError:
             self._withdrawn(entry)
         finally:
             if hold is not None:
                 hold.release()
-        return entry.hold is not None
+        return entry.submission.hold is not None
 
     async def _is_settled_on_disk(self, entry: TrackedJob) -> bool:
         """Take in the record as it is on disk now; return whether another agent has come to an end with it."""
@@ -268,15 +269,12 @@ class SubmissionRecovery:
         return True
 
     def _withdrawn(self, entry: TrackedJob) -> None:
-        entry.error, entry.known, entry.unknown_since = (
-            SubmitRefused(
-                "The job was not submitted: it has no directory. The link broke before there was one, or another agent "
-                "has removed it since sbatch refused the job.",
-                hint="Run the cell again.",
-            ),
-            True,
-            None,
+        entry.error = SubmitRefused(
+            "The job was not submitted: it has no directory. The link broke before there was one, or another agent "
+            "has removed it since sbatch refused the job.",
+            hint="Run the cell again.",
         )
+        entry.slurm.find_again()
         entry.set_state(NOT_SUBMITTED, self._tracker.clock())
         self._tracker.tell(entry)
         self._tracker.drop(entry)
@@ -298,7 +296,8 @@ class SubmissionRecovery:
                 job = found.job
             if job is not None:
                 return await self.accept(entry, job, [])
-            if entry.hold is not None and entry.hold.is_lost:  # another agent may have gone on with it since
+            hold = entry.submission.hold
+            if hold is not None and hold.is_lost:  # another agent may have gone on with it since
                 if not await self._is_ours(entry):
                     return None
                 continue
@@ -347,10 +346,11 @@ class SubmissionRecovery:
         await self._conclude(entry, NOT_SUBMITTED, error)
 
     async def _conclude(self, entry: TrackedJob, state: JobState, error: SlurmError | None) -> None:
-        entry.error, entry.known, entry.unknown_since = error, True, None
+        entry.error = error
+        entry.slurm.find_again()
         entry.set_state(state, self._tracker.clock())
         await self._tracker.finish(entry)
-        entry.let_go()
+        entry.submission.release_lock()
 
     async def _again(self, case: _UnansweredSubmission, plan: Plan, context: Context) -> None:
         entry, case.since = case.entry, self._tracker.clock()

@@ -60,7 +60,7 @@ class RemainingParts:
         key = first.key or ""
         if key in self._tasks:
             return  # asked for again
-        first.is_growing = True
+        first.submission.is_growing = True
         task = self._tasks[key] = asyncio.create_task(self._grow(first, parts, hand_over), name=f"parts of {key}")
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # said where somebody waits for it
@@ -94,7 +94,7 @@ class RemainingParts:
         try:
             for part in parts[1:]:
                 await self._settled(submitted[-1])
-                if not first.is_growing:
+                if not first.submission.is_growing:
                     return  # cancelled meanwhile
                 before = str(submitted[-1].id) if part.is_throttled else None
                 submitted.append(await hand_over(replace(part, before=before)))
@@ -103,7 +103,7 @@ class RemainingParts:
             self._give_up(submitted, part, error)
             raise
         finally:
-            first.is_growing = False
+            first.submission.is_growing = False
             self._tracker.tell(first)
 
     async def _settled(self, entry: TrackedJob) -> None:

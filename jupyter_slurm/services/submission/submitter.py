@@ -260,7 +260,7 @@ class Submitter:
                 self._tracker.drop(entry)
             raise
         if once is not None:
-            entry.hold = once.hold
+            entry.submission.hold = once.hold
             return entry, once
         self._tracker.drop(entry)
         found = await self._shelf.get(plan.folder.key)

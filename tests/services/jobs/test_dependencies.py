@@ -10,12 +10,13 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.jobdir.job_json import JobRecordFile
 from jupyter_slurm.services.jobs.dependency_failures import note_blame
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.job_views import SlurmView
 
 
 def _entry(number: int, state: str, **more: object) -> TrackedJob:
     reason = str(more.pop("reason", ""))
     latest = JobRecord(id=JobId(number), state=JobState(state), reason=reason, name="train")
-    return TrackedJob("c", id=JobId(number), state=JobState(state), latest=latest, **more)  # type: ignore[arg-type]
+    return TrackedJob("c", id=JobId(number), state=JobState(state), slurm=SlurmView(latest=latest), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,6 @@ def test_blame_is_found_on_the_command_line_if_there_is_one(argv: list[str] | No
     record = None if argv is None else JobRecordFile.from_json({"argv": argv})
     waiting = _entry(12, "PENDING", reason="DependencyNeverSatisfied", record=record)
     assert note_blame(waiting, jobs.get) is bool(said)
-    assert waiting.blame == said
+    assert waiting.slurm.blame == said
     assert not note_blame(waiting, jobs.get)
     assert not note_blame(_entry(13, "PENDING", reason="Priority", record=record), jobs.get)

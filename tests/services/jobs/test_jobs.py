@@ -184,7 +184,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     for other in others:
         await desk.until(other, lambda j: j["state"] == "PENDING")
     for other in others:  # as the queue has shown them
-        desk.core._cluster(desk.id).tracker.find(other).described = False
+        desk.core._cluster(desk.id).tracker.find(other).slurm.described = False
     client.named.reserve(client.named._burst)  # no question about a job that is known is to be had
     async with asyncio.timeout(15):  # the first would wait for twenty seconds
         assert (await act("hold", *others))[0] == dict.fromkeys(others)

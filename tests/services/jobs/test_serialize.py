@@ -8,6 +8,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.job_views import SlurmView
 from jupyter_slurm.services.jobs.serialize import job_dict
 
 
@@ -15,7 +16,7 @@ from jupyter_slurm.services.jobs.serialize import job_dict
 def test_why_a_job_waited_is_not_told_of_one_that_has_begun(state: str, reason: str) -> None:
     """The runner tells of the begin at once, the queue with the next look."""
     latest = JobRecord(JobId(12), state=JobState("PENDING"), reason="BeginTime")
-    told = job_dict(TrackedJob("c", id=JobId(12), state=JobState(state), latest=latest))
+    told = job_dict(TrackedJob("c", id=JobId(12), state=JobState(state), slurm=SlurmView(latest=latest)))
     assert told["reason"] == reason
     assert bool(told["reason_text"]) == bool(reason)
 

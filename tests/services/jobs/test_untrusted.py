@@ -122,7 +122,7 @@ async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
     path.unlink()
     path.write_text(json.dumps({**_END, "had": {"account": "lab\udcff", "qos": 5}}))
     assert await tracker.read_end(entry)
-    assert entry.had == {"account": "lab\ufffd"}
+    assert entry.runner.had == {"account": "lab\ufffd"}
 
 
 async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTransport, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
         with pytest.raises(UsageError, match="it has grown beyond"):
             await reading
     await array_tasks.load(transport, entry)
-    assert not entry.tasks
+    assert not entry.slurm.tasks
 
 
 def test_only_an_id_means_a_job() -> None:

@@ -557,7 +557,7 @@ async def test_on_a_login_node_itself(
         job, port = await served(core, name=name, env=env)
         entry = core._cluster(name).tracker.find(job["key"])
         assert entry is not None
-        said, entry.submitted, entry.submit_time = (
+        said, entry.slurm.submitted, entry.submit_time = (
             entry.submitted,
             None,
             job["submit_time"] - 2.5,
@@ -572,7 +572,7 @@ async def test_on_a_login_node_itself(
         both[0].cancel()  # it goes on for the other one
         tunnel = await both[1]
         assert [one["id"] for one in core.list_tunnels(name)] == [tunnel["id"]]
-        entry.submitted = entry.submit_time = said
+        entry.slurm.submitted = entry.submit_time = said
         await asyncio.sleep(0.5)  # ten looks: what the queue says of its own job does not make it another one
         assert tunnel["way"] == "step"
         assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x" * 9)).endswith(b" " + b"x" * 9)
