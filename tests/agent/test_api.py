@@ -226,10 +226,10 @@ def test_of_what_has_finished_the_newest_are_told(
         for number, state, finished in ((15, "FAILED", True), (14, "PENDING", False), (13, "COMPLETED", True))
     ] + [{"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": True}]
 
-    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
+    async def jobs(*, active: bool) -> list[dict[str, Any]]:
         return table
 
-    monkeypatch.setattr(core, "jobs", jobs)
+    monkeypatch.setattr(core.local.jobs, "list_jobs", jobs)
     for query, ids in (("", "15 14 13 12"), ("&finished=1", "15 14 12"), ("&finished=0", "14 12")):
         assert [job["id"] for job in http.get(f"{JOBS}?state=all{query}").json()] == ids.split()
 
@@ -346,7 +346,8 @@ def test_a_question_ends_with_its_client_and_a_submission_does_not(
 
         return wait
 
-    core.command, core.job, core.submit = (never_ending(name) for name in ("command", "job", "submit"))
+    core.local.run_command, core.local.submit = never_ending("command"), never_ending("submit")
+    core.local.jobs.describe = never_ending("job")
     body = {"argv": ["squeue"], "context": {}}
     for method, path, content in [
         ("POST", "/v1/clusters/local/commands", body),

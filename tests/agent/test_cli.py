@@ -137,14 +137,16 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
     lost = {"stage": {**_STAGE, "error": "rsync failed: \x1b[31m.", "given_up": True}}
     over = {"state": "COMPLETED", "known": True, "finished": True}
 
-    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
+    async def jobs(*, active: bool) -> list[dict[str, Any]]:
         assert not active
         return [{**job, **evil}, {**job, **over, "id": "13", **lost}, {**job, **over, "id": "14", "stage": _STAGE}]
 
-    async def bring_results(cluster: str, ref: str) -> dict[str, Any]:
+    async def describe(ref: str) -> dict[str, Any]:
+        if ref not in ("13", "14"):
+            return core.job(ref)
         return {**job, **over, "id": ref, **(lost if ref == "13" else {"stage": _STAGE})}
 
-    core.jobs, core.bring_results = jobs, bring_results
+    core.local.jobs.list_jobs, core.local.jobs.describe = jobs, describe
     agent = serve_in_thread(daemon_settings, core)
     assert agent is not None
     shown = cli("jobs").stdout
@@ -278,15 +280,15 @@ def test_the_parts_of_a_job_and_of_an_array_and_their_folders(
 def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings: Settings, core: Any) -> None:
     """What was known before is shown, with the reason why there may be more."""
     error = {"detail": "Slurm does not answer: \x1b[31mno", "hint": "Try again in a minute."}
-    known = core.clusters()[0]
-    core.clusters = lambda: [{**known, "poll": {**known["poll"], "failing_for": 90.0, "error": error}}]
+    known = core.clusters.list_clusters()[0]
+    core.clusters.list_clusters = lambda: [{**known, "poll": {**known["poll"], "failing_for": 90.0, "error": error}}]
     nothing = False
 
-    async def jobs(cluster: str, *, active: bool) -> list[dict[str, Any]]:
+    async def jobs(*, active: bool) -> list[dict[str, Any]]:
         job = {"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": False, "submit_time": 1.0}
         return [] if nothing else [job]
 
-    core.jobs = jobs
+    core.local.jobs.list_jobs = jobs
     agent = serve_in_thread(daemon_settings, core)
     assert agent is not None
     for nothing in (False, True):

@@ -169,7 +169,7 @@ def test_a_client_that_has_gone_is_no_accident(
         begun.append(args)
         await asyncio.sleep(0.2)
 
-    core.job = wait
+    core.local.jobs.describe = wait
     raw.sock.sendall(raw.head(f"GET {JOBS}/12 HTTP/1.1"))
     wait_for(lambda: begun, "the question")
     raw.sock.close()

@@ -32,7 +32,7 @@ async def submitted(laptop: Laptop, turn: asyncio.Semaphore) -> dict[str, Any]:
     async with turn:
         while True:
             try:
-                return await laptop.core.submit("far", asked)
+                return await laptop.core.cluster("far").submit(asked)
             except SlurmError:
                 await asyncio.sleep(0.5)
 

@@ -24,7 +24,7 @@ PROGRAM = r"""
 import asyncio, json, os, subprocess, sys, time
 from jupyter_slurm.config import Settings
 from jupyter_slurm.services.event_bus import EventBus
-from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.clusters.composition import AgentContext, compose_cluster
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.slurm.location import here
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -39,8 +39,8 @@ async def main():
     home = os.environ["HOME"]
     settings = Settings(job_root=home + "/jobs", state_dir=home + "/state")
     where = here(settings, os.environ["SLURM_CONF"], os.environ["PATH"])
-    cluster = Cluster(where, transport=LocalTransport(), settings=settings,
-                      store=JobIndex(home + "/state/index.sqlite"), bus=EventBus())
+    agent = AgentContext(settings, JobIndex(home + "/state/index.sqlite"), EventBus())
+    cluster = compose_cluster(where, LocalTransport(), agent)
     context = {"cwd": home, "env": dict(os.environ), "umask": 0o022, "limits": {}}
     for number in range(OWN):
         await cluster.submit({"key": f"20260101-000000-{number:016x}", "kind": "script",

@@ -146,7 +146,7 @@ async def ready(desk: Any, asked: dict[str, Any]) -> dict[str, Any]:
     seen = []
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE):
-            async for event, data in desk.core.stream(desk.id, asked["key"], {}):
+            async for event, data in desk.core.cluster(desk.id).results.stream(asked["key"], {}):
                 if event == "job":
                     seen.append(data)
                     if data["session"]["state"] == "ready" or data["finished"]:
@@ -232,7 +232,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have agents look at the queue, and for a way to a session, every second: of tests that wait for that many times."""
     monkeypatch.setattr("jupyter_slurm.services.sessions.manager._AGAIN", (0.5, 1.0))
     monkeypatch.setattr(
-        "jupyter_slurm.services.clusters.cluster.Watcher",
+        "jupyter_slurm.services.clusters.composition.Poller",
         lambda look, **more: Poller(look, **{**more, "shortest": 1.0}),
     )
 

@@ -78,7 +78,7 @@ async def found(laptop: Laptop, job: dict[str, Any]) -> dict[str, Any]:
 async def long_silence(laptop: Laptop) -> None:
     """Drop all packets until whoever waits for an answer has given that up."""
     laptop.site.gateway.drop()
-    tracker = laptop.core._cluster("far").tracker
+    tracker = laptop.core.cluster("far").tracker
     await laptop.until(lambda: [entry for entry in tracker.entries.values() if entry.error], "it is given up", 30)
     laptop.site.gateway.restore()
 
@@ -97,7 +97,9 @@ async def test_in_the_middle_of_sbatch(
     site.slurm.thaw_controller()
     job = await found(laptop, await submitting)
     assert times_in_queue(site, job) == 1
-    await laptop.core.cancel("far", job["key"])  # what became of it, a busy machine may tell with the next look
+    await laptop.core.cluster("far").actions.cancel(
+        job["key"]
+    )  # what became of it, a busy machine may tell with the next look
     async with asyncio.timeout(90):
         while (await laptop.job(job["key"]))["state"] not in ("CANCELLED", "COMPLETING"):
             await asyncio.sleep(0.2)
@@ -210,7 +212,7 @@ async def test_keys_are_changed_under_load(
         received = bytearray()
         following = asyncio.create_task(laptop.follow(job, received))
         others = [asyncio.create_task(laptop.transport.read(path)) for _ in range(3)]
-        squeue = await laptop.core.command("far", ["squeue"], table=True, context={})
+        squeue = await laptop.core.cluster("far").run_command(["squeue"], table=True, context={})
         assert squeue["exit_code"] == 0
         assert [await other == data for other in others] == [True] * 3
         await asyncio.wait_for(following, 120)

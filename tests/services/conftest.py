@@ -61,10 +61,27 @@ class Desk:
         return {**asked, "python": sys.executable if kind == "python" else None, "dry_run": False, **more}
 
     async def submit(self, text: str, *options: str, **more: Any) -> dict[str, Any]:
-        return await self.core.submit(self.id, self.asked(text, *options, **more))
+        return await self.core.cluster(self.id).submit(self.asked(text, *options, **more))
 
     async def job(self, reference: str) -> dict[str, Any]:
-        return await self.core.job(self.id, reference)
+        return await self.core.cluster(self.id).jobs.describe(reference)
+
+    async def bring_results(self, reference: str) -> dict[str, Any]:
+        cluster = self.core.cluster(self.id)
+        await cluster.staging.bring(await cluster.jobs.find(reference))
+        return await self.job(reference)
+
+    async def start_step(self, reference: str, asked: dict[str, Any]) -> dict[str, Any]:
+        cluster = self.core.cluster(self.id)
+        return await cluster.steps.start(await cluster.jobs.find(reference), asked)
+
+    async def list_steps(self, reference: str) -> list[dict[str, Any]]:
+        cluster = self.core.cluster(self.id)
+        return cluster.steps.of(await cluster.jobs.find(reference))
+
+    async def kernel(self, reference: str, wait: float) -> dict[str, Any]:
+        cluster = self.core.cluster(self.id)
+        return await cluster.kernels.where(await cluster.jobs.find(reference), wait)
 
     async def until(
         self, reference: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 90.0
@@ -82,12 +99,12 @@ class Desk:
     async def finished(self, reference: str) -> dict[str, Any]:
         """Follow a job to its end."""
         async with asyncio.timeout(120):
-            async for _ in self.core.stream(self.id, reference, {}):
+            async for _ in self.core.cluster(self.id).results.stream(reference, {}):
                 pass
         return await self.job(reference)
 
     async def text(self, reference: str, stream: str = "stdout") -> str:
-        return (await self.core.output(self.id, reference, stream, 0, None))[0].decode()
+        return (await self.core.cluster(self.id).results.output(reference, stream, 0, None))[0].decode()
 
 
 @contextlib.asynccontextmanager
@@ -101,14 +118,14 @@ async def desk_at(way: Way, cluster: Any, folder: Any, **settings: Any) -> Async
     await core.start()
     try:
         if way.is_remote:
-            await core.register_cluster(None, None, "far")
-            registered = await core.connect("far")
+            await core.clusters.register(None, None, "far")
+            registered = await core.clusters.connect("far")
         else:
-            registered = await core.register_cluster(str(cluster.slurm_conf), env.get("PATH", os.defpath))
+            registered = await core.clusters.register(str(cluster.slurm_conf), env.get("PATH", os.defpath))
         yield Desk(core, registered, env, str(folder), way)
     finally:
         if way.is_remote:  # else what carries it may stay
-            await core.disconnect("far")
+            await core.clusters.disconnect("far")
         await core.stop()
         shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH tidies up at the same time
 

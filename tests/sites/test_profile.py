@@ -327,13 +327,13 @@ async def test_before_the_log_in_names_are_those_of_the_profile(tmp_path):
     )
     await core.start()
     try:
-        assert (await core.register_cluster(None, None, "sky"))["connection"]["state"] == "disconnected"
-        told = await core.names("sky", "partition", 0.0)
+        assert (await core.clusters.register(None, None, "sky"))["connection"]["state"] == "disconnected"
+        told = await core.clusters.list_names("sky", "partition", 0.0)
         assert told["taken"] is None, "the cluster has said nothing"
         names = {one["name"]: one["about"] for one in told["names"]}
         assert names.keys() == {"debug", "short", "long", "user-overcap", "overcap", "ours"}
         assert names["ours"] == "at most 1-0"
-        assert (await core.names("sky", "job", 0.0))["names"] == []
+        assert (await core.clusters.list_names("sky", "job", 0.0))["names"] == []
     finally:
         await core.stop()
 

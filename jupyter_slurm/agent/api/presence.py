@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from jupyter_slurm.agent.protocols import UsersLike
-from jupyter_slurm.services.connections.clients import ClientUse
+from jupyter_slurm.services.connections.clients import ClientRegistry, ClientUse
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
 __all__ = ["Presence"]
@@ -25,11 +24,11 @@ class Presence:
 
     Parameters
     ----------
-    users : UsersLike
+    users : ClientRegistry
         Who is told of those that come and go.
     """
 
-    def __init__(self, users: UsersLike) -> None:
+    def __init__(self, users: ClientRegistry) -> None:
         self._users = users
         self._there: dict[object, ClientUse] = {}
 

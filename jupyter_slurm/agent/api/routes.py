@@ -1,18 +1,23 @@
-"""What each operation of ``openapi.yaml`` answers. Thin: the work is done by the core."""
+"""Routes: for each operation of ``openapi.yaml``, the call of the service that does the work."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.agent.api.app import Answer, Call, Reply
 from jupyter_slurm.agent.api.presence import Presence
 from jupyter_slurm.agent.api.schema import Document
 from jupyter_slurm.agent.api.sse import latest_only, send_events
-from jupyter_slurm.agent.protocols import CoreLike, Json
 from jupyter_slurm.errors import AgentBusy
 from jupyter_slurm.transport.peer_credentials import peer_pid
+
+if TYPE_CHECKING:  # it takes a while to import, and a client that only asks has no need of it
+    from jupyter_slurm.services.agent_core import Core
+    from jupyter_slurm.services.clusters.cluster import Cluster
 
 __all__ = ["CAPABILITIES", "Routes"]
 
@@ -49,13 +54,161 @@ _MOST_STREAMS = 512
 _STREAM_AGAIN = 10
 
 
+Json = dict[str, Any]
+Handler = Callable[["Core", Call], Any]
+"""Returns what an operation answers, or a coroutine that does; a Reply where the answer is more than its content."""
+
+
+def _cluster(core: Core, call: Call) -> Cluster:
+    return core.cluster(call.path["cluster"])
+
+
+async def _list_jobs(core: Core, call: Call) -> list[Json]:
+    jobs = await _cluster(core, call).jobs.list_jobs(active=call.query["state"] == "active")
+    if (most := call.query.get("finished")) is not None:
+        finished = itertools.count(1)  # the newest come first
+        jobs = [job for job in jobs if not job.get("finished") or next(finished) <= most]
+    return jobs
+
+
+async def _list_steps(core: Core, call: Call) -> list[Json]:
+    cluster = _cluster(core, call)
+    return cluster.steps.of(await cluster.jobs.find(call.path["job"]))
+
+
+async def _start_step(core: Core, call: Call) -> Reply:
+    cluster = _cluster(core, call)
+    allocation = await cluster.jobs.find(call.path["job"])
+    return Reply(await cluster.steps.start(allocation, call.body), status=201)
+
+
+async def _get_kernel(core: Core, call: Call) -> Json:
+    cluster = _cluster(core, call)
+    return await cluster.kernels.where(await cluster.jobs.find(call.path["job"]), call.query["wait"])
+
+
+async def _bring_results(core: Core, call: Call) -> Json:
+    cluster = _cluster(core, call)
+    await cluster.staging.bring(await cluster.jobs.find(call.path["job"]))
+    return await cluster.jobs.describe(call.path["job"])
+
+
+async def _resubmit_job(core: Core, call: Call) -> Reply:
+    return Reply(await _cluster(core, call).resubmit(call.path["job"], call.body), status=201)
+
+
+async def _get_output(core: Core, call: Call) -> Reply:
+    query = call.query
+    results = _cluster(core, call).results
+    data, total = await results.output(call.path["job"], query["stream"], query["offset"], query["limit"])
+    return Reply(data, headers={"X-Total-Size": str(total)})
+
+
+async def _open_tunnel(core: Core, call: Call) -> Reply:
+    return Reply(await core.tunnels.open(call.path["cluster"], call.body), status=201)
+
+
+async def _make_image(core: Core, call: Call) -> Reply:
+    asked = {"options": [], "dry_run": False, "context": {}, **call.body}
+    answer = await core.images.make(call.path["cluster"], asked)
+    return Reply(answer, status=200 if asked["dry_run"] else 201)
+
+
+async def _launch_session(core: Core, call: Call) -> Reply:
+    asked = {"options": [], "args": [], "python": None, "dry_run": False, "context": {}, **call.body}
+    asked["dry_run"] |= asked.get("test_only", False)
+    answer = await core.sessions.launch(call.path["cluster"], asked)
+    return Reply(answer, status=200 if asked["dry_run"] else 201)
+
+
+def _answer_prompt(core: Core, call: Call) -> list[Json]:
+    core.clusters.answer_prompt(call.path["prompt"], call.body["answers"])
+    return core.clusters.list_prompts()
+
+
+_CLUSTERS: Mapping[str, Handler] = {
+    "listClusters": lambda core, call: core.clusters.list_clusters(),
+    "getCluster": lambda core, call: core.clusters.describe(call.path["cluster"]),
+    "registerCluster": lambda core, call: core.clusters.register(
+        call.body.get("slurm_conf"), call.body.get("path"), call.body.get("profile")
+    ),
+    "disconnectCluster": lambda core, call: core.clusters.disconnect(call.path["cluster"]),
+    "examineCluster": lambda core, call: core.examinations.examine(
+        call.path["cluster"], job=call.body.get("job", "none"), options=call.body.get("options", ())
+    ),
+    "getExamination": lambda core, call: core.examinations.told(call.path["cluster"]),
+    "admitKey": lambda core, call: core.examinations.admit(call.path["cluster"], call.body["host"]),
+    "listPrompts": lambda core, call: core.clusters.list_prompts(),
+    "answerPrompt": _answer_prompt,
+    "runCommand": lambda core, call: _cluster(core, call).run_command(
+        call.body["argv"], table=call.body.get("table", False), context=call.body.get("context", {})
+    ),
+    "listOptions": lambda core, call: _cluster(core, call).command_options(call.path["command"]),
+    "listNames": lambda core, call: core.clusters.list_names(
+        call.path["cluster"], call.path["kind"], call.query["wait"], call.query["partition"]
+    ),
+    "getResources": lambda core, call: _cluster(core, call).inventory.resources.told(
+        wait=call.query["wait"], is_newer=call.query["newer"], has_nodes=call.query["nodes"]
+    ),
+    "getQueue": lambda core, call: _cluster(core, call).inventory.all_jobs.told(wait=call.query["wait"]),
+    "getAccountedUsage": lambda core, call: _cluster(core, call).inventory.usage.told(
+        start=call.query["start"], end=call.query["end"], account=call.query["account"], has_jobs=call.query["jobs"]
+    ),
+    "clean": lambda core, call: core.housekeeping.clean(
+        older_than_days=call.body.get("older_than_days"), dry_run=call.body.get("dry_run", False)
+    ),
+}
+
+_JOBS: Mapping[str, Handler] = {
+    "listJobs": _list_jobs,
+    "getJob": lambda core, call: _cluster(core, call).jobs.describe(call.path["job"]),
+    "cancelJob": lambda core, call: _cluster(core, call).actions.cancel(call.path["job"], call.body.get("signal")),
+    "actOnJobs": lambda core, call: _cluster(core, call).actions.act(
+        call.body["act"], call.body["jobs"], call.body.get("time_limit")
+    ),
+    "resubmitJob": _resubmit_job,
+    "listTasks": lambda core, call: _cluster(core, call).jobs.tasks(
+        call.path["job"], parameters=call.query["parameters"]
+    ),
+    "getValues": lambda core, call: _cluster(core, call).jobs.task_values(call.path["job"], call.query["first"]),
+    "listSteps": _list_steps,
+    "startStep": _start_step,
+    "getKernel": _get_kernel,
+    "getScript": lambda core, call: _cluster(core, call).results.script(call.path["job"]),
+    "getSource": lambda core, call: _cluster(core, call).results.source(call.path["job"]),
+    "getRecord": lambda core, call: _cluster(core, call).results.record(call.path["job"]),
+    "getReport": lambda core, call: _cluster(core, call).results.report(call.path["job"]),
+    "bringResults": _bring_results,
+    "getUsage": lambda core, call: _cluster(core, call).results.usage(call.path["job"]),
+    "getOutput": _get_output,
+}
+
+_SESSIONS: Mapping[str, Handler] = {
+    "listTunnels": lambda core, call: core.tunnels.told(call.path["cluster"]),
+    "openTunnel": _open_tunnel,
+    "closeTunnel": lambda core, call: core.tunnels.close(call.path["cluster"], call.path["tunnel"]),
+    "listImages": lambda core, call: core.images.told(call.path["cluster"]),
+    "makeImage": _make_image,
+    "removeImage": lambda core, call: core.images.remove(call.path["cluster"], call.body["image"]),
+    "listSessions": lambda core, call: core.sessions.told(call.path["cluster"], active=call.query["state"] == "active"),
+    "launchSession": _launch_session,
+    "getSession": lambda core, call: core.sessions.one(call.path["cluster"], call.path["session"]),
+    "openSession": lambda core, call: core.sessions.open(call.path["cluster"], call.path["session"]),
+    "stopSession": lambda core, call: core.sessions.end(call.path["cluster"], call.path["session"]),
+    "renameSession": lambda core, call: core.sessions.rename(
+        call.path["cluster"], call.path["session"], call.body["name"]
+    ),
+    "getWay": lambda core, call: core.sessions.way(core.clusters.reached(), call.path["key"]),
+}
+
+
 class Routes:
     """The answers, by operation id.
 
     Parameters
     ----------
-    core : CoreLike
-        Does the work.
+    core : Core
+        Has the services that do the work.
     document : Document
         The API description.
     describe : callable
@@ -65,7 +218,7 @@ class Routes:
     """
 
     def __init__(
-        self, core: CoreLike, document: Document, describe: Callable[[], Json], stop: Callable[[bool], None]
+        self, core: Core, document: Document, describe: Callable[[], Json], stop: Callable[[bool], None]
     ) -> None:
         self._core, self._document, self._describe, self._stop = core, document, describe, stop
         self.presence = Presence(core.users)
@@ -87,61 +240,26 @@ class Routes:
 
     def answers(self) -> Mapping[str, Answer]:
         """Return the coroutine of each operation."""
-        return {
+        own: Mapping[str, Answer] = {
             "getDocument": self._get_document,
             "getAgent": self._get_agent,
             "stopAgent": self._stop_agent,
-            "listClusters": self._list_clusters,
-            "getCluster": self._get_cluster,
-            "registerCluster": self._register_cluster,
             "connectCluster": self._connect_cluster,
-            "disconnectCluster": self._disconnect_cluster,
-            "examineCluster": self._examine_cluster,
-            "getExamination": self._get_examination,
-            "admitKey": self._admit_key,
-            "listPrompts": self._list_prompts,
-            "answerPrompt": self._answer_prompt,
-            "listJobs": self._list_jobs,
             "submitJob": self._submit_job,
-            "getJob": self._get_job,
-            "cancelJob": self._cancel_job,
-            "actOnJobs": self._act_on_jobs,
-            "resubmitJob": self._resubmit_job,
-            "listTasks": self._list_tasks,
-            "getValues": self._get_values,
-            "listSteps": self._list_steps,
-            "startStep": self._start_step,
-            "getKernel": self._get_kernel,
-            "getScript": self._get_script,
-            "getSource": self._get_source,
-            "getRecord": self._get_record,
-            "getReport": self._get_report,
-            "bringResults": self._bring_results,
-            "getUsage": self._get_usage,
-            "getOutput": self._get_output,
             "streamJob": self._stream_job,
             "streamEvents": self._stream_events,
-            "runCommand": self._run_command,
-            "listOptions": self._list_options,
-            "listNames": self._list_names,
-            "getResources": self._get_resources,
-            "getQueue": self._get_queue,
-            "getAccountedUsage": self._get_accounted,
-            "listTunnels": self._list_tunnels,
-            "openTunnel": self._open_tunnel,
-            "closeTunnel": self._close_tunnel,
-            "listImages": self._list_images,
-            "makeImage": self._make_image,
-            "removeImage": self._remove_image,
-            "listSessions": self._list_sessions,
-            "launchSession": self._launch_session,
-            "getSession": self._get_session,
-            "openSession": self._open_session,
-            "stopSession": self._stop_session,
-            "renameSession": self._rename_session,
-            "getWay": self._get_way,
-            "clean": self._clean,
         }
+        handlers = {**_CLUSTERS, **_JOBS, **_SESSIONS}
+        return {**own, **{operation: self._answer(handler) for operation, handler in handlers.items()}}
+
+    def _answer(self, handler: Handler) -> Answer:
+        async def answer(call: Call) -> Reply:
+            value = handler(self._core, call)
+            if inspect.isawaitable(value):
+                value = await value
+            return value if isinstance(value, Reply) else Reply(value)
+
+        return answer
 
     async def _get_document(self, call: Call) -> Reply:
         return Reply(self._document.text, media_type="application/yaml")
@@ -153,56 +271,13 @@ class Routes:
         self._stop(call.body.get("only_idle", False))
         return Reply(self._describe(), status=202)
 
-    async def _list_clusters(self, call: Call) -> Reply:
-        return Reply(self._core.clusters())
-
-    async def _get_cluster(self, call: Call) -> Reply:
-        return Reply(self._core.cluster(call.path["cluster"]))
-
-    async def _register_cluster(self, call: Call) -> Reply:
-        asked = call.body
-        return Reply(
-            await self._core.register_cluster(asked.get("slurm_conf"), asked.get("path"), asked.get("profile"))
-        )
-
     async def _connect_cluster(self, call: Call) -> Reply:
         cluster, client = call.path["cluster"], call.body.get("client")
-        answer = await self._core.connect(cluster)
+        answer = await self._core.clusters.connect(cluster)
         if client is None:
             return Reply(answer)
         self.presence.seen(call.exchange, client, cluster)
-        return Reply(self._core.cluster(cluster))
-
-    async def _disconnect_cluster(self, call: Call) -> Reply:
-        return Reply(await self._core.disconnect(call.path["cluster"]))
-
-    async def _examine_cluster(self, call: Call) -> Reply:
-        asked = call.body
-        return Reply(
-            await self._core.examine(
-                call.path["cluster"], job=asked.get("job", "none"), options=asked.get("options", ())
-            )
-        )
-
-    async def _get_examination(self, call: Call) -> Reply:
-        return Reply(self._core.examination(call.path["cluster"]))
-
-    async def _admit_key(self, call: Call) -> Reply:
-        return Reply(await self._core.admit(call.path["cluster"], call.body["host"]))
-
-    async def _list_prompts(self, call: Call) -> Reply:
-        return Reply(self._core.prompts())
-
-    async def _answer_prompt(self, call: Call) -> Reply:
-        self._core.answer(call.path["prompt"], call.body["answers"])
-        return Reply(self._core.prompts())
-
-    async def _list_jobs(self, call: Call) -> Reply:
-        jobs = await self._core.jobs(call.path["cluster"], active=call.query["state"] == "active")
-        if (most := call.query.get("finished")) is not None:
-            finished = itertools.count(1)  # the newest come first
-            jobs = [job for job in jobs if not job.get("finished") or next(finished) <= most]
-        return Reply(jobs)
+        return Reply(self._core.clusters.describe(cluster))
 
     async def _submit_job(self, call: Call) -> Reply:
         submission = {
@@ -218,71 +293,17 @@ class Routes:
         submission["dry_run"] |= submission.get("test_only", False)
         cluster, client = call.path["cluster"], submission.pop("client", None)
         if client is not None:
-            self._core.check_connected(cluster)
+            self._core.clusters.check_connected(cluster)
             self.presence.seen(call.exchange, client, cluster)
-        answer = await self._core.submit(cluster, submission)
+        answer = await self._core.cluster(cluster).submit(submission)
         return Reply(answer, status=200 if submission["dry_run"] else 201)
 
-    async def _get_job(self, call: Call) -> Reply:
-        return Reply(await self._core.job(call.path["cluster"], call.path["job"]))
-
-    async def _cancel_job(self, call: Call) -> Reply:
-        return Reply(await self._core.cancel(call.path["cluster"], call.path["job"], call.body.get("signal")))
-
-    async def _act_on_jobs(self, call: Call) -> Reply:
-        asked = call.body
-        return Reply(await self._core.act(call.path["cluster"], asked["act"], asked["jobs"], asked.get("time_limit")))
-
-    async def _resubmit_job(self, call: Call) -> Reply:
-        return Reply(await self._core.resubmit(call.path["cluster"], call.path["job"], call.body), status=201)
-
-    async def _list_tasks(self, call: Call) -> Reply:
-        cluster, job = call.path["cluster"], call.path["job"]
-        return Reply(await self._core.tasks(cluster, job, parameters=call.query["parameters"]))
-
-    async def _get_values(self, call: Call) -> Reply:
-        return Reply(await self._core.values(call.path["cluster"], call.path["job"], call.query["first"]))
-
-    async def _list_steps(self, call: Call) -> Reply:
-        return Reply(await self._core.list_steps(call.path["cluster"], call.path["job"]))
-
-    async def _start_step(self, call: Call) -> Reply:
-        return Reply(await self._core.start_step(call.path["cluster"], call.path["job"], call.body), status=201)
-
-    async def _get_kernel(self, call: Call) -> Reply:
-        return Reply(await self._core.kernel(call.path["cluster"], call.path["job"], call.query["wait"]))
-
-    async def _get_script(self, call: Call) -> Reply:
-        return Reply(await self._core.script(call.path["cluster"], call.path["job"]))
-
-    async def _get_source(self, call: Call) -> Reply:
-        return Reply(await self._core.source(call.path["cluster"], call.path["job"]))
-
-    async def _get_record(self, call: Call) -> Reply:
-        return Reply(await self._core.record(call.path["cluster"], call.path["job"]))
-
-    async def _bring_results(self, call: Call) -> Reply:
-        return Reply(await self._core.bring_results(call.path["cluster"], call.path["job"]))
-
-    async def _get_report(self, call: Call) -> Reply:
-        return Reply(await self._core.report(call.path["cluster"], call.path["job"]))
-
-    async def _get_usage(self, call: Call) -> Reply:
-        return Reply(await self._core.usage(call.path["cluster"], call.path["job"]))
-
-    async def _get_output(self, call: Call) -> Reply:
-        query = call.query
-        data, total = await self._core.output(
-            call.path["cluster"], call.path["job"], query["stream"], query["offset"], query["limit"]
-        )
-        return Reply(data, headers={"X-Total-Size": str(total)})
-
     async def _stream_job(self, call: Call) -> Reply:
-        cluster, job = call.path["cluster"], call.path["job"]
-        await self._core.job(cluster, job)  # an unknown job is a 404, not a stream
+        cluster, job = _cluster(self._core, call), call.path["job"]
+        await cluster.jobs.describe(job)  # an unknown job is a 404, not a stream
         asked = ("stdout", "stderr", "display")
         offsets = {stream: call.query[stream] for stream in asked if call.query[stream] is not None}
-        return await self._send(call, self._core.stream(cluster, job, offsets))
+        return await self._send(call, cluster.results.stream(job, offsets))
 
     async def _stream_events(self, call: Call) -> Reply:
         holds = call.query["holds"]
@@ -308,80 +329,3 @@ class Routes:
         sending.add_done_callback(self._open.discard)
         await sending
         return Reply(None)
-
-    async def _run_command(self, call: Call) -> Reply:
-        argv = call.body["argv"]
-        context = call.body.get("context", {})
-        return Reply(
-            await self._core.command(call.path["cluster"], argv, table=call.body.get("table", False), context=context)
-        )
-
-    async def _list_options(self, call: Call) -> Reply:
-        return Reply(await self._core.options(call.path["cluster"], call.path["command"]))
-
-    async def _list_names(self, call: Call) -> Reply:
-        query = call.query
-        return Reply(await self._core.names(call.path["cluster"], call.path["kind"], query["wait"], query["partition"]))
-
-    async def _get_resources(self, call: Call) -> Reply:
-        asked = {"wait": call.query["wait"], "is_newer": call.query["newer"], "has_nodes": call.query["nodes"]}
-        return Reply(await self._core.resources(call.path["cluster"], **asked))
-
-    async def _get_queue(self, call: Call) -> Reply:
-        return Reply(await self._core.others(call.path["cluster"], wait=call.query["wait"]))
-
-    async def _get_accounted(self, call: Call) -> Reply:
-        asked = {"start": call.query["start"], "end": call.query["end"], "account": call.query["account"]}
-        return Reply(await self._core.accounted(call.path["cluster"], **asked, has_jobs=call.query["jobs"]))
-
-    async def _list_tunnels(self, call: Call) -> Reply:
-        return Reply(self._core.list_tunnels(call.path["cluster"]))
-
-    async def _open_tunnel(self, call: Call) -> Reply:
-        return Reply(await self._core.open_tunnel(call.path["cluster"], call.body), status=201)
-
-    async def _close_tunnel(self, call: Call) -> Reply:
-        return Reply(await self._core.close_tunnel(call.path["cluster"], call.path["tunnel"]))
-
-    async def _list_images(self, call: Call) -> Reply:
-        return Reply(await self._core.images.told(call.path["cluster"]))
-
-    async def _make_image(self, call: Call) -> Reply:
-        asked = {"options": [], "dry_run": False, "context": {}, **call.body}
-        answer = await self._core.images.make(call.path["cluster"], asked)
-        return Reply(answer, status=200 if asked["dry_run"] else 201)
-
-    async def _remove_image(self, call: Call) -> Reply:
-        return Reply(await self._core.images.remove(call.path["cluster"], call.body["image"]))
-
-    async def _list_sessions(self, call: Call) -> Reply:
-        return Reply(self._core.sessions.told(call.path["cluster"], active=call.query["state"] == "active"))
-
-    async def _launch_session(self, call: Call) -> Reply:
-        asked = {"options": [], "args": [], "python": None, "dry_run": False, "context": {}, **call.body}
-        asked["dry_run"] |= asked.get("test_only", False)
-        answer = await self._core.sessions.launch(call.path["cluster"], asked)
-        return Reply(answer, status=200 if asked["dry_run"] else 201)
-
-    async def _get_session(self, call: Call) -> Reply:
-        return Reply(await self._core.sessions.one(call.path["cluster"], call.path["session"]))
-
-    async def _open_session(self, call: Call) -> Reply:
-        return Reply(await self._core.sessions.open(call.path["cluster"], call.path["session"]))
-
-    async def _stop_session(self, call: Call) -> Reply:
-        return Reply(await self._core.sessions.end(call.path["cluster"], call.path["session"]))
-
-    async def _rename_session(self, call: Call) -> Reply:
-        cluster, session = call.path["cluster"], call.path["session"]
-        return Reply(await self._core.sessions.rename(cluster, session, call.body["name"]))
-
-    async def _get_way(self, call: Call) -> Reply:
-        return Reply(await self._core.session_way(call.path["key"]))
-
-    async def _clean(self, call: Call) -> Reply:
-        return Reply(
-            await self._core.clean(
-                older_than_days=call.body.get("older_than_days"), dry_run=call.body.get("dry_run", False)
-            )
-        )

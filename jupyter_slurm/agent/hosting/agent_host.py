@@ -21,11 +21,11 @@ from jupyter_slurm.agent.api.routes import CAPABILITIES, Routes
 from jupyter_slurm.agent.api.schema import load_document
 from jupyter_slurm.agent.hosting import discovery
 from jupyter_slurm.agent.hosting.leader_election import LeaderElsewhere, Leadership
-from jupyter_slurm.agent.protocols import CoreLike
 from jupyter_slurm.errors import AgentError, AgentUnreachable
 
 if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
+    from jupyter_slurm.services.agent_core import Core
 
 __all__ = [
     "AgentHost",
@@ -54,14 +54,14 @@ class AgentHost:
         What the person chose.
     hosting : "daemon", "server" or "inprocess"
         Where it lives.
-    core : CoreLike, optional
+    core : Core, optional
         Does the work; by default :class:`jupyter_slurm.services.agent_core.Core`.
     """
 
-    def __init__(self, settings: Settings, hosting: Hosting, core: CoreLike | None = None) -> None:
+    def __init__(self, settings: Settings, hosting: Hosting, core: Core | None = None) -> None:
         self.settings = settings
         self.hosting = hosting
-        self._core: CoreLike = core or _default_core(settings)
+        self._core: Core = core or _default_core(settings)
         self._started = time.time()
         self._last_request = time.monotonic()
         self._leadership: Leadership | None = None
@@ -195,11 +195,10 @@ class AgentHost:
             self.leave()
 
 
-def _default_core(settings: Settings) -> CoreLike:
+def _default_core(settings: Settings) -> Core:
     from jupyter_slurm.services.agent_core import Core
 
-    core: CoreLike = Core(settings, folder=discovery.place_to_start(settings).folder)
-    return core
+    return Core(settings, folder=discovery.place_to_start(settings).folder)
 
 
 class _Server:
@@ -219,7 +218,7 @@ def enter_server() -> None:
     _Server.loop = asyncio.get_running_loop()
 
 
-async def serve_in_loop(settings: Settings, core: CoreLike | None = None) -> AgentHost | None:
+async def serve_in_loop(settings: Settings, core: Core | None = None) -> AgentHost | None:
     """Run an agent in the running loop; None when another one leads already."""
     host = AgentHost(settings, "server", core)
     try:
@@ -246,7 +245,7 @@ async def _until_left(host: AgentHost) -> None:
         await host.stop()
 
 
-def serve_in_thread(settings: Settings, core: CoreLike | None = None, *, timeout: float = 60.0) -> ThreadedAgent | None:
+def serve_in_thread(settings: Settings, core: Core | None = None, *, timeout: float = 60.0) -> ThreadedAgent | None:
     """Run an agent in a thread of this process until it ends; None when another one leads already.
 
     Raises
@@ -267,7 +266,7 @@ def serve_in_thread(settings: Settings, core: CoreLike | None = None, *, timeout
 class ThreadedAgent:
     """An agent with a loop and a thread of its own. The thread never keeps the interpreter from ending."""
 
-    def __init__(self, settings: Settings, core: CoreLike | None = None) -> None:
+    def __init__(self, settings: Settings, core: Core | None = None) -> None:
         self.error: BaseException | None = None
         self._settings, self._core = settings, core
         self._ready = threading.Event()

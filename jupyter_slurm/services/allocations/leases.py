@@ -31,12 +31,10 @@ class Leases:
     ----------
     tracker : Tracker
         Of the cluster.
-    cancel : callable
-        Cancels the job with this key.
     """
 
-    def __init__(self, tracker: Tracker, cancel: Callable[[str], Awaitable[Any]]) -> None:
-        self._tracker, self._cancel = tracker, cancel
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
         self._processes: dict[str, int] = {}  # who asked for which allocation
         self._alone: dict[str, float] = {}  # since when it has nobody
         self._forgotten: str | None = None  # what is being given back for somebody who cannot
@@ -54,8 +52,14 @@ class Leases:
             entry.record = replace(entry.record, released=released)
             self._tracker.save_soon(entry)
 
-    async def tend(self) -> None:
-        """Give back what belonged to a process that is gone, unless somebody else uses it."""
+    async def tend(self, cancel: Callable[[str], Awaitable[Any]]) -> None:
+        """Give back what belonged to a process that is gone, unless somebody else uses it.
+
+        Parameters
+        ----------
+        cancel : callable
+            Cancels the job with this key.
+        """
         now, active = self._tracker.clock(), self._tracker.active()
         # A process without a cell does nothing for anybody.
         busy = {entry.allocation for entry in active if entry.is_step and entry.kind != "process"}
@@ -71,7 +75,7 @@ class Leases:
                 log.info("allocation %s is given back: its kernel is gone", held[key].id)
                 self._alone[key], self._forgotten = now, key  # if it fails, not again at once
                 try:
-                    await self._cancel(key)
+                    await cancel(key)
                 except SlurmError as error:
                     log.warning("allocation %s could not be given back: %s", held[key].id, error)
                 finally:

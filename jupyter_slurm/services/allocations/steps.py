@@ -72,6 +72,7 @@ class Steps:
         self._renewed: dict[str, float] = {}
         self._looked: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        tracker.on_unfinished.append(self.resume)
 
     # -- what a front door asks for
 
@@ -243,6 +244,8 @@ class Steps:
 
     def resume(self, step: TrackedJob) -> None:
         """Go on with a step that an agent before us asked for: it may not have come to that."""
+        if not step.is_step:
+            return
         task = asyncio.create_task(self._resume(step), name=f"step {step.key}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -15,6 +15,7 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
 
 __all__ = ["NameCompletion", "told_by_site"]
@@ -30,29 +31,27 @@ class NameCompletion:
 
     Parameters
     ----------
-    keeper : ClusterFacts
+    facts : ClusterFacts
         Of the cluster.
-    tracker, watcher
-        Of the person's jobs there.
+    tracker, poller
+        Of the user's jobs there.
     learn_names : callable
         Asks what the jobs are called that others than we submitted, where that is not known.
-    environments : mapping
-        Those of the profile, by name.
-    site : mapping
-        What the profile says of names: see :mod:`jupyter_slurm.domain.profile_facts`.
+    location : ClusterLocation
+        Has the environments of the profile, and what the profile says of names: see
+        :mod:`jupyter_slurm.domain.profile_facts`.
     """
 
     def __init__(
         self,
-        keeper: ClusterFacts,
+        facts: ClusterFacts,
         tracker: Tracker,
-        watcher: Poller,
+        poller: Poller,
         learn_names: Callable[[], Awaitable[None]],
-        environments: Mapping[str, Mapping[str, Any]],
-        site: Mapping[str, Any],
+        location: ClusterLocation,
     ) -> None:
-        self._keeper, self._tracker, self._watcher = keeper, tracker, watcher
-        self._learn_names, self._environments, self._site = learn_names, environments, site
+        self._facts, self._tracker, self._poller = facts, tracker, poller
+        self._learn_names, self._environments, self._site = learn_names, location.environments, location.known
         self._looking: asyncio.Task[None] | None = None
 
     async def told(self, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
@@ -68,7 +67,7 @@ class NameCompletion:
             Of generic resources, GPUs, memory and time limits, only those that there are, with commas.
         """
         if kind in NAMED:
-            facts = await self._keeper.get(wait)
+            facts = await self._facts.get(wait)
             if facts is None:
                 return told_by_site(self._site, kind)
             return _told(facts.taken, beside(self._site, kind, facts.named(kind, partitions.split(","))))
@@ -87,7 +86,7 @@ class NameCompletion:
 
     async def _look(self, wait: float) -> None:
         """Look at the queue where the last look is long ago; a controller that is slow is not waited for."""
-        last = self._watcher.last
+        last = self._poller.last
         if self._looking is None and (last is None or time.monotonic() - last > _RECENT):
             self._looking = asyncio.create_task(self._look_once(), name="look for names")
         if self._looking is not None and wait > 0:
@@ -98,7 +97,7 @@ class NameCompletion:
     async def _look_once(self) -> None:
         try:
             with contextlib.suppress(SlurmError):
-                await self._watcher.fresh(_RECENT)
+                await self._poller.fresh(_RECENT)
                 await self._learn_names()
         finally:
             self._looking = None

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import posixpath
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from jupyter_slurm.domain.staging import BASE
 from jupyter_slurm.errors import SlurmError, TransportError
@@ -25,13 +25,24 @@ log = logging.getLogger(__name__)
 _HOUR, _DAY = 3600.0, 86400.0
 
 
+class CleanedCluster(Protocol):
+    """The parts of a cluster in which job directories and copies of folders are cleaned up."""
+
+    @property
+    def tracker(self) -> Tracker: ...
+    @property
+    def poller(self) -> Poller: ...
+    @property
+    def staging(self) -> Staging: ...
+
+
 class Housekeeping:
     """Clean up once a day, and whenever somebody wants it.
 
     Parameters
     ----------
     reached : callable
-        Returns tracker, watcher and copies of folders of each cluster that can be asked now.
+        Returns the clusters that can be asked now.
     days : float
         After which the directory of a job that ended goes; 0: none does by itself.
     clock : callable
@@ -40,7 +51,7 @@ class Housekeeping:
 
     def __init__(
         self,
-        reached: Callable[[], Iterable[tuple[Tracker, Poller, StagedCopies]]],
+        reached: Callable[[], Iterable[CleanedCluster]],
         days: float,
         clock: Callable[[], float],
     ) -> None:
@@ -68,9 +79,10 @@ class Housekeeping:
         days = self._days if older_than_days is None else older_than_days
         removed: list[str] = []
         kept = 0
-        for tracker, watcher, copies in self._reached():
+        for cluster in self._reached():
             before = self._clock() - days * _DAY
-            gone, left = await _clean(tracker, watcher, copies, before, dry_run=dry_run)
+            copies = StagedCopies(cluster.tracker, cluster.staging)
+            gone, left = await _clean(cluster.tracker, cluster.poller, copies, before, dry_run=dry_run)
             removed += gone
             kept += left
         return {"removed": removed, "kept": kept}

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.job_actions import COSTS, DONE, act_argv, refusals
 from jupyter_slurm.domain.slurm_values import parse_time_limit
-from jupyter_slurm.errors import JobError, SlurmError, UsageError
+from jupyter_slurm.errors import JobError, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services.allocations.leases import Leases
+from jupyter_slurm.services.allocations.steps import Steps
+from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.array_parts import task_of
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
-from jupyter_slurm.services.slurm.poller import Poller
+from jupyter_slurm.services.slurm.client import printable, text_of
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 
 __all__ = ["JobActions"]
@@ -48,27 +48,53 @@ class JobActions:
 
     Parameters
     ----------
-    client, tracker, settler, releases, watcher
+    sources : JobSources
+        Where what is known of the jobs comes from.
+    jobs : JobCatalog
+        Finds a job by its key or number.
+    recovery, leases, steps
         Of the cluster.
-    find : callable
-        Returns the job that a reference means.
-    cancel : callable
-        Cancels what has no number in the queue: a step, or what is being submitted.
     """
 
     def __init__(
-        self,
-        client: SlurmClient,
-        tracker: Tracker,
-        settler: SubmissionRecovery,
-        releases: Leases,
-        watcher: Poller,
-        *,
-        find: Callable[[str], Awaitable[TrackedJob]],
-        cancel: Callable[[str], Awaitable[Any]],
+        self, sources: JobSources, jobs: JobCatalog, recovery: SubmissionRecovery, leases: Leases, steps: Steps
     ) -> None:
-        self._client, self._tracker, self._settler, self._releases = client, tracker, settler, releases
-        self._watcher, self._find, self._cancel = watcher, find, cancel
+        self._client, self._tracker, self._poller = sources.client, sources.tracker, sources.poller
+        self._jobs, self._recovery, self._leases, self._steps = jobs, recovery, leases, steps
+
+    async def cancel(self, reference: str, signal: str | None = None) -> dict[str, Any]:
+        """Cancel a job or send it a signal; what then became of it is asked for at once."""
+        entry = await self._jobs.find(reference, is_shown=False)
+        if signal is None and entry.submission.upload is not None and entry.submission.upload.give_up():
+            return job_dict(entry)
+        if entry.is_step:
+            return await self._steps.send(entry, signal, self.cancel)
+        task = task_of(reference, entry)
+        parts = self._tracker.parts(entry) if task is None else [entry]
+        if task is None and signal is None:
+            parts[0].submission.is_growing = False
+        for part in parts:
+            is_named = entry.part is None and reference != entry.key
+            target = reference if is_named else str(part.of_task(task).id)
+            await self._cancel_one(part, target, signal, task)
+        return job_dict(self._jobs.select_task(reference, entry))
+
+    async def _cancel_one(self, entry: TrackedJob, target: str, signal: str | None, task: int | None = None) -> None:
+        if entry.id is None and not entry.is_finished:
+            if signal:
+                raise SubmissionUnknown(f"{entry.key} has no id yet: it can get no signal", hint="Wait a moment.")
+            self._leases.note(entry, signal)
+            self._recovery.give_up(entry)
+        elif not entry.is_finished:
+            await self._recovery.scancel(entry, target, signal)
+            self._leases.note(entry, signal)
+            if task is not None and signal is None:
+                array_tasks.cancelled(entry, task, self._tracker.clock())
+                self._tracker.tell(entry)
+            # In a loop over many jobs the next look at the queue tells.
+            if entry.id is not None and not entry.is_finished and self._client.singles.is_ready():
+                await self._tracker.see(entry, await self._client.describe(entry.id))
+            self._poller.wake()
 
     async def act(self, act: str, references: Sequence[str], time_limit: str | None = None) -> list[dict[str, Any]]:
         """Do the same with some jobs; return for each what went wrong, and how it is now, in their order.
@@ -87,7 +113,7 @@ class JobActions:
         if cases:
             await self._look(cases)
         answers = [
-            _answer(one.error, self._told(one.entry, one.reference)) if isinstance(one, _JobAction) else one
+            _answer(one.error, self._describe(one.entry, one.reference)) if isinstance(one, _JobAction) else one
             for one in found
         ]
         return [{"job": reference, **answer} for reference, answer in zip(named, answers, strict=True)]
@@ -95,25 +121,25 @@ class JobActions:
     async def _case_or_answer(self, act: str, reference: str) -> _JobAction | dict[str, Any]:
         try:
             case = await self._case(act, reference)
-            return case or _answer(None, self._told(await self._find(reference), reference))
+            return case or _answer(None, self._describe(await self._jobs.find(reference, is_shown=False), reference))
         except SlurmError as error:
             return _answer(error, None)
 
     async def _case(self, act: str, reference: str) -> _JobAction | None:
         """Return what is to be done by a command; None: it is done, or there is nothing to do."""
-        entry = await self._find(reference)
+        entry = await self._jobs.find(reference, is_shown=False)
         if entry.is_step or entry.id is None:  # or it ended without a number
             if act != "cancel":
                 raise _refused(entry)
-            await self._cancel(reference)
+            await self.cancel(reference)
             return None
         if _is_a_part(reference, entry):
             if act != "cancel":
                 raise UsageError(f"{reference} is only a part of job {entry.id}.", hint=f"Name all of it: {entry.id}.")
-            await self._cancel(reference)
+            await self.cancel(reference)
             return None
         if not entry.is_finished:
-            await self._settler.check_number(entry)
+            await self._recovery.check_number(entry)
         if entry.is_finished:
             if act == "cancel":
                 return None
@@ -148,7 +174,7 @@ class JobActions:
                     self._note_cancelled(case.targets[target], case.task)
 
     def _note_cancelled(self, entry: TrackedJob, task: int | None) -> None:
-        self._releases.note(entry, None)
+        self._leases.note(entry, None)
         if task is not None:
             array_tasks.cancelled(entry, task, self._tracker.clock())
             self._tracker.tell(entry)
@@ -157,19 +183,18 @@ class JobActions:
         """Learn what became of them: a few are asked for, of more the queue tells, at the latest to the poller."""
         singles = self._client.singles
         was_over = any(case.entry.is_finished for case in cases)  # for those the poller does not look
-        self._watcher.wake()
+        self._poller.wake()
         with contextlib.suppress(SlurmError):
             if was_over or (len(cases) > _FEW and singles.is_ready(_FEW)):
                 singles.reserve(_FEW)
-                await self._watcher.fresh(0.0)
+                await self._poller.fresh(0.0)
                 return
             for case in cases if len(cases) <= _FEW else ():
                 if case.entry.id is not None and singles.is_ready():
                     await self._tracker.see(case.entry, await self._client.describe(case.entry.id))
 
-    def _told(self, entry: TrackedJob, reference: str) -> dict[str, Any]:
-        task = task_of(reference, entry)
-        return job_dict(self._tracker.whole(entry) if task is None else entry.of_task(task))
+    def _describe(self, entry: TrackedJob, reference: str) -> dict[str, Any]:
+        return job_dict(self._jobs.select_task(reference, entry))
 
 
 def _minutes(act: str, time_limit: str | None) -> int | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.connections.prompts import PromptQueue
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.ownership import make_own
@@ -38,6 +39,34 @@ def unusable(name: str, message: str) -> dict[str, Any]:
     return {**told, "profile": name, "connection": connection, "users": []}
 
 
+@dataclass(frozen=True)
+class SiteContext:
+    """What the clusters of all profiles share.
+
+    Attributes
+    ----------
+    new_cluster : callable
+        Makes and starts a cluster, given its place, the transport there, and its site (None: it is of this machine).
+    bus : EventBus
+        Where changes are published.
+    clients : ClientRegistry
+        The clients that use a log-in.
+    login_folder : str
+        Private, on a local disk: for log-ins that outlive this process.
+    poll_shortest : float
+        Seconds, as the user set them; a profile may say more.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    new_cluster: Callable[[ClusterLocation, Transport, Site | None], Awaitable[Cluster]]
+    bus: EventBus
+    clients: ClientRegistry
+    login_folder: str
+    poll_shortest: float
+    clock: Callable[[], float]
+
+
 class Site:
     """One cluster of a profile. While nobody is logged in there, there is nothing but its name.
 
@@ -45,40 +74,19 @@ class Site:
     ----------
     profile : Profile
         How it is reached.
-    new_cluster : callable
-        Makes and starts the cluster, given its place and the transport there.
-    bus : EventBus
-        Who is told.
-    users : callable
-        Returns who uses the log-in, as the API tells it.
-    folder : str
-        Private, on a local disk: for log-ins that outlive this process.
-    poll_shortest : float
-        Seconds, as the person set them; the profile may say more.
-    clock : callable, optional
-        Seconds since the epoch.
+    context : SiteContext
+        What it shares with other sites.
     """
 
-    def __init__(
-        self,
-        profile: Profile,
-        new_cluster: Callable[[ClusterLocation, Transport], Awaitable[Cluster]],
-        bus: EventBus,
-        users: Callable[[], list[dict[str, Any]]],
-        *,
-        folder: str,
-        poll_shortest: float,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.profile, self.desk = profile, PromptQueue(profile.name, bus, clock=clock)
-        self._new_cluster, self._bus, self._users = new_cluster, bus, users
-        self._folder, self._poll_shortest, self._clock = folder, poll_shortest, clock
+    def __init__(self, profile: Profile, context: SiteContext) -> None:
+        self.profile, self.desk = profile, PromptQueue(profile.name, context.bus, clock=context.clock)
+        self._context, self._clock = context, context.clock
         self.carried: SiteTransports | None = None
         self.arrival: list[Finding] = []  # what the last log-in has found on its way; grows in another thread
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
         self._expiry: asyncio.TimerHandle | None = None
-        self._state, self._since, self._message = "disconnected", clock(), ""
+        self._state, self._since, self._message = "disconnected", self._clock(), ""
 
     @property
     def is_connected(self) -> bool:
@@ -163,14 +171,14 @@ class Site:
     async def _log_out(self) -> None:
         from jupyter_slurm.services.connections.transports import log_out
 
-        await log_out(self.profile, self._folder)
+        await log_out(self.profile, self._context.login_folder)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cluster as the API tells it."""
         if self._cluster is not None:
             return self._cluster.as_dict()
         name, title, slurm_conf = self.profile.name, self.profile.title, self.profile.slurm_conf
-        return {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY, **self._reached()}
+        return {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY, **self.describe_connection()}
 
     def now(self) -> dict[str, Any]:
         """Return the cluster as it stands this very moment, also when its link has only just become silent."""
@@ -180,10 +188,11 @@ class Site:
             told["connection"]["state"] = "lost"
         return told
 
-    def _reached(self) -> dict[str, Any]:
+    def describe_connection(self) -> dict[str, Any]:
+        """Return how the cluster is reached, as the API tells it."""
         hosts = list(self.carried.hosts) if self.carried else [self.profile.host]
         connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
-        users = self._users() if self._cluster is not None else []
+        users = self._context.clients.of(self.profile.name) if self._cluster is not None else []
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
 
     async def _come_back(self, carried: SiteTransports) -> None:
@@ -213,7 +222,7 @@ class Site:
 
         self._become("connecting", "")
         self.arrival = arrival = list[Finding]()
-        carried = await carry(self.profile, self.desk, self._told, self._folder, arrival.append)
+        carried = await carry(self.profile, self.desk, self._told, self._context.login_folder, arrival.append)
         try:
             try:
                 await carried.connect()
@@ -222,14 +231,13 @@ class Site:
                 raise
             if first is not None:
                 await first(carried)
-            where = await look(carried.transport, self.profile, self._poll_shortest)
+            where = await look(carried.transport, self.profile, self._context.poll_shortest)
             await make_own(carried.transport, where.folder)  # before what lies there is taken for our jobs
-            cluster = await self._new_cluster(where, carried.transport)
+            cluster = await self._context.new_cluster(where, carried.transport, self)
         except BaseException:
             carried.transport.close()
             raise
         self.carried, self._cluster = carried, cluster
-        cluster.reached = self._reached
         if self.profile.max_age is not None:
             since = carried.link.since or self._clock()  # it may be older than this process
             left = max(0.0, self.profile.max_age - (self._clock() - since))
@@ -262,4 +270,4 @@ class Site:
     def tell(self) -> None:
         """Tell everybody how it stands."""
         with contextlib.suppress(SlurmError):
-            self._bus.publish("cluster", self.as_dict())
+            self._context.bus.publish("cluster", self.as_dict())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from jupyter_slurm.domain.containers.build_context import has_add
 from jupyter_slurm.domain.containers.build_files import kind_of
@@ -15,12 +15,11 @@ from jupyter_slurm.domain.staging import names
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 from jupyter_slurm.services.jobdir.job_directory import is_key
-from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.services.slurm.location import ClusterLocation
 
-if TYPE_CHECKING:
-    from jupyter_slurm.services.clusters.cluster import Cluster
-
-__all__ = ["Images"]
+__all__ = ["ImageCluster", "Images", "RunnerFiles"]
 
 _PYTHON = "python3"  # of the login node, and of any node: it only begins
 _LOOKS = 60.0  # seconds
@@ -37,6 +36,30 @@ _OTHERWISE = {
 }
 
 
+class RunnerFiles(Protocol):
+    """The runner on a cluster: :class:`jupyter_slurm.services.submission.submitter.Submitter` puts it there."""
+
+    async def prepare(self) -> None:
+        """Put the files of the runner in place, once."""
+
+    def runner_path(self, name: str) -> str:
+        """Return where a file of the runner lies."""
+
+
+class ImageCluster(Protocol):
+    """The cluster of images: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+
+    @property
+    def location(self) -> ClusterLocation: ...  # noqa: D102
+    @property
+    def client(self) -> SlurmClient: ...  # noqa: D102
+    @property
+    def tracker(self) -> Tracker: ...  # noqa: D102
+    @property
+    def submitter(self) -> RunnerFiles: ...  # noqa: D102
+    async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]: ...  # noqa: D102
+
+
 class Images:
     """The images of all clusters.
 
@@ -46,7 +69,7 @@ class Images:
         Returns a cluster by its name.
     """
 
-    def __init__(self, cluster: Callable[[str], Cluster]) -> None:
+    def __init__(self, cluster: Callable[[str], ImageCluster]) -> None:
         self._cluster = cluster
 
     async def make(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +83,7 @@ class Images:
         cluster = self._cluster(name)
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
-        site, storage = cluster.where.container, cluster.where.storage
+        site, storage = cluster.location.container, cluster.location.storage
         if local := storage.get("local"):  # a disk of each node's own
             site = {"build_dir": local, **site}
         wish = _wish(asked, site)
@@ -70,7 +93,12 @@ class Images:
                 f"The nodes of {name} do not see your home, in which images would be kept.",
                 hint="image_dir in [container] of the cluster's profile names a folder that they see.",
             )
-        begun = [_PYTHON, "-u", cluster.runner("container/build.py"), cluster.folder.job(asked["key"]).path]
+        begun = [
+            _PYTHON,
+            "-u",
+            cluster.submitter.runner_path("container/build.py"),
+            cluster.tracker.folder.job(asked["key"]).path,
+        ]
         beside = await _beside(asked.get("file"))
         passed = {field: asked[field] for field in ("key", "context", "origin", "dry_run") if field in asked}
         options = [*site.get("build_options", ()), *(asked.get("options") or ())]
@@ -81,7 +109,7 @@ class Images:
         """Return the images that there are, the latest first, and where they are kept."""
         cluster = self._cluster(name)
         answer = await self._ask(cluster, "list")
-        named = cluster.where.environments
+        named = cluster.location.environments
         found = [one for one in answer["images"] if isinstance(one.get("image"), str)]
         told = [
             {
@@ -103,13 +131,13 @@ class Images:
             raise UsageError(f"There is no image {wanted}.", hint="`%slurm image list` shows which there are.")
         return {"removed": answer["removed"], "nodes": answer["nodes"]}
 
-    async def _ask(self, cluster: Cluster, what: str, **more: str) -> dict[str, Any]:
+    async def _ask(self, cluster: ImageCluster, what: str, **more: str) -> dict[str, Any]:
         """Ask where sbatch runs: the folder is one that the nodes share."""
-        site = cluster.where.container
+        site = cluster.location.container
         asked = {"shared": list(site.get("shared", ())), **more}
         asked |= {"image_dir": site["image_dir"]} if "image_dir" in site else {}
-        await cluster.prepare()
-        argv = [_PYTHON, cluster.runner("container/image_notes.py"), what]
+        await cluster.submitter.prepare()
+        argv = [_PYTHON, cluster.submitter.runner_path("container/image_notes.py"), what]
         done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_LOOKS)
         try:
             answer = json.loads(done.stdout)
@@ -118,7 +146,7 @@ class Images:
         if done.exit_code or not isinstance(answer, dict):
             said = printable(text_of(done.stderr)).strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
             raise CommandError(
-                f"The images of {cluster.where.host} could not be looked at: {said}.",
+                f"The images of {cluster.location.host} could not be looked at: {said}.",
                 hint="It takes a python3 (3.8 or newer) there.",
             )
         return answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -43,8 +42,8 @@ class ResourceInventory(SharedQuery[Resources]):
         Seconds between two questions, where that is more than a minute: as the site wishes it.
     cost : mapping
         What the site takes, as the profile says it.
-    clock, monotonic : callable, optional
-        Seconds since the epoch, and monotonic ones.
+    clock : callable
+        Seconds since the epoch.
     """
 
     what = "what is free"
@@ -58,9 +57,8 @@ class ResourceInventory(SharedQuery[Resources]):
         interval: float,
         cost: Mapping[str, Any],
         clock: Callable[[], float],
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(max(_FRESH, interval), impatient=_BURST, clock=clock, monotonic=monotonic)
+        super().__init__(max(_FRESH, interval), impatient=_BURST, clock=clock)
         self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
 
     async def told(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from jupyter_slurm.errors import SlurmError, TransportError
@@ -24,13 +23,11 @@ class JobDirectoryScan:
     Parameters
     ----------
     tracker : Tracker
-        Who follows them.
-    on_unfinished : callable
-        Told of each job that is not over.
+        Follows them; its ``on_unfinished`` hears of each that is not over.
     """
 
-    def __init__(self, tracker: Tracker, on_unfinished: Callable[[TrackedJob], None]) -> None:
-        self._tracker, self._on_unfinished = tracker, on_unfinished
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
         self._changed: float | None = None
         self._left_alone: set[str] = set()
 
@@ -82,7 +79,8 @@ class JobDirectoryScan:
             entry = self._merged(entry)
             tracker.add(entry)
             if not entry.is_finished:
-                self._on_unfinished(entry)
+                for resume in tracker.on_unfinished:
+                    resume(entry)
         return tracker.entries[key]
 
     async def has(self, key: str) -> bool:

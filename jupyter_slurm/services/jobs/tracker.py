@@ -73,6 +73,7 @@ class Tracker:
         self._missing: dict[int, float] = {}
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.on_end: list[Callable[[TrackedJob], None]] = []
+        self.on_unfinished: list[Callable[[TrackedJob], None]] = []  # called with each that a directory shows
         self._recorder = RecordWriter(name, client, self.tell)
         self.save, self.save_soon = self._recorder.save, self._recorder.save_soon
 

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
-from jupyter_slurm.services.clusters.cluster import Cluster
 from jupyter_slurm.services.jobdir.job_json import GrantRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
@@ -25,6 +24,7 @@ from jupyter_slurm.services.jobs.session_state import session_dict, way_to
 from jupyter_slurm.services.results.output import why_lost
 from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_command, stem_of
 from jupyter_slurm.services.sessions.login_pages import LoginPages
+from jupyter_slurm.services.sessions.protocols import SessionCluster
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.tunnels.manager import Tunnels, owner
 
@@ -58,7 +58,7 @@ class Sessions:
         For the pages that log in: of ours alone.
     """
 
-    def __init__(self, cluster: Callable[[str], Cluster], tunnels: Tunnels, folder: str) -> None:
+    def __init__(self, cluster: Callable[[str], SessionCluster], tunnels: Tunnels, folder: str) -> None:
         self._cluster, self._tunnels, self._pages = cluster, tunnels, LoginPages(folder)
         self._launching: set[tuple[str, str]] = set()
         self._told: dict[str, Any] = {}  # of each that is not over, what was told last
@@ -95,11 +95,11 @@ class Sessions:
         check_command(command)
         with self._named(cluster, key, asked.get("name"), stem_of(command)) as chosen:
             session = {n: value for n in _OF_A_SESSION if (value := asked.get(n)) is not None}
-            if session.get("jupyter") and (folder := cluster.where.container.get("image_dir")):
+            if session.get("jupyter") and (folder := cluster.location.container.get("image_dir")):
                 session["image_dir"] = folder
             session["base_url"] = base_url_of(path_of(session.get("prefix"), key), command)
-            if cluster.where.node_ports:
-                session["node_ports"] = list(cluster.where.node_ports)
+            if cluster.location.node_ports:
+                session["node_ports"] = list(cluster.location.node_ports)
             body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session}
             told = await cluster.submit(body)
@@ -143,7 +143,7 @@ class Sessions:
         page = await self._write_page(cluster, entry, told["session"]["url"]) if is_jupyter else None
         return {**told, "page": page}
 
-    async def way(self, clusters: Iterable[Cluster], key: str) -> dict[str, Any]:
+    async def way(self, clusters: Iterable[SessionCluster], key: str) -> dict[str, Any]:
         """Return where a session answers here, and what it knows its person by; nobody is asked anything for it.
 
         Raises
@@ -167,7 +167,7 @@ class Sessions:
         """End a session, with all that runs in it; return when it is over, or after a minute at the latest."""
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
-        await cluster.cancel(str(entry.key))
+        await cluster.actions.cancel(str(entry.key))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_ENDS):
                 await self._until_over(cluster, entry)
@@ -195,20 +195,20 @@ class Sessions:
         return job_dict(entry)
 
     @staticmethod
-    async def _until_over(cluster: Cluster, entry: TrackedJob) -> None:
+    async def _until_over(cluster: SessionCluster, entry: TrackedJob) -> None:
         """Wait until a session is over; Slurm is asked about it alone where such questions are to be had."""
         pause = _LOOK[0]
         while not entry.is_finished:
             await asyncio.sleep(pause)
             pause = min(_LOOK[1], pause * 2)
-            cluster.watcher.wake()
+            cluster.poller.wake()
             if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_LEFT):
                 with contextlib.suppress(SlurmError):
                     await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
 
     # -- what goes on meanwhile
 
-    async def tend(self, cluster: Cluster) -> None:
+    async def tend(self, cluster: SessionCluster) -> None:
         """Bring those that are ready here, and tell what has changed."""
         for entry in list(cluster.tracker.entries.values()):
             if not _is_one(entry):
@@ -232,12 +232,12 @@ class Sessions:
                 self._told[key] = now
                 cluster.tracker.tell(entry)
 
-    async def _find(self, cluster: Cluster, reference: str) -> TrackedJob:
+    async def _find(self, cluster: SessionCluster, reference: str) -> TrackedJob:
         named = [e for e in cluster.tracker.entries.values() if _is_one(e) and _name(e) == reference]
         if named:
             return max(named, key=lambda e: (not e.is_finished, e.submit_time or 0.0))
         with contextlib.suppress(JobNotFound):
-            entry = await cluster.entry(reference)
+            entry = await cluster.jobs.find(reference)
             if _is_one(entry):
                 return entry
         raise JobNotFound(
@@ -245,15 +245,15 @@ class Sessions:
             hint="`jupyter slurm sessions` lists those that go on.",
         )
 
-    def _is_due(self, cluster: Cluster, key: str) -> bool:
+    def _is_due(self, cluster: SessionCluster, key: str) -> bool:
         at, _ = self._next.get(key, (0.0, 0.0))
         if time.monotonic() < at or key in self._reaching:
             return False
         self._next.setdefault(key, (0.0, _AGAIN[0]))
-        self._next[key] = (time.monotonic() + _FRESH[cluster.where.is_far], self._next[key][1])
+        self._next[key] = (time.monotonic() + _FRESH[cluster.location.is_far], self._next[key][1])
         return True
 
-    async def _look(self, cluster: Cluster, entry: TrackedJob) -> bool:
+    async def _look(self, cluster: SessionCluster, entry: TrackedJob) -> bool:
         """See where its Jupyter listens; return whether it does."""
         if entry.session.server is None and entry.folder is not None:
             found = await read_served(cluster.client.transport, entry.folder)
@@ -265,7 +265,7 @@ class Sessions:
             elif _is_of_this_run(entry, found):
                 entry.session.server, entry.session.stage = found, ""
             if entry.session.server is not None:
-                entry.session.server.lost = partial(why_lost, cluster.id, cluster.reached)
+                entry.session.server.lost = partial(why_lost, cluster.id, cluster.describe_connection)
             if entry.session.server is not None and entry.record is not None:
                 before = entry.record.granted.port if entry.record.granted else None
                 self._tunnels.redirect(cluster.id, str(entry.key), before, entry.session.server.port)
@@ -274,14 +274,14 @@ class Sessions:
         return entry.session.server is not None
 
     @staticmethod
-    async def _hear_warnings(cluster: Cluster, entry: TrackedJob, served: SessionServer) -> None:
+    async def _hear_warnings(cluster: SessionCluster, entry: TrackedJob, served: SessionServer) -> None:
         served.is_stale = False
         found = await read_served(cluster.client.transport, entry.folder) if entry.folder is not None else ""
         if isinstance(found, SessionServer) and found.warnings != served.warnings:
             served.warnings = found.warnings
             cluster.tracker.tell(entry)
 
-    def _begin(self, cluster: Cluster, entry: TrackedJob) -> None:
+    def _begin(self, cluster: SessionCluster, entry: TrackedJob) -> None:
         """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now.
 
         Of one that does not listen yet, the node is.
@@ -293,7 +293,7 @@ class Sessions:
         elif served.tunnel is None or (served.tunnel.is_broken and not served.lost()):
             _keep(self._reaching, key, self._reach_soon(cluster, entry))
 
-    async def _reach_soon(self, cluster: Cluster, entry: TrackedJob) -> None:
+    async def _reach_soon(self, cluster: SessionCluster, entry: TrackedJob) -> None:
         key = str(entry.key)
         try:
             await self._reach(cluster, entry)
@@ -304,7 +304,7 @@ class Sessions:
             self._next[key] = (time.monotonic() + pause, min(_AGAIN[1], pause * 2))
         cluster.tracker.tell(entry)
 
-    async def _reach(self, cluster: Cluster, entry: TrackedJob, *, asked: bool = False) -> None:
+    async def _reach(self, cluster: SessionCluster, entry: TrackedJob, *, asked: bool = False) -> None:
         """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
         served, wanted = entry.session.server, entry.record.session if entry.record else None
         if served is None:
@@ -319,7 +319,7 @@ class Sessions:
             served.error = error
             raise
 
-    async def _write_page(self, cluster: Cluster, entry: TrackedJob, url: str) -> str:
+    async def _write_page(self, cluster: SessionCluster, entry: TrackedJob, url: str) -> str:
         """Write the page that logs in: the token is in no command line and no history."""
         if entry.folder is None:
             raise JobError("this is no session of ours")
@@ -327,7 +327,7 @@ class Sessions:
         return self._pages.write(str(entry.key), url, token)
 
     @contextlib.contextmanager
-    def _named(self, cluster: Cluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
+    def _named(self, cluster: SessionCluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
         """Keep a name for one session while it comes to be; without one, the first of its kind that is free.
 
         Raises

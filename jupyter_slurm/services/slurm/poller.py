@@ -6,17 +6,30 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from jupyter_slurm.errors import SlurmError
 
-__all__ = ["Poller"]
+__all__ = ["Polled", "Poller"]
 
 log = logging.getLogger(__name__)
 
 _PATIENCE = 1.5
 _WAITED_FOR = 30.0
+
+
+class Polled(Protocol):
+    """The source that a poller asks, and whether anybody needs its answers."""
+
+    async def look(self) -> bool:
+        """Ask once and take in the answer; return whether something changed."""
+
+    def is_needed(self) -> bool:
+        """Whether there is anything to ask about."""
+
+    def is_waited_for(self) -> bool:
+        """Whether somebody waits in front of a screen; then the interval stays at 30 s or below."""
 
 
 class Poller:
@@ -27,33 +40,24 @@ class Poller:
 
     Parameters
     ----------
-    look : callable
-        Ask once and take in the answer; return whether something changed.
-    needed : callable
-        Whether there is anything to ask about.
-    waited_for : callable
-        Whether somebody waits in front of a screen; then the interval stays at 30 s or below.
+    polled : Polled
+        Where it asks.
     shortest, longest : float
         Bounds of the interval, in seconds.
-    told : callable, optional
-        Called when an answer stayed away, and when one came again.
     clock : callable, optional
         Monotonic seconds.
+
+    Attributes
+    ----------
+    on_change : list of callable
+        Called when an answer stayed away, and when one came again.
     """
 
     def __init__(
-        self,
-        look: Callable[[], Awaitable[bool]],
-        *,
-        needed: Callable[[], bool],
-        waited_for: Callable[[], bool],
-        shortest: float,
-        longest: float,
-        told: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, polled: Polled, *, shortest: float, longest: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._look, self._needed, self._waited_for, self._clock = look, needed, waited_for, clock
-        self._told = told
+        self._polled, self._clock = polled, clock
+        self.on_change: list[Callable[[], object]] = []
         self._shortest, self._longest = shortest, max(shortest, longest)
         self.interval = shortest
         self.last: float | None = None
@@ -108,7 +112,7 @@ class Poller:
     async def _run(self) -> None:
         while True:
             await self._pause()
-            if self._needed():
+            if self._polled.is_needed():
                 async with self._asking:
                     try:
                         await self._ask()
@@ -119,7 +123,7 @@ class Poller:
         """Sleep until the next question is due; a hurry shortens that to the shortest interval."""
         while True:
             wait = self._shortest if self._hurry.is_set() else self._bounded()
-            if not self._needed():
+            if not self._polled.is_needed():
                 self._hurry.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._shortest):  # nobody tells when somebody begins to look
@@ -138,24 +142,30 @@ class Poller:
                     await self._hurry.wait()
 
     def _bounded(self) -> float:
-        longest = self._longest if not self._waited_for() else max(self._shortest, min(_WAITED_FOR, self._longest))
+        longest = (
+            self._longest if not self._polled.is_waited_for() else max(self._shortest, min(_WAITED_FOR, self._longest))
+        )
         return min(self.interval, longest)
 
     async def _ask(self) -> None:
         """Ask once. The clock of the interval starts before the question: a slow controller is not asked more often."""
         self.last = self._clock()
         try:
-            changed = await self._look()
+            changed = await self._polled.look()
         except SlurmError as error:
             is_news, self.error = self.error is None, error
             self.interval = min(self._longest, self.interval * 2)
             if is_news:
                 log.warning("the queue cannot be read: %s", error.message)
                 self._failing_since = self.last
-                self._told()
+                self._publish()
             return
         is_news, self.error, self._failing_since = self.error is not None, None, None
         self.interval = self._shortest if changed else min(self._longest, self.interval * _PATIENCE)
         if is_news:
             log.info("the queue can be read again")
-            self._told()
+            self._publish()
+
+    def _publish(self) -> None:
+        for publish in self.on_change:
+            publish()

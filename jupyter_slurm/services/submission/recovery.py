@@ -70,6 +70,7 @@ class SubmissionRecovery:
         self._tracker, self._client, self._watcher, self._timeout = tracker, client, watcher, timeout
         self._search = SubmissionLookup(client, tracker.clock)
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        tracker.on_unfinished.append(self.resume)
 
     @property
     def under_way(self) -> int:
@@ -79,6 +80,8 @@ class SubmissionRecovery:
 
     def resume(self, entry: TrackedJob) -> None:
         """Go on where an agent left off: with a submission, a cancellation, or with watching the job."""
+        if entry.is_step:
+            return
         self._watcher.wake()
         if entry.id is None:
             self.begin(entry)

@@ -17,7 +17,7 @@ from jupyter_slurm.domain.scripts.resubmission import (
     still_awaited,
 )
 from jupyter_slurm.errors import JobNotFound, UsageError
-from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.lookup import JobLookup
 from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -29,13 +29,13 @@ class JobSource(Protocol):
     """The cluster of a job that is repeated: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
 
     @property
-    def where(self) -> ClusterLocation: ...  # noqa: D102
+    def location(self) -> ClusterLocation: ...  # noqa: D102
     @property
     def client(self) -> SlurmClient: ...  # noqa: D102
     @property
-    def reader(self) -> ResultReader: ...  # noqa: D102
-    async def job(self, reference: str) -> dict[str, Any]: ...  # noqa: D102
-    async def one(self, reference: str) -> TrackedJob: ...  # noqa: D102
+    def results(self) -> ResultReader: ...  # noqa: D102
+    @property
+    def jobs(self) -> JobLookup: ...  # noqa: D102
 
 
 async def asked_again(cluster: JobSource, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,18 +53,18 @@ async def asked_again(cluster: JobSource, reference: str, asked: Mapping[str, An
     UsageError, JobError
         It cannot be submitted again; also where somebody else can have changed what is recorded of it.
     """
-    record = await cluster.reader.record(reference)
+    record = await cluster.results.record(reference)
     check_repeatable(record)
-    raw = await (cluster.reader.source(reference) if has_source(record) else cluster.reader.script(reference))
+    raw = await (cluster.results.source(reference) if has_source(record) else cluster.results.script(reference))
     text = raw.decode("utf-8", "surrogateescape")
     table = await cluster.client.options("sbatch")
     options, changes = record["options"], dict[str, Any]()
     if (value := dependency_of(table, options)) is not None and (now := await _left(cluster, value)) != value:
         changes["dependency"] = now
-    if (task := (await cluster.job(reference))["task"]) is not None:
+    if (task := (await cluster.jobs.describe(reference))["task"]) is not None:
         changes["array"] = task
     context = dict(asked.get("context") or {})
-    if not cluster.where.is_far and record["cwd"] is not None:
+    if not cluster.location.is_far and record["cwd"] is not None:
         context["cwd"] = record["cwd"]
     return {
         **repeated(record, text, changed(table, options, text, changes) if changes else options),
@@ -79,7 +79,7 @@ async def _left(cluster: JobSource, value: str) -> str | None:
     endings = dict[str, JobEnd]()
     for number in awaited(value):
         try:
-            entry = await cluster.one(number)
+            entry = await cluster.jobs.find_task(number)
         except JobNotFound as error:
             raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
         endings[number] = JobEnd(f"job {number}", entry.state.name if entry.is_finished else None)

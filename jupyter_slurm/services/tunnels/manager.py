@@ -16,11 +16,10 @@ from typing import Any
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError, UsageError
-from jupyter_slurm.services.clusters.cluster import Cluster
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
-from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelSpec, goal_of
+from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelCluster, TunnelSpec, goal_of
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.listening_ports import listeners
@@ -59,7 +58,7 @@ class Tunnels:
     def __init__(
         self,
         settings: Settings,
-        cluster: Callable[[str], Cluster],
+        cluster: Callable[[str], TunnelCluster],
         ports: Callable[[str], tuple[int, int]] = lambda cluster: _PORTS,
         clock: Callable[[], float] = time.time,
         folder: str = "",
@@ -68,7 +67,7 @@ class Tunnels:
         self._file = settings.on_this_machine("tunnels", ".json")
         self._tunnels: dict[str, Tunnel] = {}
         self._new: dict[str, int] = {}  # those that nobody was given yet, and how many wait for each
-        self._reaches: dict[str, tuple[Cluster, NodeRoutes]] = {}
+        self._reaches: dict[str, tuple[TunnelCluster, NodeRoutes]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._asked_about: dict[str, float] = {}
         self._ahead: dict[tuple[str, str], RouteTarget] = {}  # of jobs on whose programs a tunnel waits
@@ -96,7 +95,7 @@ class Tunnels:
 
     def know(
         self,
-        cluster: Cluster,
+        cluster: TunnelCluster,
         transport: Transport,
         where: ClusterLocation,
         profile: Profile | None,
@@ -234,7 +233,7 @@ class Tunnels:
         there = self._there(cluster)
         if job is None:
             return None
-        entry = await there.cluster.one(job)
+        entry = await there.cluster.jobs.find_task(job)
         if entry.is_array and (entry.id is None or entry.id.task is None):
             raise UsageError(f"job {job} is an array", hint=f"Name one of its tasks: {entry.id}_0, for example.")
         return entry
@@ -339,11 +338,11 @@ class Tunnels:
             return False
         cluster = self._cluster(asked.cluster)
         found = cluster.tracker.find(asked.job)
-        entry = found and cluster.task_of(asked.job, found)
+        entry = found and cluster.jobs.select_task(asked.job, found)
         if entry is None and self._clock() - self._asked_about.get(asked.id, 0.0) > _ASK:
             self._asked_about[asked.id] = self._clock()
             try:
-                entry = await cluster.one(asked.job)
+                entry = await cluster.jobs.find_task(asked.job)
             except JobNotFound:
                 return True
             except (SlurmError, OSError):

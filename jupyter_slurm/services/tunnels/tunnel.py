@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.errors import (
@@ -23,15 +23,18 @@ from jupyter_slurm.errors import (
     TunnelUnproven,
     UsageError,
 )
-from jupyter_slurm.services.clusters.cluster import Cluster
 from jupyter_slurm.services.jobdir.job_json import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.lookup import JobLookup
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
 from jupyter_slurm.transport.base import Route, Stream
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 
-__all__ = ["ReachedCluster", "Tunnel", "TunnelSpec", "goal_of"]
+__all__ = ["ReachedCluster", "Tunnel", "TunnelCluster", "TunnelSpec", "goal_of"]
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +44,25 @@ _DIAL = 20.0
 _PROVEN = 15.0  # seconds for which it is known who listens there
 
 
+class TunnelCluster(Protocol):
+    """The cluster of a tunnel: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+
+    @property
+    def id(self) -> str: ...  # noqa: D102
+    @property
+    def client(self) -> SlurmClient: ...  # noqa: D102
+    @property
+    def tracker(self) -> Tracker: ...  # noqa: D102
+    @property
+    def poller(self) -> Poller: ...  # noqa: D102
+    @property
+    def jobs(self) -> JobLookup: ...  # noqa: D102
+
+
 class ReachedCluster(NamedTuple):
     """A cluster that can be asked now, and the ways to its nodes."""
 
-    cluster: Cluster
+    cluster: TunnelCluster
     reach: NodeRoutes
 
 
@@ -216,14 +234,14 @@ class Tunnel:
         self._error = None
         return self._ready
 
-    async def _goal(self, cluster: Cluster) -> RouteTarget:
+    async def _goal(self, cluster: TunnelCluster) -> RouteTarget:
         asked = self.asked
         if not asked.job:
             return RouteTarget(asked.node)
-        entry = await cluster.one(asked.job)
+        entry = await cluster.jobs.find_task(asked.job)
         if not (entry.is_finished or _nodes(entry)):
-            await cluster.watcher.fresh()  # this agent is new, and the queue tells where the job is
-            entry = await cluster.one(asked.job)
+            await cluster.poller.fresh()  # this agent is new, and the queue tells where the job is
+            entry = await cluster.jobs.find_task(asked.job)
         if not (entry.is_finished or _nodes(entry) or entry.id is None) and cluster.client.singles.is_ready(_LEFT):
             # It has only just begun: what it printed, or its runner, was quicker than the next look at the queue.
             with contextlib.suppress(SlurmError):

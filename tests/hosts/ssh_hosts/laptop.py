@@ -35,26 +35,28 @@ class Laptop:
     @property
     def cluster(self) -> Any:
         """The site's cluster, as the services have it."""
-        return self.core._cluster(NAME)
+        return self.core.cluster(NAME)
 
     @property
     def transport(self) -> Any:
         """The way there."""
-        return self.cluster._transport
+        return self.cluster.client.transport
 
     @property
     def state(self) -> str:
         """What is told of the connection."""
-        told = next(one for one in self.core.clusters() if one["id"] == NAME)
+        told = next(one for one in self.core.clusters.list_clusters() if one["id"] == NAME)
         return str(told["connection"]["state"])
 
     async def answer(self) -> None:
         """Answer what hosts ask, for ever."""
         while True:
-            for prompt in self.core.prompts():
+            for prompt in self.core.clusters.list_prompts():
                 if prompt not in self.asked:
                     self.asked.append(prompt)
-                    self.core.answer(prompt["id"], [self.site.codes.next() for _ in prompt["questions"]])
+                    self.core.clusters.answer_prompt(
+                        prompt["id"], [self.site.codes.next() for _ in prompt["questions"]]
+                    )
             await asyncio.sleep(0.05)
 
     def submission(self, text: str, *options: str) -> dict[str, Any]:
@@ -66,17 +68,17 @@ class Laptop:
 
     async def submit(self, text: str, *options: str) -> dict[str, Any]:
         """Submit a cell."""
-        return await self.core.submit(NAME, self.submission(text, *options))
+        return await self.core.cluster(NAME).submit(self.submission(text, *options))
 
     async def job(self, reference: str) -> dict[str, Any]:
         """What is known of a job."""
-        return await self.core.job(NAME, reference)
+        return await self.core.cluster(NAME).jobs.describe(reference)
 
     async def follow(self, job: dict[str, Any], received: bytearray, stream: str = "stdout") -> None:
         """Follow a job to its end as a notebook does, which asks again from where it was cut off."""
         while True:
             try:
-                async for event, data in self.core.stream(NAME, job["key"], {stream: len(received)}):
+                async for event, data in self.core.cluster(NAME).results.stream(job["key"], {stream: len(received)}):
                     if event == "output" and data["stream"] == stream:
                         assert data["offset"] == len(received), "a byte was lost, or came twice"
                         received += base64.b64decode(data["data"])
@@ -118,13 +120,13 @@ async def _at_laptop(
     laptop = Laptop(core, site)
     answering = asyncio.create_task(laptop.answer())
     try:
-        await core.register_cluster(None, None, NAME)
-        await core.connect(NAME)
+        await core.clusters.register(None, None, NAME)
+        await core.clusters.connect(NAME)
         yield laptop
     finally:
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
-        await core.disconnect(NAME)  # else what carries it may stay
+        await core.clusters.disconnect(NAME)  # else what carries it may stay
         await core.stop()
         shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH tidies up at the same time
 

@@ -46,7 +46,7 @@ class Bench:
         return {**asked, "kind": kind, "text": text or "", "args": list(command), "python": sys.executable}
 
     async def start(self, job: dict[str, Any], *command: str, **more: Any) -> dict[str, Any]:
-        return dict(await self.desk.core.start_step(self.desk.id, job["key"], self.asked(*command, **more)))
+        return dict(await self.desk.start_step(job["key"], self.asked(*command, **more)))
 
     async def ran(self, job: dict[str, Any], *command: str, **more: Any) -> tuple[dict[str, Any], str, str]:
         """Run a step to its end; return it with its output."""
@@ -60,7 +60,7 @@ async def bench(desk: Any) -> Any:
     bench = Bench(desk)
     yield bench
     for key in bench.held:
-        await desk.core.cancel(desk.id, key)
+        await desk.core.cluster(desk.id).actions.cancel(key)
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ async def test_steps_run_in_it_with_its_geometry_and_end_with_their_own_exit_cod
     missing, _, err = await bench.ran(job, "no-such-program", options=("-n1",))
     assert (missing["exit_code"], missing["state"]) == (127, "FAILED")
     assert "no-such-program cannot be run" in err
-    listed = await bench.desk.core.list_steps(bench.desk.id, job["key"])
+    listed = await bench.desk.list_steps(job["key"])
     assert [step["id"].rpartition(".")[2] for step in listed] == ["0", "1", "2"]
     assert (await bench.desk.job(f"{granted['id']}.1"))["key"] == failed["key"]
-    jobs = {one["key"] for one in await bench.desk.core.jobs(bench.desk.id, active=False)}
+    jobs = {one["key"] for one in await bench.desk.core.cluster(bench.desk.id).jobs.list_jobs(active=False)}
     assert jobs & {job["key"], *(step["key"] for step in listed)} == {job["key"]}
 
 
@@ -114,7 +114,7 @@ async def test_several_at_once_each_interrupted_alone_and_the_allocation_goes_on
     second = await bench.start(job, str(marks("two")), stop, text=cell)
     await _until(lambda: marks("one").exists() and marks("two").exists())
     assert (await bench.desk.until(first["key"], lambda job: job["nodes"]))["state"] == "RUNNING"
-    await bench.desk.core.cancel(bench.desk.id, first["key"], "INT")
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(first["key"], "INT")
     ended = await bench.desk.finished(first["key"])
     assert (ended["state"], ended["exit_code"]) == ("CANCELLED", 130)
     assert "KeyboardInterrupt" in await bench.desk.text(first["key"], "stderr")
@@ -125,8 +125,8 @@ async def test_several_at_once_each_interrupted_alone_and_the_allocation_goes_on
     assert await bench.desk.text(second["key"]) == "begun and done\n"
     deaf = await bench.start(job, text=f"#!/bin/sh\ntrap '' INT\ntouch {marks('deaf')}\nwhile :; do sleep 0.1; done\n")
     await _until(marks("deaf").exists)
-    await bench.desk.core.cancel(bench.desk.id, deaf["key"], "INT")
-    await bench.desk.core.cancel(bench.desk.id, deaf["key"])
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(deaf["key"], "INT")
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(deaf["key"])
     assert (await bench.desk.finished(deaf["key"]))["state"] == "CANCELLED"
     assert (await bench.desk.job(job["key"]))["state"] == "RUNNING"
 
@@ -156,7 +156,7 @@ async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(
     """Also one of which nobody has heard whether it was asked for."""
     job = await bench.allocate("-p", "arandu", "--hold")
     asked = bench.asked("sh", "-c", "echo once")
-    transport = bench.desk.core._cluster(bench.desk.id).client.transport
+    transport = bench.desk.core.cluster(bench.desk.id).client.transport
     real = transport.start_once
 
     async def unheard(*words: Any, **more: Any) -> Any:
@@ -167,15 +167,15 @@ async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(
 
     monkeypatch.setattr(transport, "start_once", unheard)
     with pytest.raises(SubmissionUnknown, match="is not known: the connection broke"):
-        await bench.desk.core.start_step(bench.desk.id, job["key"], asked)
+        await bench.desk.start_step(job["key"], asked)
     monkeypatch.setattr(transport, "start_once", real)
-    steps = await asyncio.gather(*(bench.desk.core.start_step(bench.desk.id, job["key"], asked) for _ in range(3)))
+    steps = await asyncio.gather(*(bench.desk.start_step(job["key"], asked) for _ in range(3)))
     assert {step["key"] for step in steps} == {asked["key"]}
     assert steps[0]["state"] == "PENDING"
     number = (await bench.desk.job(job["key"]))["id"]
     subprocess.run(["scontrol", "release", number], env=cluster.env(), check=True)
     await bench.desk.finished(asked["key"])
-    again = await bench.desk.core.start_step(bench.desk.id, job["key"], asked)
+    again = await bench.desk.start_step(job["key"], asked)
     assert (again["state"], again["id"]) == ("COMPLETED", f"{number}.0")
     assert await bench.desk.text(asked["key"]) == "once\n"
 
@@ -210,7 +210,7 @@ async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: 
     assert (await bench.desk.job(job["key"]))["state"] == "RUNNING"
     step = await bench.start(job, "sleep", "1000")
     await bench.desk.until(step["key"], lambda job: job["state"] == "RUNNING")
-    await bench.desk.core.cancel(bench.desk.id, job["key"])
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(job["key"])
     assert (await following)["state"] == "CANCELLED"
     ended = await bench.desk.finished(step["key"])
     assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "Its allocation ended.")
@@ -229,10 +229,10 @@ async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or
         mine = await bench.allocate("-p", "arandu", process=os.getpid())
         step = await bench.start(used, text=f"#!/bin/sh\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\n")
         idle = {**bench.asked(text="1"), "kind": "process", "text": ""}  # nobody uses it
-        await desk.core.start_step(desk.id, forgotten["key"], idle)
+        await desk.start_step(forgotten["key"], idle)
         for job in (forgotten, step, kept):
             await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
-        assert {job["released"] for job in await desk.core.jobs(desk.id, active=True)} == {None}
+        assert {job["released"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True)} == {None}
         kernel.kill()
     async with desk.core.bus.subscribe():  # somebody looks: then it does, too
         for job in (forgotten, pending):
@@ -244,7 +244,7 @@ async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or
     assert (await desk.finished(step["key"]))["state"] == "COMPLETED"
     for job in (used, kept, mine):
         assert (await desk.job(job["key"]))["state"] == "RUNNING"
-    asked = await desk.core.cancel(desk.id, used["key"])
+    asked = await desk.core.cluster(desk.id).actions.cancel(used["key"])
     assert asked["released"] == "asked"
 
 
@@ -265,7 +265,7 @@ async def test_another_agent_finds_steps_again_and_those_that_went_on_without_it
         assert (done["state"], await desk.text(step["key"])) == ("COMPLETED", "one\ntwo\n")
         assert done["id"].endswith(".0")
         assert (await after.ran(job, "echo", "three"))[1] == "three\n"
-        await desk.core.cancel(desk.id, job["key"])
+        await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def test_a_step_whose_signs_are_lost_is_found_to_run_and_to_have_ended(
@@ -297,20 +297,20 @@ async def test_two_agents_that_are_asked_for_the_same_step_start_it_once(
     ):
         job = await Bench(one).allocate("-p", "arandu")
         asked = Bench(one).asked("echo", "once")
-        shelf = two.core._cluster(two.id).shelf
+        shelf = two.core.cluster(two.id).scan
         await shelf.get(job["key"])
-        first = await one.core.start_step(one.id, job["key"], asked)
+        first = await one.start_step(job["key"], asked)
         real, blind = shelf.get, [asked["key"]]
 
         async def get(key: str, indexed: Any = None) -> Any:
             return None if key in blind and not blind.remove(key) else await real(key, indexed)
 
         monkeypatch.setattr(shelf, "get", get)  # it looks just before the other one makes the folder
-        second = await two.core.start_step(two.id, job["key"], asked)
+        second = await two.start_step(job["key"], asked)
         assert second["key"] == first["key"]
         assert (await two.finished(first["key"]))["state"] == "COMPLETED"
         assert await two.text(first["key"]) == "once\n"
-        await one.core.cancel(one.id, job["key"])
+        await one.core.cluster(one.id).actions.cancel(job["key"])
 
 
 async def test_a_full_disk_does_not_end_an_allocation_that_is_used(
@@ -320,7 +320,7 @@ async def test_a_full_disk_does_not_end_an_allocation_that_is_used(
     following = asyncio.create_task(bench.desk.finished(job["key"]))
     lease = Path(bench.desk.root, job["key"], "lease")
     await _until(lease.exists)
-    transport = bench.desk.core._cluster(bench.desk.id).client.transport
+    transport = bench.desk.core.cluster(bench.desk.id).client.transport
     real, written = transport.write, []
 
     async def write(path: str, data: bytes, mode: int = 0o600) -> None:
@@ -334,7 +334,7 @@ async def test_a_full_disk_does_not_end_an_allocation_that_is_used(
     await _until(lambda: written and written[-1] > written[0] + 5)  # longer than the lease
     assert lease.read_text() == content
     assert not following.done()
-    await bench.desk.core.cancel(bench.desk.id, job["key"])
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(job["key"])
     assert (await following)["state"] == "CANCELLED"
 
 
@@ -346,7 +346,7 @@ async def test_a_python_cell_finds_its_checkpoints_and_leaves_no_token_behind(be
     )
     asked = bench.asked(text=cell)
     asked["context"]["env"] = {**asked["context"]["env"], "HF_TOKEN": "hf-secret"}
-    step = await bench.desk.core.start_step(bench.desk.id, job["key"], asked)
+    step = await bench.desk.start_step(job["key"], asked)
     done = await bench.desk.finished(step["key"])
     folder = Path(bench.desk.root, step["key"])
     assert done["state"] == "COMPLETED", await bench.desk.text(step["key"], "stderr")
@@ -354,7 +354,7 @@ async def test_a_python_cell_finds_its_checkpoints_and_leaves_no_token_behind(be
     await _until(lambda: "hf-secret" not in (folder / "step.json").read_text())
     assert json.loads((folder / "step.json").read_text())["options"]
     with pytest.raises(UsageError, match="no report of its own"):
-        await bench.desk.core.report(bench.desk.id, step["key"])
+        await bench.desk.core.cluster(bench.desk.id).results.report(step["key"])
 
 
 async def test_what_cannot_be_is_refused(bench: Bench) -> None:

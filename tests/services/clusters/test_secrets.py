@@ -29,13 +29,13 @@ async def answer(core: Core, site: Site, given: list[str]) -> None:
     """Answer what the gateway asks for."""
     done: set[str] = set()
     while True:
-        for prompt in core.prompts():
+        for prompt in core.clusters.list_prompts():
             if prompt["id"] not in done:
                 done.add(prompt["id"])
                 texts = [question["text"] for question in prompt["questions"]]
                 answers = [site.codes.next() if "erification" in text else site.password for text in texts]
                 given += answers
-                core.answer(prompt["id"], answers)
+                core.clusters.answer_prompt(prompt["id"], answers)
         await asyncio.sleep(0.02)
 
 
@@ -65,17 +65,19 @@ async def test_what_was_typed_is_nowhere(
     given: list[str] = []
     answering = asyncio.create_task(answer(core, site, given))
     try:
-        await core.register_cluster(None, None, "far")
-        await core.connect("far")
-        job = await core.submit("far", submission("#!/bin/sh\nenv\n"))
+        await core.clusters.register(None, None, "far")
+        await core.clusters.connect("far")
+        job = await core.cluster("far").submit(submission("#!/bin/sh\nenv\n"))
         async with asyncio.timeout(120):
-            async for _ in core.stream("far", job["key"], {}):
+            async for _ in core.cluster("far").results.stream(job["key"], {}):
                 pass
-        output = (await core.output("far", job["key"], "stdout", 0, None))[0]
-        shown = await core.command("far", ["scontrol", "show", "job", job["id"]], table=False, context={})
+        output = (await core.cluster("far").results.output(job["key"], "stdout", 0, None))[0]
+        shown = await core.cluster("far").run_command(["scontrol", "show", "job", job["id"]], table=False, context={})
         with pytest.raises(Exception) as refused:  # noqa: PT011 - whatever it says is looked at
-            await core.command("far", ["scontrol", "show", "job", "nonsense"], table=False, context={"cwd": "/nowhere"})
-        await core.disconnect("far")
+            await core.cluster("far").run_command(
+                ["scontrol", "show", "job", "nonsense"], table=False, context={"cwd": "/nowhere"}
+            )
+        await core.clusters.disconnect("far")
     finally:
         answering.cancel()
         await core.stop()

@@ -22,8 +22,8 @@ from ssh_hosts import Site as RealSite
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused, TransportError
-from jupyter_slurm.services import agent_core as services_core
 from jupyter_slurm.services.agent_core import Core
+from jupyter_slurm.services.clusters import registry
 from jupyter_slurm.services.clusters import site as services_site
 from jupyter_slurm.services.jobs import record_writer
 from jupyter_slurm.sites.profile import load_profile
@@ -54,10 +54,10 @@ class Person:
 
     async def answer(self) -> None:
         while True:
-            for prompt in self.core.prompts():
+            for prompt in self.core.clusters.list_prompts():
                 if prompt not in self.asked:
                     self.asked.append(prompt)
-                    self.core.answer(prompt["id"], [self.code() for _ in prompt["questions"]])
+                    self.core.clusters.answer_prompt(prompt["id"], [self.code() for _ in prompt["questions"]])
             await asyncio.sleep(0.05)
 
 
@@ -75,7 +75,7 @@ async def core(tmp_path: Path, short_tmp: Path, ssh_site: RealSite, ssh_carrier:
     await core.start()
     yield core
     with contextlib.suppress(ConfigError):  # a log-in that outlives the core
-        await core.disconnect("far")
+        await core.clusters.disconnect("far")
     await core.stop()
 
 
@@ -110,9 +110,9 @@ def asked(text: str, *options: str) -> dict[str, Any]:
 
 async def finished(core: Core, job: dict[str, Any]) -> dict[str, Any]:
     async with asyncio.timeout(120):
-        async for _ in core.stream("far", job["key"], {}):
+        async for _ in core.cluster("far").results.stream(job["key"], {}):
             pass
-    return await core.job("far", job["key"])
+    return await core.cluster("far").jobs.describe(job["key"])
 
 
 async def until(done: Callable[[], object]) -> None:
@@ -122,21 +122,21 @@ async def until(done: Callable[[], object]) -> None:
 
 
 async def text(core: Core, job: dict[str, Any], stream: str = "stdout") -> str:
-    return (await core.output("far", job["key"], stream, 0, None))[0].decode()
+    return (await core.cluster("far").results.output(job["key"], stream, 0, None))[0].decode()
 
 
 async def test_cells_run_behind_two_hops_and_a_code(core: Core, person: Person, ssh_site: RealSite) -> None:
-    told = await core.register_cluster(None, None, "far")
+    told = await core.clusters.register(None, None, "far")
     assert told["connection"]["state"] == "disconnected"
     with pytest.raises(NotConnected, match="far"):
-        await core.jobs("far", active=True)
-    told = await core.connect("far")
+        await core.cluster("far").jobs.list_jobs(active=True)
+    told = await core.clusters.connect("far")
     assert told["connection"]["state"] == "connected"
     assert told["connection"]["hosts"] == ["gateway", "login"]
     assert len(person.asked) == 1
     assert person.asked[0]["questions"][0]["echo"] is False
-    script = await core.submit("far", asked("#!/bin/sh\nid -un; uname -n; echo sorry >&2\n"))
-    cell = await core.submit("far", asked("import os\nprint(os.uname().nodename)\n6 * 7"))
+    script = await core.cluster("far").submit(asked("#!/bin/sh\nid -un; uname -n; echo sorry >&2\n"))
+    cell = await core.cluster("far").submit(asked("import os\nprint(os.uname().nodename)\n6 * 7"))
     for job in (script, cell):
         assert (await finished(core, job))["state"] == "COMPLETED"
     user, node = (await text(core, script)).split()
@@ -144,21 +144,21 @@ async def test_cells_run_behind_two_hops_and_a_code(core: Core, person: Person, 
     assert await text(core, script, "stderr") == "sorry\n"
     assert (await text(core, cell)).split()[1:] == ["42"]
     assert len(person.asked) == 1  # one log-in serves everything
-    (partition,) = (await core.names("far", "partition", 30.0))["names"]
+    (partition,) = (await core.clusters.list_names("far", "partition", 30.0))["names"]
     assert partition["name"] == "main"
     assert re.fullmatch(r"default, \d nodes?, .*, an hour counts 2 times", partition["about"]), (
         "Slurm's word, then the profile's"
     )
-    assert {job["id"] for job in await core.jobs("far", active=False)} >= {script["id"], cell["id"]}
-    squeue = await core.command("far", ["squeue", "--all"], table=True, context={})
+    assert {job["id"] for job in await core.cluster("far").jobs.list_jobs(active=False)} >= {script["id"], cell["id"]}
+    squeue = await core.cluster("far").run_command(["squeue", "--all"], table=True, context={})
     assert squeue["table"]["columns"][0] == "JOBID"
     with pytest.raises(SubmitRefused, match="partition"):
-        await core.submit("far", asked("#!/bin/sh\n", "-p", "nowhere"))
+        await core.cluster("far").submit(asked("#!/bin/sh\n", "-p", "nowhere"))
 
 
 async def test_a_job_folder_is_private_and_lies_with_the_person(core: Core, person: Person, ssh_site: RealSite) -> None:
-    await core.connect((await core.register_cluster(None, None, "far"))["id"])
-    job = await core.submit("far", asked("#!/bin/sh\npwd\n"))
+    await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
+    job = await core.cluster("far").submit(asked("#!/bin/sh\npwd\n"))
     assert (await finished(core, job))["state"] == "COMPLETED"
     home = Path(f"~{ssh_site.user}").expanduser()
     assert (await text(core, job)).strip() == str(home)
@@ -171,15 +171,15 @@ async def test_a_job_folder_is_private_and_lies_with_the_person(core: Core, pers
 
 async def test_a_connection_that_breaks_loses_nothing(core: Core, person: Person, ssh_site: RealSite) -> None:
     """Both login hosts lose their sessions in the middle; the log-in needs another code, and the job is followed on."""
-    await core.connect((await core.register_cluster(None, None, "far"))["id"])
-    job = await core.submit("far", asked("#!/bin/sh\nfor i in 1 2 3 4 5 6; do echo line $i; sleep 1; done\n"))
+    await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
+    job = await core.cluster("far").submit(asked("#!/bin/sh\nfor i in 1 2 3 4 5 6; do echo line $i; sleep 1; done\n"))
     received = b""
     broken = False
     import base64
 
     while True:
         try:
-            async for event, data in core.stream("far", job["key"], {"stdout": len(received)}):
+            async for event, data in core.cluster("far").results.stream(job["key"], {"stdout": len(received)}):
                 if event == "output" and data["stream"] == "stdout":
                     assert data["offset"] == len(received)
                     received += base64.b64decode(data["data"])
@@ -193,7 +193,7 @@ async def test_a_connection_that_breaks_loses_nothing(core: Core, person: Person
             logging.getLogger(__name__).info("asked again: %r", error)
     assert broken
     assert received == b"".join(b"line %d\n" % number for number in range(1, 7))
-    assert (await core.job("far", job["key"]))["state"] == "COMPLETED"
+    assert (await core.cluster("far").jobs.describe(job["key"]))["state"] == "COMPLETED"
 
 
 async def test_a_code_that_nobody_types_holds_up_nothing_else(
@@ -203,39 +203,39 @@ async def test_a_code_that_nobody_types_holds_up_nothing_else(
 
     Who connects waits as well while a code is asked for, and is told soon where the host is not there to ask.
     """
-    here = (await core.register_cluster(str(cluster.slurm_conf), os.environ["PATH"]))["id"]
-    await core.register_cluster(None, None, "far")
+    here = (await core.clusters.register(str(cluster.slurm_conf), os.environ["PATH"]))["id"]
+    await core.clusters.register(None, None, "far")
 
     async def code() -> None:
-        await until(core.prompts)
-        core.answer(core.prompts()[0]["id"], [ssh_site.codes.next()])
+        await until(core.clusters.list_prompts)
+        core.clusters.answer_prompt(core.clusters.list_prompts()[0]["id"], [ssh_site.codes.next()])
 
-    await asyncio.gather(core.connect("far"), code())
+    await asyncio.gather(core.clusters.connect("far"), code())
     ssh_site.gateway.kill_sessions()
-    waiting = asyncio.create_task(core.submit("far", asked("print(1)")))
-    await until(core.prompts)
-    connecting = asyncio.create_task(core.connect("far"))
+    waiting = asyncio.create_task(core.cluster("far").submit(asked("print(1)")))
+    await until(core.clusters.list_prompts)
+    connecting = asyncio.create_task(core.clusters.connect("far"))
     context = {"cwd": "/", "env": cluster.env(), "umask": 0o022, "limits": {}}
-    job = await core.submit(here, {**asked("#!/bin/sh\necho here\n"), "context": context})
-    assert {one["id"] for one in await core.jobs(here, active=False)} >= {job["id"]}
-    states = {told["id"]: told["connection"]["state"] for told in core.clusters() if told["id"] == "far"}
+    job = await core.cluster(here).submit({**asked("#!/bin/sh\necho here\n"), "context": context})
+    assert {one["id"] for one in await core.cluster(here).jobs.list_jobs(active=False)} >= {job["id"]}
+    states = {told["id"]: told["connection"]["state"] for told in core.clusters.list_clusters() if told["id"] == "far"}
     assert states == {"far": "lost"}
-    assert len(core.prompts()) == 1
+    assert len(core.clusters.list_prompts()) == 1
     assert not waiting.done()
     assert not connecting.done()
     await code()
     job = await waiting
-    assert (await core.job("far", job["key"]))["id"] == job["id"]
+    assert (await core.cluster("far").jobs.describe(job["key"]))["id"] == job["id"]
     assert (await connecting)["connection"]["state"] == "connected"
     await finished(core, job)
     monkeypatch.setattr(services_site, "_COMES_BACK", 0.2)
     ssh_site.gateway.stop()
     try:
         ssh_site.gateway.kill_sessions()
-        await until(lambda: core.clusters()[-1]["connection"]["state"] == "lost")
+        await until(lambda: core.clusters.list_clusters()[-1]["connection"]["state"] == "lost")
         with pytest.raises(TransportError, match="lost, and not back yet"):
-            await core.connect("far")
-        found = await core.examine("far")
+            await core.clusters.connect("far")
+        found = await core.examinations.examine("far")
         assert [finding["about"] for finding in found["findings"] if finding["status"] == "failed"] == ["connection"]
         assert "log-in" not in str(found), "what an earlier log-in has found"
     finally:
@@ -247,27 +247,29 @@ async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
 ) -> None:
     ages: list[float | None] = [None]
     # A minute is the shortest that a profile may say.
-    monkeypatch.setattr(services_core, "load_profile", lambda *given: replace(load_profile(*given), max_age=ages[-1]))
+    monkeypatch.setattr(registry, "load_profile", lambda *given: replace(load_profile(*given), max_age=ages[-1]))
 
     async def connect() -> None:
-        await core.register_cluster(None, None, "far")
-        await core.connect("far")
+        await core.clusters.register(None, None, "far")
+        await core.clusters.connect("far")
 
     await connect()
     gate = f"/home/{ssh_site.user}/{tmp_path.name}"
-    job = await core.submit("far", asked(f"#!/bin/sh\necho one\nuntil [ -e {gate} ]; do sleep 0.1; done\necho two\n"))
-    await core.disconnect("far")
+    job = await core.cluster("far").submit(
+        asked(f"#!/bin/sh\necho one\nuntil [ -e {gate} ]; do sleep 0.1; done\necho two\n")
+    )
+    await core.clusters.disconnect("far")
     ages.append(1.0)
     await connect()
     used = ssh_site.codes.used
-    await until(lambda: core.clusters()[-1]["connection"]["state"] == "disconnected")
-    assert core.clusters()[-1]["connection"]["message"] == "the log-in was 0.000278 h old"
+    await until(lambda: core.clusters.list_clusters()[-1]["connection"]["state"] == "disconnected")
+    assert core.clusters.list_clusters()[-1]["connection"]["message"] == "the log-in was 0.000278 h old"
     with pytest.raises(NotConnected):
-        await core.job("far", job["key"])
+        await core.cluster("far").jobs.describe(job["key"])
     ages.append(None)
     await connect()
     assert ssh_site.codes.used == used + 1
-    assert (await core.job("far", job["key"]))["finished"] is False
+    assert (await core.cluster("far").jobs.describe(job["key"]))["finished"] is False
     ssh_site.logins["login1"].run("touch", gate)
     async with asyncio.timeout(60):
         while await text(core, job) != "one\ntwo\n":
@@ -278,28 +280,28 @@ async def test_after_a_restart_the_jobs_are_there(
     core: Core, person: Person, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those of which something was still to be written when the log-in was ended, over a link that is dead."""
-    await core.connect((await core.register_cluster(None, None, "far"))["id"])
-    job = await core.submit("far", asked("#!/bin/sh\necho kept\n"))
+    await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
+    job = await core.cluster("far").submit(asked("#!/bin/sh\necho kept\n"))
     await finished(core, job)
-    assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
+    assert (await core.clusters.disconnect("far"))["connection"]["state"] == "disconnected"
     with pytest.raises(NotConnected):
-        await core.job("far", job["key"])
-    await core.connect("far")
-    assert (await core.job("far", job["key"]))["state"] == "COMPLETED"
+        await core.cluster("far").jobs.describe(job["key"])
+    await core.clusters.connect("far")
+    assert (await core.cluster("far").jobs.describe(job["key"]))["state"] == "COMPLETED"
     assert await text(core, job) == "kept\n"
     monkeypatch.setattr(transport, "_PATIENCE", 1e6)
     monkeypatch.setattr(record_writer, "_ANSWER_FIRST", (2.0, 1))  # the link is cut before it is written
     monkeypatch.setattr(record_writer, "_LAST", 4.0)
-    job = await core.submit("far", asked("#!/bin/sh\necho kept, too\n"))
+    job = await core.cluster("far").submit(asked("#!/bin/sh\necho kept, too\n"))
     ssh_site.gateway.drop()
     try:
         async with asyncio.timeout(60):
-            assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
+            assert (await core.clusters.disconnect("far"))["connection"]["state"] == "disconnected"
     finally:
         ssh_site.gateway.restore()
     record = json.loads((Path(job["script_path"]).parent / "job.json").read_bytes())
     assert record["job"] is None, "it was not written down"
-    await core.connect("far")
+    await core.clusters.connect("far")
     assert (await finished(core, job))["id"] == job["id"]
     assert await text(core, job) == "kept, too\n"
 
@@ -307,7 +309,7 @@ async def test_after_a_restart_the_jobs_are_there(
 @pytest.mark.parametrize("ssh_carrier", ["openssh"], indirect=True)
 async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person, ssh_site: RealSite) -> None:
     """The next one finds it and asks nothing; it ends when somebody says so, also before it was found."""
-    await core.connect((await core.register_cluster(None, None, "far"))["id"])
+    await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
     used = ssh_site.codes.used
     await core.stop()
     for _ in range(2):
@@ -329,34 +331,34 @@ async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person,
 
 
 async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: RealSite) -> None:
-    await core.register_cluster(None, None, "far")
-    connecting = asyncio.create_task(core.connect("far"))
-    await until(core.prompts)
-    core.answer(core.prompts()[0]["id"], None)
+    await core.clusters.register(None, None, "far")
+    connecting = asyncio.create_task(core.clusters.connect("far"))
+    await until(core.clusters.list_prompts)
+    core.clusters.answer_prompt(core.clusters.list_prompts()[0]["id"], None)
     with pytest.raises(LoginDeclined):
         await connecting
-    assert core.clusters()[-1]["connection"]["state"] == "disconnected"
+    assert core.clusters.list_clusters()[-1]["connection"]["state"] == "disconnected"
 
 
 async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, ssh_carrier: str) -> None:
     """Whoever waits is told, the question is gone, and so is the thread that asked; the next log-in is a fresh one."""
-    await core.register_cluster(None, None, "far")
+    await core.clusters.register(None, None, "far")
 
     def transports() -> set[threading.Thread]:
         return {thread for thread in threading.enumerate() if isinstance(thread, paramiko.Transport)}
 
     before = transports()
-    connecting = asyncio.create_task(core.connect("far"))
-    await until(core.prompts)
+    connecting = asyncio.create_task(core.clusters.connect("far"))
+    await until(core.clusters.list_prompts)
     assert ssh_carrier == "openssh" or transports() - before
-    assert (await core.disconnect("far"))["connection"]["state"] == "disconnected"
+    assert (await core.clusters.disconnect("far"))["connection"]["state"] == "disconnected"
     with pytest.raises(NotConnected, match="was ended"):
         await connecting
-    await until(lambda: not core.prompts() and transports() <= before)
-    again = asyncio.create_task(core.connect("far"))
-    await until(core.prompts)
-    assert len(core.prompts()) == 1
-    core.answer(core.prompts()[0]["id"], [ssh_site.codes.next()])
+    await until(lambda: not core.clusters.list_prompts() and transports() <= before)
+    again = asyncio.create_task(core.clusters.connect("far"))
+    await until(core.clusters.list_prompts)
+    assert len(core.clusters.list_prompts()) == 1
+    core.clusters.answer_prompt(core.clusters.list_prompts()[0]["id"], [ssh_site.codes.next()])
     assert (await again)["connection"]["state"] == "connected"
 
 
@@ -378,14 +380,14 @@ async def test_no_job_lies_where_another_user_can_put_one(
     base = login.run("mktemp", "-d").stdout.strip()
     login.run("sh", "-c", f"chmod 755 {base}; {make.format(base, f'~{ssh_site.user}')}")
     write_profile(tmp_path / "sites", ssh_site, ssh_carrier, f'[slurm]\njob_root = "{base}/theirs/jobs"\n')
-    await core.register_cluster(None, None, "far")
+    await core.clusters.register(None, None, "far")
     if not why:
-        assert (await core.connect("far"))["connection"]["state"] == "connected"
+        assert (await core.clusters.connect("far"))["connection"]["state"] == "connected"
         return
     with pytest.raises(ConfigError, match=why) as caught:
-        await core.connect("far")
+        await core.clusters.connect("far")
     assert "job_root" in caught.value.hint
-    assert core.clusters()[-1]["connection"]["state"] == "disconnected"
+    assert core.clusters.list_clusters()[-1]["connection"]["state"] == "disconnected"
 
 
 async def test_no_secret_is_told_or_logged(
@@ -399,16 +401,16 @@ async def test_no_secret_is_told_or_logged(
         return codes[-1]
 
     person.code = code
-    await core.connect((await core.register_cluster(None, None, "far"))["id"])
+    await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
     assert codes
-    said = caplog.text + repr(core.clusters()) + repr(person.asked)
+    said = caplog.text + repr(core.clusters.list_clusters()) + repr(person.asked)
     assert not any(code in said for code in codes)
 
 
 async def test_only_profiles_say_where_a_cluster_is(core: Core, tmp_path: Path, ssh_site: RealSite) -> None:
     for name in ("login", "elsewhere", "../sites/far"):
         with pytest.raises(ConfigError):
-            await core.register_cluster(None, None, name)
+            await core.clusters.register(None, None, name)
     write_profile(tmp_path / "sites", ssh_site, "paramiko", "[shell]\nprelude = 7\n")
     with pytest.raises(ConfigError, match=r"shell\.prelude"):
-        await core.register_cluster(None, None, "far")
+        await core.clusters.register(None, None, "far")

@@ -30,7 +30,7 @@ async def test_a_python_that_the_node_does_not_see_is_told_before_and_after(far,
     (directory / "python").symlink_to(sys.executable)
     python = str(directory / "python")
     async with open_desk(cluster, tmp_path) as desk:
-        shown = await desk.core.submit(desk.id, desk.asked("print(1)", python=python, dry_run=True))
+        shown = await desk.core.cluster(desk.id).submit(desk.asked("print(1)", python=python, dry_run=True))
         (warning,) = shown["warnings"]
         assert python in warning
         assert "the nodes may not have it" in warning

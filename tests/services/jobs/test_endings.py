@@ -52,7 +52,7 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
         # The queue never told of it, its runner did.
         assert (ended["partition"], bool(ended["account"])) == ("devwork", accounting)
         assert ended["nodes"].startswith("c4aiscw")
-        report = await desk.core.report(desk.id, cell["key"])  # what it had is known, too
+        report = await desk.core.cluster(desk.id).results.report(cell["key"])  # what it had is known, too
         assert (report["source"], report["cpus"]) == ("sacct" if accounting else "runner", 2)
         assert report["memory_asked"] == 300 << 20
         assert report["cpu_efficiency"] is not None or report["elapsed"] == 0  # accounting counts whole seconds

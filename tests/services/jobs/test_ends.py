@@ -69,7 +69,7 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
     never = await submit(desk, SLEEP, f"--dependency=afterok:{failed['exit 1']['id']}")
     blind = await submit(desk, SLEEP, "-o", "/no/such/folder/out")
     await asyncio.gather(*(desk.until(job["key"], lambda job: job["state"] == "RUNNING") for job in (lost, victim)))
-    await desk.core.cancel(desk.id, cancelled["key"])
+    await desk.core.cluster(desk.id).actions.cancel(cancelled["key"])
     taker = await submit(desk, "#!/bin/sh\ntrue\n", "-p", "high", "-w", "c4aiscw1", "--exclusive")
     cluster.kill_node("c4aiscw2")
     cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=down", "reason=test")
@@ -95,7 +95,7 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
     ended = await desk.finished(late["key"])
     assert (ended["state"], is_said(ended, "at its deadline", "a later --deadline")) == ("DEADLINE", True), ended
     assert (await desk.finished(taker["key"]))["state"] == "COMPLETED"
-    await desk.core.cancel(desk.id, never["key"])
+    await desk.core.cluster(desk.id).actions.cancel(never["key"])
 
 
 async def test_every_reason_to_wait_has_words_and_a_next_step(desk, cluster):

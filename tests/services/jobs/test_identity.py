@@ -38,14 +38,14 @@ async def test_job_that_got_a_lost_number_is_another_one(new_cluster, open_desk,
         assert number == old["id"]
         ended = await desk.until(old["key"], lambda j: j["finished"])
         assert (ended["state"], ended["id"]) == ("UNKNOWN", number)
-        await desk.core.cancel(desk.id, old["key"])
+        await desk.core.cluster(desk.id).actions.cancel(old["key"])
         assert state_of(desk, number) in ("PENDING", "RUNNING")
         # One of ours gets the next number, and one that was lost had it before.
         mine = await desk.submit(SCRIPT)
         # A look at the empty queue in between said UNKNOWN already: then the number is known by the next one.
         found = await desk.until(number, lambda j: j["key"] is None)
         assert (found["name"], found["finished"]) == ("precious", False)
-        assert (await desk.core.cancel(desk.id, mine["key"]))["state"] in ("CANCELLED", "COMPLETING")
+        assert (await desk.core.cluster(desk.id).actions.cancel(mine["key"]))["state"] in ("CANCELLED", "COMPLETING")
         assert state_of(desk, number) in ("PENDING", "RUNNING")
 
 
@@ -63,7 +63,7 @@ async def test_new_agent_does_not_cancel_what_got_the_number(new_cluster, open_d
     number = await asyncio.to_thread(by_hand, desk)
     assert number == old["id"]
     async with open_desk(cluster, tmp_path) as desk:
-        await desk.core.cancel(desk.id, old["key"])
+        await desk.core.cluster(desk.id).actions.cancel(old["key"])
         assert state_of(desk, number) in ("PENDING", "RUNNING")
         assert (await desk.job(old["key"]))["state"] == "UNKNOWN"
         await desk.until(number, lambda j: j["key"] is None)
@@ -76,7 +76,7 @@ async def test_job_is_recognized_by_its_script_when_its_submit_time_is_not_known
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "job": {"id": job["id"], "submit_time": None}}))
     async with open_desk(cluster, tmp_path) as desk:
-        assert (await desk.core.cancel(desk.id, job["key"]))["state"] == "CANCELLED"
+        assert (await desk.core.cluster(desk.id).actions.cancel(job["key"]))["state"] == "CANCELLED"
         submitted = json.loads(path.read_text())["job"]["submit_time"]
         shown = subprocess.run(
             ["squeue", "-h", "-t", "all", "-j", job["id"], "-o", "%V"],

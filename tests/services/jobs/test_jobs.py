@@ -23,7 +23,7 @@ async def test_output_comes_while_the_job_runs(desk):
     job = await desk.submit(cell)
     seen, states = b"", []
     async with asyncio.timeout(60):
-        async for event, data in desk.core.stream(desk.id, job["key"], {"stdout": 0, "stderr": 0}):
+        async for event, data in desk.core.cluster(desk.id).results.stream(job["key"], {"stdout": 0, "stderr": 0}):
             if event == "output":
                 assert data["offset"] == len(seen)
                 seen += base64.b64decode(data["data"])
@@ -40,23 +40,34 @@ async def test_output_comes_while_the_job_runs(desk):
 async def test_stream_goes_on_where_the_listener_was(desk):
     job = await desk.submit("print('0123456789')")
     await desk.finished(job["key"])
-    parts = [d async for e, d in desk.core.stream(desk.id, job["key"], {"stdout": 4, "stderr": 0}) if e == "output"]
+    parts = [
+        d
+        async for e, d in desk.core.cluster(desk.id).results.stream(job["key"], {"stdout": 4, "stderr": 0})
+        if e == "output"
+    ]
     assert base64.b64decode(parts[0]["data"]) == b"456789\n"
-    parts = [d async for e, d in desk.core.stream(desk.id, job["key"], {"stdout": -3, "stderr": 0}) if e == "output"]
+    parts = [
+        d
+        async for e, d in desk.core.cluster(desk.id).results.stream(job["key"], {"stdout": -3, "stderr": 0})
+        if e == "output"
+    ]
     assert (parts[0]["offset"], base64.b64decode(parts[0]["data"])) == (8, b"89\n")
 
 
 async def test_output_by_parts_and_from_the_end(desk):
     job = await desk.submit("import sys\nsys.stdout.buffer.write(bytes(range(256)));")
     await desk.finished(job["key"])
-    assert await desk.core.output(desk.id, job["key"], "stdout", 250, 3) == (bytes([250, 251, 252]), 256)
-    assert await desk.core.output(desk.id, job["key"], "stdout", -2, None) == (bytes([254, 255]), 256)
-    assert await desk.core.output(desk.id, job["key"], "stdout", 9999, None) == (b"", 256)
+    assert await desk.core.cluster(desk.id).results.output(job["key"], "stdout", 250, 3) == (
+        bytes([250, 251, 252]),
+        256,
+    )
+    assert await desk.core.cluster(desk.id).results.output(job["key"], "stdout", -2, None) == (bytes([254, 255]), 256)
+    assert await desk.core.cluster(desk.id).results.output(job["key"], "stdout", 9999, None) == (b"", 256)
 
 
 async def test_cancelled_pending_job_is_told_at_once(desk):
     job = await desk.submit("#!/bin/sh\nsleep 600\n", "--hold")
-    ended = await desk.core.cancel(desk.id, job["id"])
+    ended = await desk.core.cluster(desk.id).actions.cancel(job["id"])
     assert (ended["state"], ended["exit_code"], ended["signal"]) == ("CANCELLED", None, None)
     assert ended["finished"]
 
@@ -68,19 +79,19 @@ async def test_requeued_job_is_not_over(desk, text):
     subprocess.run(["scontrol", "requeuehold", job["id"]], env=desk.env, check=True)
     async with asyncio.timeout(60):
         while (await desk.job(job["key"]))["finished"]:
-            await desk.core.jobs(desk.id, active=False)
+            await desk.core.cluster(desk.id).jobs.list_jobs(active=False)
             await asyncio.sleep(0.5)
     again = await desk.job(job["key"])
     assert (again["state"], again["exit_code"]) == ("PENDING", None)
-    assert (await desk.core.clean(older_than_days=0))["removed"] == []
-    await desk.core.cancel(desk.id, job["key"])
+    assert (await desk.core.housekeeping.clean(older_than_days=0))["removed"] == []
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def test_a_job_that_prints_is_running(desk):
     """The queue is looked at every ten seconds; what lies in the job's own folder is seen at once."""
     job = await desk.submit("#!/bin/sh\necho hello\nuntil [ -e go ]; do sleep 0.1; done\n")
     printed, state = False, ""
-    async for event, data in desk.core.stream(desk.id, job["key"], {}):
+    async for event, data in desk.core.cluster(desk.id).results.stream(job["key"], {}):
         printed, state = printed or event == "output", data["state"] if event == "job" else state
         if printed and state == "RUNNING":  # the queue may have been looked at just before
             break
@@ -92,11 +103,11 @@ async def test_a_job_that_prints_is_running(desk):
 async def test_jobs_of_others_hands_have_their_names(desk):
     """Also one that would break a row; asked once, not with every look at the list. Who looks at an empty list hears of
     them, with their names, without asking."""
-    for job in await desk.core.jobs(desk.id, active=True):
-        await desk.core.cancel(desk.id, job["key"] or job["id"])
+    for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True):
+        await desk.core.cluster(desk.id).actions.cancel(job["key"] or job["id"])
         await desk.finished(job["key"] or job["id"])
     names, unheard = ["hand made", "a\nb|c"], {"hand made", "a\nb|c"}
-    watcher = desk.core._cluster(desk.id).watcher
+    watcher = desk.core.cluster(desk.id).poller
     async with desk.core.bus.subscribe() as events, asyncio.timeout(60):
         for name in names:
             command = ["sbatch", "--hold", "--output=/dev/null", f"--job-name={name}", "--wrap", "true"]
@@ -109,10 +120,10 @@ async def test_jobs_of_others_hands_have_their_names(desk):
         assert watcher.status()["interval"] <= 30, "only the queue tells of them, and somebody looks"
     watcher.interval = 300.0
     assert watcher.status()["interval"] == 300
-    assert {job["name"] for job in await desk.core.jobs(desk.id, active=True)} >= set(names)
-    for job in await desk.core.jobs(desk.id, active=True):
+    assert {job["name"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True)} >= set(names)
+    for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True):
         if job["name"] in names:
-            await desk.core.cancel(desk.id, job["id"])
+            await desk.core.cluster(desk.id).actions.cancel(job["id"])
 
 
 async def test_what_slurm_says_of_an_end_holds_against_the_runner(cluster, open_desk, tmp_path):
@@ -126,7 +137,7 @@ async def test_what_slurm_says_of_an_end_holds_against_the_runner(cluster, open_
             f"open({str(folder / 'events' / asked['key'])!r} + '.ended', 'w').close()\n"
             "while not os.path.exists('go'): time.sleep(0.05)\nos._exit(137)"
         )
-        job = await desk.core.submit(desk.id, asked)
+        job = await desk.core.cluster(desk.id).submit(asked)
         told = await desk.until(job["key"], lambda j: j["finished"])
         assert (told["state"], told["exit_code"]) == ("COMPLETED", 0)
         Path(desk.folder, "go").touch()
@@ -141,18 +152,18 @@ async def test_many_cancellations_do_not_wait_in_line(desk):
     jobs = [await desk.submit("#!/bin/sh\ntrue\n", "--hold") for _ in range(12)]
     async with asyncio.timeout(9):  # the seventh would wait ten seconds for a question of its own
         for job in jobs:
-            await desk.core.cancel(desk.id, job["key"])
+            await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 @pytest.mark.here_only("a PATH of this machine leads nowhere there")
 async def test_commands_are_found_on_a_mended_path(cluster, open_desk, tmp_path):
     async with open_desk(cluster, tmp_path) as desk:
-        await desk.core.register_cluster(str(cluster.slurm_conf), "/nowhere")
+        await desk.core.clusters.register(str(cluster.slurm_conf), "/nowhere")
         with pytest.raises(CommandMissing):
             await desk.submit("#!/bin/sh\ntrue\n", "--hold")
-        await desk.core.register_cluster(str(cluster.slurm_conf), desk.env["PATH"])
+        await desk.core.clusters.register(str(cluster.slurm_conf), desk.env["PATH"])
         job = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
-        await desk.core.cancel(desk.id, job["key"])
+        await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 @pytest.mark.here_only("commands like any other, which are tried there")
@@ -164,7 +175,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     array = (await desk.submit(sleep, later, "--array=0-3"))["id"]
     await desk.until(running, lambda j: j["state"] == "RUNNING")
     await desk.finished(over)
-    client = desk.core._cluster(desk.id).client
+    client = desk.core.cluster(desk.id).client
     run, commands = client.act, []
 
     async def counted(argv):
@@ -174,7 +185,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     monkeypatch.setattr(client, "act", counted)
 
     async def act(what, *jobs, time_limit=None):
-        answers = {each["job"]: each for each in await desk.core.act(desk.id, what, jobs, time_limit)}
+        answers = {each["job"]: each for each in await desk.core.cluster(desk.id).actions.act(what, jobs, time_limit)}
         assert tuple(answers) == jobs
         said = {job: each["error"] and each["error"]["detail"] for job, each in answers.items()}
         return said, {job: each["now"] for job, each in answers.items()}
@@ -184,7 +195,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     for other in others:
         await desk.until(other, lambda j: j["state"] == "PENDING")
     for other in others:  # as the queue has shown them
-        desk.core._cluster(desk.id).tracker.find(other).slurm.described = False
+        desk.core.cluster(desk.id).tracker.find(other).slurm.described = False
     client.named.reserve(client.named._burst)  # no question about a job that is known is to be had
     async with asyncio.timeout(15):  # the first would wait for twenty seconds
         assert (await act("hold", *others))[0] == dict.fromkeys(others)
@@ -227,7 +238,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
 async def test_cancelled_running_job(desk):
     job = await desk.submit("import time\ntime.sleep(600)")
     await desk.until(job["key"], lambda j: j["state"] == "RUNNING")
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
     ended = await desk.finished(job["key"])
     assert (ended["state"], ended["exit_code"], ended["signal"]) == ("CANCELLED", None, 15)
 
@@ -240,7 +251,7 @@ async def test_any_job_of_the_user_is_adopted(desk):
     ended = await desk.finished(number)
     assert ended["state"] == "COMPLETED"
     assert await desk.text(number) == "by hand\n"
-    assert b"echo by hand" in await desk.core.script(desk.id, number)
+    assert b"echo by hand" in await desk.core.cluster(desk.id).results.script(number)
 
 
 @pytest.mark.parametrize("reference", ["999999", "no", "../../etc", "20260101-000000-00000000", "1_[0-99999999]", ""])
@@ -255,12 +266,14 @@ async def test_jobs_are_found_again_by_a_new_core(cluster, open_desk, tmp_path):
         await desk.finished(done["key"])
         waiting = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
     async with open_desk(cluster, tmp_path) as desk:
-        keys = {job["key"]: job["state"] for job in await desk.core.jobs(desk.id, active=False)}
+        keys = {job["key"]: job["state"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False)}
         assert keys[done["key"]] == "COMPLETED"
         assert keys[waiting["key"]] == "PENDING"
         assert await desk.text(done["key"]) == "done\n"
-        assert [j["key"] for j in await desk.core.jobs(desk.id, active=True) if j["key"]] == [waiting["key"]]
-        await desk.core.cancel(desk.id, waiting["key"])
+        assert [j["key"] for j in await desk.core.cluster(desk.id).jobs.list_jobs(active=True) if j["key"]] == [
+            waiting["key"]
+        ]
+        await desk.core.cluster(desk.id).actions.cancel(waiting["key"])
 
 
 async def test_index_may_be_damaged_or_gone(cluster, open_desk, tmp_path):
@@ -284,7 +297,7 @@ async def test_damaged_row_of_the_index_is_read_from_the_folder(cluster, open_de
     with contextlib.closing(sqlite3.connect(tmp_path / "state" / "index.sqlite")) as index, index:
         index.execute("update job set record = ? where key = ?", (damaged, jobs[0]["key"]))
     async with open_desk(cluster, tmp_path) as desk:
-        states = {job["key"]: job["state"] for job in await desk.core.jobs(desk.id, active=False)}
+        states = {job["key"]: job["state"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False)}
         assert [states[job["key"]] for job in jobs] == ["COMPLETED", "COMPLETED"]
 
 
@@ -303,7 +316,7 @@ async def test_broken_folder_does_not_hide_the_others(cluster, open_desk, tmp_pa
     elif broken == "nobody may read it":
         record.symlink_to(record)
     async with open_desk(cluster, tmp_path) as desk:
-        assert jobs[1]["key"] in [job["key"] for job in await desk.core.jobs(desk.id, active=False)]
+        assert jobs[1]["key"] in [job["key"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False)]
         with pytest.raises(JobNotFound):
             await desk.job(jobs[0]["key"])
         await desk.submit("print(1)", "--hold")
@@ -325,8 +338,8 @@ async def test_what_a_dead_agent_left_half_made_is_cleaned_away_when_it_is_old(d
         file.touch()
         if file is not on_its_way:
             os.utime(file, (1e9, 1e9))
-    (await desk.core.jobs(desk.id, active=False))
-    removed = (await desk.core.clean(older_than_days=1))["removed"]
+    (await desk.core.cluster(desk.id).jobs.list_jobs(active=False))
+    removed = (await desk.core.housekeeping.clean(older_than_days=1))["removed"]
     assert sorted(removed) == sorted(map(str, (old, draft, cut_off)))
     left = {path.name for path in root.iterdir() if path.is_dir()}
     assert left >= {"events", fresh.name, Path(job["folder"]).name}
@@ -371,14 +384,14 @@ async def test_only_old_finished_jobs_are_cleaned_away(desk):
     old = await desk.submit("print(1)")
     await desk.finished(old["key"])
     kept = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
-    assert (await desk.core.clean(older_than_days=1))["removed"] == []
-    shown = await desk.core.clean(older_than_days=0, dry_run=True)
+    assert (await desk.core.housekeeping.clean(older_than_days=1))["removed"] == []
+    shown = await desk.core.housekeeping.clean(older_than_days=0, dry_run=True)
     assert shown == {"removed": [old["folder"]], "kept": 1}
     assert os.path.isdir(old["folder"])
-    assert (await desk.core.clean(older_than_days=0))["removed"] == [old["folder"]]
+    assert (await desk.core.housekeeping.clean(older_than_days=0))["removed"] == [old["folder"]]
     assert not os.path.exists(old["folder"])
     assert os.path.isdir(kept["folder"])
-    await desk.core.cancel(desk.id, kept["key"])
+    await desk.core.cluster(desk.id).actions.cancel(kept["key"])
 
 
 async def test_old_jobs_are_cleaned_away_by_themselves(cluster, open_desk, tmp_path, monkeypatch):
@@ -390,11 +403,13 @@ async def test_old_jobs_are_cleaned_away_by_themselves(cluster, open_desk, tmp_p
     async with open_desk(cluster, tmp_path, retention_days=1e-9) as desk, asyncio.timeout(60):
         while os.path.exists(old["folder"]):
             await asyncio.sleep(0.05)
-        assert [job["id"] for job in await desk.core.jobs(desk.id, active=False) if job["key"]] == [held["id"]]
+        assert [job["id"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False) if job["key"]] == [
+            held["id"]
+        ]
     monkeypatch.setattr(housekeeping, "_DAY", 0.2)
     async with open_desk(cluster, tmp_path, retention_days=1e-9) as desk, asyncio.timeout(60):
         assert os.path.isdir(held["folder"])
-        await desk.core.cancel(desk.id, held["key"])
+        await desk.core.cluster(desk.id).actions.cancel(held["key"])
         while os.path.exists(held["folder"]):
             await asyncio.sleep(0.05)
 
@@ -402,10 +417,12 @@ async def test_old_jobs_are_cleaned_away_by_themselves(cluster, open_desk, tmp_p
 async def test_command_is_passed_through_as_typed(desk):
     import base64
 
-    done = await desk.core.command(desk.id, ["squeue", "-o", "%i | %j"], table=True, context={"env": desk.env})
+    done = await desk.core.cluster(desk.id).run_command(
+        ["squeue", "-o", "%i | %j"], table=True, context={"env": desk.env}
+    )
     assert done["table"] is None
     assert base64.b64decode(done["stdout"]).startswith(b"JOBID | NAME")
-    table = (await desk.core.command(desk.id, ["sinfo"], table=True, context={"env": desk.env}))["table"]
+    table = (await desk.core.cluster(desk.id).run_command(["sinfo"], table=True, context={"env": desk.env}))["table"]
     assert table["columns"][0] == "PARTITION"
     assert {row[0].rstrip("*") for row in table["rows"]} == {"arandu", "devwork"}
 
@@ -417,15 +434,15 @@ async def test_times_in_a_table_are_for_people(desk):
         ({**desk.env, "SLURM_TIME_FORMAT": "%H.%M"}, r"\d\d\.\d\d"),
     ):
         argv = ["squeue", "--start", "-j", job["id"]]
-        table = (await desk.core.command(desk.id, argv, table=True, context={"env": env}))["table"]
+        table = (await desk.core.cluster(desk.id).run_command(argv, table=True, context={"env": env}))["table"]
         assert re.fullmatch(form, table["rows"][0][table["columns"].index("START_TIME")])
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def test_only_slurm_commands_are_passed_through(desk):
     for argv in (["sh", "-c", "id"], ["/bin/squeue"], ["sbatch", "x"], []):
         with pytest.raises(UsageError):
-            await desk.core.command(desk.id, argv, table=False, context={})
+            await desk.core.cluster(desk.id).run_command(argv, table=False, context={})
 
 
 async def test_a_loop_over_numbers_is_refused_and_keeps_nobody_else_waiting(desk):
@@ -440,7 +457,7 @@ async def test_a_loop_over_numbers_is_refused_and_keeps_nobody_else_waiting(desk
         assert len(refused) >= 10
         assert all(error.details["retry_after"] > 0 for error in refused)
         async with asyncio.timeout(5):
-            assert (await desk.core.cancel(desk.id, mine["key"]))["state"] == "CANCELLED"
+            assert (await desk.core.cluster(desk.id).actions.cancel(mine["key"]))["state"] == "CANCELLED"
     finally:
         for task in asked:
             task.cancel()
@@ -453,7 +470,11 @@ async def test_what_a_cell_shows_is_taken_from_a_folder_of_our_own_only(desk):
     await desk.finished(job["key"])
 
     async def streams(**offsets):
-        events = [data async for event, data in desk.core.stream(desk.id, job["key"], offsets) if event == "output"]
+        events = [
+            data
+            async for event, data in desk.core.cluster(desk.id).results.stream(job["key"], offsets)
+            if event == "output"
+        ]
         return [event["stream"] for event in events]
 
     assert await streams(display=0) == ["display"]

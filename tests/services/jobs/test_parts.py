@@ -62,7 +62,7 @@ async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, ope
     go, path = slow_second_sbatch
     async with open_desk(cluster, tmp_path, submit_timeout=1.0) as desk:
         asked = desk.asked(SCRIPT, "-n1", "--hold", "--array=0-9", context={"env": {**desk.env, "PATH": path}})
-        told = await desk.core.submit(desk.id, asked)
+        told = await desk.core.cluster(desk.id).submit(asked)
         assert (told["array"], told["state"], [part["id"] is None for part in told["parts"]]) == (
             "0-9",
             "PENDING",
@@ -74,20 +74,20 @@ async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, ope
         known = await desk.until(told["key"], lambda job: job["parts"][1]["id"])
         assert (known["parts"][2]["id"], known["tasks"]["NOT_SUBMITTED"]) == (None, 2)
         assert "Tasks 8-9 were not submitted" in known["error"]["detail"]
-        rows = (await desk.core.tasks(desk.id, told["key"], parameters=False))["rows"]
+        rows = (await desk.core.cluster(desk.id).jobs.tasks(told["key"], parameters=False))["rows"]
         assert [row[:2] for row in rows[7:]] == [[7, "PENDING"], [8, "NOT_SUBMITTED"], [9, "NOT_SUBMITTED"]]
-        assert len(await desk.core.jobs(desk.id, active=True)) == 1
+        assert len(await desk.core.cluster(desk.id).jobs.list_jobs(active=True)) == 1
         # Whoever asks for the same once more gets the rest, and nothing twice.
-        again = await desk.core.submit(desk.id, asked)
+        again = await desk.core.cluster(desk.id).submit(asked)
         assert [part["id"] for part in again["parts"][:2]] == [part["id"] for part in known["parts"][:2]]
         assert (again["parts"][2]["id"] is not None, again["error"]) == (True, None)
         paths = [line.split(" ", 1)[1] for line in in_queue(cluster)]
         ours = [path for path in paths if path.startswith(desk.root)]
         assert len(ours) == len(set(ours)) == 3
-        await desk.core.cancel(desk.id, told["key"])
+        await desk.core.cluster(desk.id).actions.cancel(told["key"])
         ended = await desk.until(told["key"], lambda job: job["finished"])
         assert (ended["state"], {part["state"] for part in ended["parts"]}) == ("CANCELLED", {"CANCELLED"})
-        before: Any = await desk.core.clean(older_than_days=0.0)
+        before: Any = await desk.core.housekeeping.clean(older_than_days=0.0)
         assert len([path for path in before["removed"] if path.startswith(desk.root)]) == 3
 
 
@@ -99,11 +99,11 @@ async def test_a_signal_leaves_no_part_out(cluster, open_desk, tmp_path, slow_se
         while not any(line.startswith(job["id"]) for line in in_queue(cluster, "running")):
             await asyncio.sleep(0.2)
         with pytest.raises(SubmissionUnknown, match="it can get no signal"):  # the second part, that is
-            await desk.core.cancel(desk.id, job["key"], "USR1")
+            await desk.core.cluster(desk.id).actions.cancel(job["key"], "USR1")
         go.touch()
         await desk.until(job["key"], lambda job: all(part["id"] for part in job["parts"]))
-        await desk.core.cancel(desk.id, job["key"])
+        await desk.core.cluster(desk.id).actions.cancel(job["key"])
         held = await desk.submit(SCRIPT, "--hold", "-n1")
         with pytest.raises(JobError, match=r"job \d+ has not begun"):  # scancel would wait for that
-            await desk.core.cancel(desk.id, held["key"], "USR1")
-        assert (await desk.core.cancel(desk.id, held["key"]))["state"] == "CANCELLED"
+            await desk.core.cluster(desk.id).actions.cancel(held["key"], "USR1")
+        assert (await desk.core.cluster(desk.id).actions.cancel(held["key"]))["state"] == "CANCELLED"

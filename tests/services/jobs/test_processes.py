@@ -37,7 +37,7 @@ class Bench:
     async def step(self, text: str = "", *, kind: str = "python", **more: Any) -> dict[str, Any]:
         asked = {**self.desk.asked("1"), "kind": kind, "text": text, "python": sys.executable, **more}
         del asked["dry_run"]
-        return dict(await self.desk.core.start_step(self.desk.id, self.job["key"], asked))
+        return dict(await self.desk.start_step(self.job["key"], asked))
 
     async def process(self, **more: Any) -> str:
         return str((await self.step(kind="process", **more))["key"])
@@ -59,7 +59,7 @@ class Bench:
 async def bench(desk: Any) -> Any:
     bench = Bench(desk)
     yield bench
-    await desk.core.cancel(desk.id, bench.job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(bench.job["key"])
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     )
     waiting = await bench.step("1", process=process)
     await bench.until_exists(up)
-    await bench.desk.core.cancel(bench.desk.id, process)
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(process)
     ended = await bench.desk.finished(running["key"])
     assert (ended["state"], ended["error"]["detail"]) == (
         "FAILED",
@@ -130,7 +130,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     sleeps = f"import pathlib, time\npathlib.Path({str(up)!r}).touch()\ntime.sleep(1000)"
     cell = await bench.step(sleeps, process=await bench.process())
     await bench.until_exists(up)
-    await bench.desk.core.cancel(bench.desk.id, bench.job["key"])
+    await bench.desk.core.cluster(bench.desk.id).actions.cancel(bench.job["key"])
     ended = await bench.desk.finished(cell["key"])
     assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "Its allocation ended.")
 

@@ -45,7 +45,10 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
         assert (script["array"], script["sweep"], het["array"]) == ("0-2", ["n"], None)
         ended = await asyncio.gather(*(desk.finished(job["key"]) for job in (script, cell, het)))
         assert [job["tasks"] for job in ended[:2]] == [{"COMPLETED": 2, "FAILED": 1}] * 2
-        told = {job["key"]: await desk.core.tasks(desk.id, job["key"], parameters=True) for job in (script, cell)}
+        told = {
+            job["key"]: await desk.core.cluster(desk.id).jobs.tasks(job["key"], parameters=True)
+            for job in (script, cell)
+        }
         assert [row[:3] for row in told[script["key"]]["rows"]] == ENDS
         assert told[cell["key"]]["parameters"] == [["0"], ["1"], ["2"]]
         components = await _components(desk, het)
@@ -57,13 +60,13 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
     await _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell["key"])
     async with open_desk(cluster, tmp_path) as desk:
         assert (await desk.job(het["key"]))["components"] == components
-        assert (await desk.core.tasks(desk.id, het["key"], parameters=True))["rows"] == []
-        assert (await desk.core.values(desk.id, het["key"], 0)) == {"values": [], "next": None}
+        assert (await desk.core.cluster(desk.id).jobs.tasks(het["key"], parameters=True))["rows"] == []
+        assert (await desk.core.cluster(desk.id).jobs.task_values(het["key"], 0)) == {"values": [], "next": None}
 
 
 def _questions(desk, monkeypatch):
     """Note what Slurm is asked from now on."""
-    client, asked = desk.core._cluster(desk.id).client, []
+    client, asked = desk.core.cluster(desk.id).client, []
     ask = client.ask
 
     async def noted(argv):
@@ -90,7 +93,7 @@ async def _ten_thousand(desk, job, asked):
     assert (seen["state"], seen["array"]) == ("PENDING", "0-9999")
     asked.clear()
     for _ in range(3):
-        told = await desk.core.tasks(desk.id, job["key"], parameters=True)
+        told = await desk.core.cluster(desk.id).jobs.tasks(job["key"], parameters=True)
     assert set(asked) <= {"squeue"}
     # Slurm does not tell of a task any more that was cancelled before it began.
     assert [told["rows"][task][:2] for task in (0, 8999, 9000)] == [
@@ -99,38 +102,38 @@ async def _ten_thousand(desk, job, asked):
         [9000, "UNKNOWN"],
     ]
     assert (len(told["rows"]), told["parameters"][9_999]) == (10_000, ["9999", "'row 9999'"])
-    alone = [await desk.core.cancel(desk.id, f"{job['id']}_{task}") for task in range(4_990, 5_010)]
+    alone = [await desk.core.cluster(desk.id).actions.cancel(f"{job['id']}_{task}") for task in range(4_990, 5_010)]
     assert {task["state"] for task in alone} == {"CANCELLED"}
     assert (await desk.job(job["key"]))["tasks"] == {"CANCELLED": 20, "PENDING": 8_980}
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell):
     async with open_desk(cluster, tmp_path) as desk:
-        listed = {job["key"]: job["tasks"] for job in await desk.core.jobs(desk.id, active=False)}
+        listed = {job["key"]: job["tasks"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False)}
         assert [listed[key] for key in told] == [{"COMPLETED": 2, "FAILED": 1}] * 2
         for key, before in told.items():
-            assert await desk.core.tasks(desk.id, key, parameters=True) == before
-        values = await desk.core.values(desk.id, cell, 0)
+            assert await desk.core.cluster(desk.id).jobs.tasks(key, parameters=True) == before
+        values = await desk.core.cluster(desk.id).jobs.task_values(cell, 0)
         assert [task for task, _ in values["values"]] == [0, 1, 2]  # of the one that failed, why there is no value
         assert base64.b64decode(values["values"][1][1]).startswith(file_of.MAGIC)
-        assert (await desk.core.values(desk.id, cell, 1))["values"] == values["values"][1:]
+        assert (await desk.core.cluster(desk.id).jobs.task_values(cell, 1))["values"] == values["values"][1:]
         if not desk.way.is_remote:  # others can have written there
             folder = Path((await desk.job(cell))["folder"])
             folder.chmod(0o777)
-            assert (await desk.core.values(desk.id, cell, 0))["values"] == []
+            assert (await desk.core.cluster(desk.id).jobs.task_values(cell, 0))["values"] == []
             with pytest.raises(UsageError, match=f"not believed: others can write to the job's folder {folder}"):
-                await desk.core.record(desk.id, cell)
+                await desk.core.cluster(desk.id).results.record(cell)
             with pytest.raises(JobOutputMissing, match=f"not read: others can write to the job's folder {folder}"):
-                await desk.core.output(desk.id, cell, "values", 0, 0)
+                await desk.core.cluster(desk.id).results.output(cell, "values", 0, 0)
             folder.chmod(0o700)
     for file in Path(tmp_path).rglob("tasks.json"):
         file.write_text("[" if file.parent.name == cell else '{"columns": 1}')
     async with open_desk(cluster, tmp_path) as desk:
-        rows = (await desk.core.tasks(desk.id, cell, parameters=False))["rows"]
+        rows = (await desk.core.cluster(desk.id).jobs.tasks(cell, parameters=False))["rows"]
         assert [row[:3] for row in rows] == ENDS  # the runner's own markers are left
         other = next(key for key in told if key != cell)
-        rows = (await desk.core.tasks(desk.id, other, parameters=False))["rows"]
+        rows = (await desk.core.cluster(desk.id).jobs.tasks(other, parameters=False))["rows"]
         assert {row[1] for row in rows} == {"UNKNOWN"}
 
 

@@ -50,7 +50,9 @@ async def listed(desk, keys, timeout=60):
     """The jobs with these keys, once the desk lists all of them with an id."""
     async with asyncio.timeout(timeout):
         while True:
-            found = {job["key"]: job for job in await desk.core.jobs(desk.id, active=False) if job["id"]}
+            found = {
+                job["key"]: job for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False) if job["id"]
+            }
             if keys <= found.keys():
                 return {key: found[key] for key in keys}
             await asyncio.sleep(0.5)
@@ -72,11 +74,11 @@ async def test_each_lists_what_the_other_submits(desks):
         assert sorted((job["id"], job["label"]) for job in found.values()) == sorted(
             (j["id"], j["label"]) for j in jobs
         )
-        numbers = [job["id"] for job in await desk.core.jobs(desk.id, active=False)]
+        numbers = [job["id"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False)]
         assert len(numbers) == len(set(numbers))
-    assert (await two.core.cancel(two.id, jobs[0]["key"]))["state"] == "CANCELLED"
+    assert (await two.core.cluster(two.id).actions.cancel(jobs[0]["key"]))["state"] == "CANCELLED"
     await one.until(jobs[0]["key"], lambda j: j["finished"])
-    await one.core.cancel(one.id, jobs[1]["key"])
+    await one.core.cluster(one.id).actions.cancel(jobs[1]["key"])
 
 
 async def test_job_of_the_other_is_found_by_its_id_at_once(desks):
@@ -84,7 +86,7 @@ async def test_job_of_the_other_is_found_by_its_id_at_once(desks):
     job = await one.submit(SCRIPT, "--hold", label="mine")
     assert (await two.job(job["id"]))["key"] == job["key"]
     assert (await two.job(job["key"]))["label"] == "mine"
-    await two.core.cancel(two.id, job["id"])
+    await two.core.cluster(two.id).actions.cancel(job["id"])
 
 
 async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, open_desk, tmp_path):
@@ -92,7 +94,7 @@ async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, ope
     path = slow_wrapper(tmp_path / "bin", first=f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; kill -9 $$")
     async with open_desk(own_cluster, tmp_path, submit_timeout=1.0) as one:
         asked = one.asked(SCRIPT, context={"env": {**one.env, "PATH": path}})
-        job = await one.core.submit(one.id, asked)
+        job = await one.core.cluster(one.id).submit(asked)
         assert job["state"] == "SUBMITTING"
         async with open_desk(own_cluster, tmp_path, state_dir=str(tmp_path / "other")) as two:
             assert (await two.job(job["key"]))["state"] == "SUBMITTING"
@@ -100,10 +102,10 @@ async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, ope
             (tmp_path / "go").touch()
             found = await only(two, job)
             assert (await only(one, job))["id"] == found["id"]
-            assert (await two.core.clean(older_than_days=0))["removed"] == []
+            assert (await two.core.housekeeping.clean(older_than_days=0))["removed"] == []
         assert times_in_queue(one, job["script_path"]) == 1
         assert sorted(n for n in os.listdir(job["folder"]) if n.endswith(".out")) == ["submit.1.out", "submit.2.out"]
-        await one.core.cancel(one.id, job["key"])
+        await one.core.cluster(one.id).actions.cancel(job["key"])
 
 
 @pytest.mark.carrier("paramiko", "openssh")  # whose connection ends with the agent, and whose stays
@@ -117,7 +119,7 @@ async def test_submission_goes_on_when_the_agent_that_made_it_dies(own_cluster, 
             await asyncio.to_thread(own_cluster.thaw_controller)
             found = await only(two, job)
             assert times_in_queue(two, job["script_path"]) == 1
-            await two.core.cancel(two.id, found["id"])
+            await two.core.cluster(two.id).actions.cancel(found["id"])
     finally:
         own_cluster.thaw_controller()
 
@@ -128,7 +130,7 @@ async def begun(desk, tmp_path):
         tmp_path / "bin", first=f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
     )
     asked = desk.asked(SCRIPT, context={"env": {**desk.env, "PATH": path}})
-    submitted = asyncio.create_task(desk.core.submit(desk.id, asked))
+    submitted = asyncio.create_task(desk.core.cluster(desk.id).submit(asked))
     async with asyncio.timeout(60):
         while not (tmp_path / "began").exists():
             await asyncio.sleep(0.05)
@@ -138,20 +140,20 @@ async def begun(desk, tmp_path):
 async def test_same_key_to_both_is_one_job(desks, tmp_path):
     one, two = desks
     asked, first = await begun(one, tmp_path)
-    second = asyncio.create_task(two.core.submit(two.id, asked))
+    second = asyncio.create_task(two.core.cluster(two.id).submit(asked))
     await asyncio.sleep(0.5)
     (tmp_path / "go").touch()
     jobs = await asyncio.gather(first, second)
     assert jobs[0]["id"] is not None
     assert jobs[0]["id"] == jobs[1]["id"]
     assert times_in_queue(one, jobs[0]["script_path"]) == 1
-    await one.core.cancel(one.id, jobs[0]["key"])
+    await one.core.cluster(one.id).actions.cancel(jobs[0]["key"])
 
 
 async def test_cancelled_by_the_other_while_the_answer_is_open(desks, tmp_path):
     one, two = desks
     asked, submitted = await begun(one, tmp_path)
-    told = await two.core.cancel(two.id, asked["key"])
+    told = await two.core.cluster(two.id).actions.cancel(asked["key"])
     assert "cancelled as soon as it is found" in told["error"]["detail"]
     (tmp_path / "go").touch()
     await submitted
@@ -179,13 +181,13 @@ async def test_folder_is_kept_when_the_record_says_that_the_job_goes_on(desks):
     job = await one.submit("#!/bin/sh\ntrue\n")
     await one.finished(job["key"])
     await two.until(job["key"], lambda j: j["finished"])
-    assert (await two.core.clean(older_than_days=0, dry_run=True))["removed"] == [job["folder"]]
+    assert (await two.core.housekeeping.clean(older_than_days=0, dry_run=True))["removed"] == [job["folder"]]
     path = Path(job["folder"], "job.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), "end": None}))
-    assert (await two.core.clean(older_than_days=0))["removed"] == []
+    assert (await two.core.housekeeping.clean(older_than_days=0))["removed"] == []
     assert path.exists()
     await two.until(job["key"], lambda j: j["finished"])
-    assert (await two.core.clean(older_than_days=0))["removed"] == [job["folder"]]
+    assert (await two.core.housekeeping.clean(older_than_days=0))["removed"] == [job["folder"]]
     async with asyncio.timeout(60):
-        while [j for j in await one.core.jobs(one.id, active=False) if j["key"] == job["key"]]:
+        while [j for j in await one.core.cluster(one.id).jobs.list_jobs(active=False) if j["key"] == job["key"]]:
             await asyncio.sleep(0.5)

@@ -29,7 +29,7 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     job = await desk.submit(text, "-n2", "-t", "10", "--mem", "1G", context={"env": env})
 
     def told():
-        report = asyncio.run_coroutine_threadsafe(desk.core.report(desk.id, job["key"]), loop).result()
+        report = asyncio.run_coroutine_threadsafe(desk.core.cluster(desk.id).results.report(job["key"]), loop).result()
         return report if (report["memory_peak"] or 0) > 200 << 20 and report["cpu_time"] else None
 
     loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     assert "Slurm counts no GPU of it." in repr(Report(running))
 
     def measured():
-        usage = asyncio.run_coroutine_threadsafe(desk.core.usage(desk.id, job["key"]), loop).result()
+        usage = asyncio.run_coroutine_threadsafe(desk.core.cluster(desk.id).results.usage(job["key"]), loop).result()
         return usage if len(usage["points"]) > 2 else None
 
     usage = await asyncio.to_thread(wait_for, measured, "points of a plot")
@@ -52,8 +52,8 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     assert [point["time"] for point in usage["points"]] == sorted(point["time"] for point in usage["points"])
     go.touch()
     await desk.finished(job["key"])
-    assert len((await desk.core.usage(desk.id, job["key"]))["points"]) >= len(usage["points"])
-    report = await desk.core.report(desk.id, job["key"])
+    assert len((await desk.core.cluster(desk.id).results.usage(job["key"]))["points"]) >= len(usage["points"])
+    report = await desk.core.cluster(desk.id).results.report(job["key"])
     assert (report["source"], report["cpus"], report["state"]) == ("runner", 2, "COMPLETED")
     assert 200 << 20 < report["memory_peak"] < 1 << 30
     assert 2 <= report["cpu_time"] <= report["elapsed"] * 2
@@ -72,16 +72,16 @@ async def test_what_nobody_knows_and_what_has_none(desk):
     held = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
     array = await desk.submit("#!/bin/sh\ntrue\n", "--array=0-1")
     await asyncio.gather(desk.finished(job["key"]), desk.finished(array["key"]))
-    report = await desk.core.report(desk.id, job["key"])
+    report = await desk.core.cluster(desk.id).results.report(job["key"])
     assert (report["source"], report["cpu_time"]) == (None, None)
-    usage = await desk.core.usage(desk.id, job["key"])
+    usage = await desk.core.cluster(desk.id).results.usage(job["key"])
     assert (usage["points"], "A script runs as it is" in usage["note"]) == ([], True)
     assert "ask while it runs" in repr(Report(report))
     with pytest.raises(UsageError, match="has not begun"):
-        await desk.core.report(desk.id, held["key"])
+        await desk.core.cluster(desk.id).results.report(held["key"])
     with pytest.raises(UsageError, match="Each task of an array"):
-        await desk.core.report(desk.id, array["key"])
-    assert (await desk.core.report(desk.id, f"{array['id']}_1"))["id"] == f"{array['id']}_1"
+        await desk.core.cluster(desk.id).results.report(array["key"])
+    assert (await desk.core.cluster(desk.id).results.report(f"{array['id']}_1"))["id"] == f"{array['id']}_1"
 
 
 # As NVIDIA's: of each GPU that the step may see, a line.
@@ -107,31 +107,34 @@ async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkey
         busy = BUSY.format(seconds=4, go=str(tmp_path / "go"))
         job = await desk.submit(busy, "-n4", "-t", "5", "--mem", "1G", "-p", "arandu", "--gpus", "2")
         await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
-        running = await desk.core.report(desk.id, job["key"])
+        running = await desk.core.cluster(desk.id).results.report(job["key"])
         assert (running["gpus_asked"], running["gpus"]) == (2, [])
         assert any("Its GPUs could not be asked: " in note and "nvidia-smi" in note for note in running["notes"])
         (tools / "nvidia-smi").write_text(NVIDIA_SMI)
         (tools / "nvidia-smi").chmod(0o755)
-        running = await desk.core.report(desk.id, job["key"])
+        running = await desk.core.cluster(desk.id).results.report(job["key"])
         told = {"utilization": 0.97, "memory_used": 71234 << 20, "memory_total": 80 << 30}
         assert running["gpus"] == [{"name": f"A100 {n} of dgx01, step 1", **told} for n in (0, 1)]
         assert "GPU     A100 0 of dgx01, step 1: 97% busy at this moment, 69.6 GiB of 80.0 GiB" in repr(Report(running))
         (tools / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\n")
-        assert "nvidia-smi shows no GPU on its nodes." in (await desk.core.report(desk.id, job["key"]))["notes"]
+        assert (
+            "nvidia-smi shows no GPU on its nodes."
+            in (await desk.core.cluster(desk.id).results.report(job["key"]))["notes"]
+        )
         Path(tmp_path, "go").touch()
         await desk.finished(job["key"])
         (tools / "nvidia-smi").write_text(NVIDIA_SMI)
         whole = await desk.submit("#!/bin/sh\nsleep 600\n", "-t", "5", "-p", "arandu", "--exclusive")
         await desk.until(whole["key"], lambda job: job["state"] == "RUNNING")
-        running = await desk.core.report(desk.id, whole["key"])
+        running = await desk.core.cluster(desk.id).results.report(whole["key"])
         names = [gpu["name"] for gpu in running["gpus"]]
         assert [name.partition(",")[0] for name in names] == [f"A100 {n} of dgx01" for n in range(8)], running["notes"]
-        await desk.core.cancel(desk.id, whole["key"])
+        await desk.core.cluster(desk.id).actions.cancel(whole["key"])
         async with asyncio.timeout(90):
-            report = await desk.core.report(desk.id, job["key"])
+            report = await desk.core.cluster(desk.id).results.report(job["key"])
             while report["source"] != "sacct" or not report["memory_peak"]:  # its step is written down after it
                 await asyncio.sleep(0.2)
-                report = await desk.core.report(desk.id, job["key"])
+                report = await desk.core.cluster(desk.id).results.report(job["key"])
         assert (report["cpus"], report["memory_asked"], report["time_limit"]) == (4, 1 << 30, 300)
         assert 200 << 20 < report["memory_peak"] < 1 << 30
         assert report["cpu_time"] > 3

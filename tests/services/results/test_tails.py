@@ -18,7 +18,7 @@ JOBS = 20
 
 async def followed(desk, job, received, offset=0):
     """Follow a job to its end; what it printed goes into ``received``."""
-    async for event, data in desk.core.stream(desk.id, job["key"], {"stdout": offset}):
+    async for event, data in desk.core.cluster(desk.id).results.stream(job["key"], {"stdout": offset}):
         if event == "output" and data["stream"] == "stdout":
             assert data["offset"] == len(received)
             received += base64.b64decode(data["data"])
@@ -33,7 +33,7 @@ async def until(condition, seconds=90.0):
 @pytest.fixture
 def asked(desk, monkeypatch):
     """How often each verb of the transport was used."""
-    transport, count = desk.core._cluster(desk.id)._transport, collections.Counter()
+    transport, count = desk.core.cluster(desk.id).client.transport, collections.Counter()
 
     def counted(name, verb):
         async def call(*words, **options):
@@ -67,14 +67,14 @@ async def test_many_silent_jobs_cost_a_question_a_second(desk, asked):
         assert rate < 1.5, asked
         Path(desk.folder, "go").touch()
     assert received == [b"%d begins\n%d ends\n" % (n, n) for n in range(JOBS)]
-    assert not desk.core._cluster(desk.id).reader._tails._watches
-    await until(lambda: desk.core._cluster(desk.id).reader._tails._task is None)
+    assert not desk.core.cluster(desk.id).results._tails._watches
+    await until(lambda: desk.core.cluster(desk.id).results._tails._task is None)
 
 
 async def test_output_comes_whole_from_a_job_that_prints_all_the_time(desk, asked):
     script = "#!/bin/sh\nfor i in $(seq 3000); do echo line $i; [ $((i % 500)) != 0 ] || sleep 0.3; [ $i -lt 2000 ] || sleep 0.001; done\n"
     job, received = await desk.submit(script), bytearray()
-    tracker = desk.core._cluster(desk.id).tracker
+    tracker = desk.core.cluster(desk.id).tracker
 
     async def tell() -> None:
         """Have the listener look again and again, with sizes that are older than what it has read."""
@@ -98,7 +98,7 @@ async def test_a_long_log_opens_at_its_end(desk, asked):
     await until(lambda: log.exists() and log.stat().st_size > 1 << 30)
 
     async def end():
-        async for event, data in desk.core.stream(desk.id, job["key"], {"stdout": -100}):
+        async for event, data in desk.core.cluster(desk.id).results.stream(job["key"], {"stdout": -100}):
             if event == "output":
                 began.append(data["offset"])
                 received.extend(base64.b64decode(data["data"]))
@@ -112,4 +112,4 @@ async def test_a_long_log_opens_at_its_end(desk, asked):
     await task
     assert began[0] == (1 << 30) + len(b"the end\n") - 100
     assert received.endswith(b"the end\nover\n")
-    assert (await desk.core.output(desk.id, job["key"], "stdout", -5, None))[0] == b"over\n"
+    assert (await desk.core.cluster(desk.id).results.output(job["key"], "stdout", -5, None))[0] == b"over\n"

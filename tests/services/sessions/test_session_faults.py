@@ -128,12 +128,12 @@ async def test_one_that_is_requeued_comes_back_at_the_same_address(
         await nothing_left(desk, ended)
     with socket.create_server(("127.0.0.1", before["session"]["port"])):
         async with open_desk(cluster, tmp_path) as desk:
-            await desk.core.cancel(desk.id, taker["key"])
+            await desk.core.cluster(desk.id).actions.cancel(taker["key"])
             await desk.finished(taker["key"])
             cluster.run("scontrol", "update", f"jobid={before['id']}", "starttime=now")
             states = set()
             async with asyncio.timeout(90):
-                async for event, told in desk.core.stream(desk.id, before["key"], {}):
+                async for event, told in desk.core.cluster(desk.id).results.stream(before["key"], {}):
                     if event == "job":
                         states.add(told["session"]["state"])
                         if told["session"]["state"] == "ready":

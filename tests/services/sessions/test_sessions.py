@@ -51,7 +51,7 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         assert await page.log_in() == base_url
         assert (await page.leads_to("")).startswith(f"{base_url}lab/workspaces/training")  # with tabs of its own
         way = {"port": session["local_port"], "path": base_url, "base_url": base_url, "token": page.token}
-        assert await desk.core.session_way(told["key"]) == way
+        assert await desk.core.sessions.way(desk.core.clusters.reached(), told["key"]) == way
         assert await page.get("lab") == 200
         assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
         assert page.token not in str(told)
@@ -70,9 +70,9 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         assert [one["key"] for one in desk.core.sessions.told(desk.id, active=True)] == [told["key"]]
         with pytest.raises(JobNotFound, match="there is no session training"):
             await desk.core.sessions.one(desk.id, "training")
-        assert [tunnel["local_port"] for tunnel in desk.core.list_tunnels(desk.id)] == [session["local_port"]]
+        assert [tunnel["local_port"] for tunnel in desk.core.tunnels.told(desk.id)] == [session["local_port"]]
         await desk.core.sessions.end(desk.id, "serious")
-        assert desk.core.list_tunnels(desk.id) == []
+        assert desk.core.tunnels.told(desk.id) == []
         over = await desk.finished(told["key"])
         assert (over["state"], over["session"]["state"], over["session"]["url"]) == ("CANCELLED", "ended", None)
         await nothing_left(desk, told)
@@ -205,7 +205,7 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
         first = await ready(desk, asked)
         assert first["session"]["ends"] is None
         monkeypatch.setattr("jupyter_slurm.domain.advice.endings._SHARE", 1.0)  # as if it were near already
-        async for event, told in desk.core.stream(desk.id, asked["key"], {}):
+        async for event, told in desk.core.cluster(desk.id).results.stream(asked["key"], {}):
             if event == "job" and told["session"]["ends"]:
                 break
         assert told["session"]["ends"] == told["start_time"] + 600

@@ -27,6 +27,12 @@ class World:
     def tell(self):
         self.told += 1
 
+    def is_needed(self):
+        return self.needed
+
+    def is_waited_for(self):
+        return self.waited_for
+
     async def look(self):
         self.asked.append(self.now)
         if self.now < self.broken_until:
@@ -50,15 +56,8 @@ async def world(monkeypatch):
 
 @pytest.fixture
 async def watcher(world):
-    watcher = Poller(
-        world.look,
-        needed=lambda: world.needed,
-        waited_for=lambda: world.waited_for,
-        shortest=10,
-        longest=300,
-        told=world.tell,
-        clock=lambda: world.now,
-    )
+    watcher = Poller(world, shortest=10, longest=300, clock=lambda: world.now)
+    watcher.on_change.append(world.tell)
     watcher.start()
     yield watcher
     await watcher.stop()

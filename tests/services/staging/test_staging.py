@@ -73,7 +73,7 @@ async def test_what_a_job_needs_is_there_and_what_it_leaves_comes_back_also_when
     asked = desk.asked(WORK, **staged(project))
     launch = {"key": asked["key"], "idle": 60, "context": asked["context"], "command": ["x", "{port}"], "dry_run": True}
     session = await desk.core.sessions.launch(desk.id, {**launch, "python": asked["python"], **staged(project)})
-    job = await desk.core.submit(desk.id, asked)
+    job = await desk.core.cluster(desk.id).submit(asked)
     assert f"--chdir={job['work_dir']}" in session["argv"]
     assert job["stage"]["state"] == "there"
     dest = await there(desk, job)
@@ -162,7 +162,7 @@ print('result', file=open('new', 'w'))
     assert (over["state"], (project / "new").read_text()) == ("back", "result\n")
     assert re.fullmatch(rf"\S+/removed-\w+ is gone\. {left} is not there any more\.", over["error"])
 
-    cluster = desk.core._cluster(desk.id)
+    cluster = desk.core.cluster(desk.id)
     entry, staging, times = cluster.tracker.find(job["key"]), cluster.staging, []
     pull = staging._pull
 
@@ -181,7 +181,7 @@ print('result', file=open('new', 'w'))
 
 @pytest.mark.here_only("what travels is chosen alike over each way")
 async def test_jobs_of_one_folder_that_are_submitted_at_once_have_it_travel_once(desk, project, monkeypatch):
-    staging, transfers, listings = desk.core._cluster(desk.id).staging, [], []
+    staging, transfers, listings = desk.core.cluster(desk.id).staging, [], []
     prepared = await staging.prepare(desk.asked("", **staged(project)))
     for name, calls in (("transfer", transfers), ("choose", listings)):
         real = getattr(FolderSync, name)
@@ -231,7 +231,7 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
         stage={"folders": folders},
     )
     with pytest.raises(UsageError, match="is not over"):
-        await desk.core.bring_results(desk.id, job["key"])
+        await desk.bring_results(job["key"])
     flag.touch()
     dest = await there(desk, job)
     (dest / "go").touch()
@@ -240,32 +240,35 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
     notes = " ".join(stage_notes(over))
     assert f"`jupyter slurm bring {job['id']}`, or job.bring(), tries again" in notes
     assert f"It lies in {dest}, {said}" in notes
-    assert (await desk.core.bring_results(desk.id, job["key"]))["stage"]["given_up"]
-    assert (await desk.core.clean(older_than_days=0))["removed"] == [], "nothing goes that is there alone"
+    assert (await desk.bring_results(job["key"]))["stage"]["given_up"]
+    assert (await desk.core.housekeeping.clean(older_than_days=0))["removed"] == [], "nothing goes that is there alone"
     assert (dest / "new").exists()
 
     flag.unlink()
-    brought = (await desk.core.bring_results(desk.id, job["id"]))["stage"]
+    brought = (await desk.bring_results(job["id"]))["stage"]
     assert (brought["given_up"], brought["error"], brought["files"]) == (False, None, 2)
     assert (project / "new").read_text() == "result"
 
     # A copy goes with the last job that had it; a folder that somebody has named never does.
     other = await desk.submit("import time; time.sleep(600)", **staged(project))
-    assert (await desk.core.clean(older_than_days=0))["removed"] == [job["folder"]]
+    assert (await desk.core.housekeeping.clean(older_than_days=0))["removed"] == [job["folder"]]
     (project / "changed").write_text("here\n")
     (dest / "changed").write_text("and there\n")
-    await desk.core.cancel(desk.id, other["key"])
+    await desk.core.cluster(desk.id).actions.cancel(other["key"])
     over = await desk.until(other["key"], lambda told: told["stage"]["state"] == "back")
     assert over["stage"]["left"] == ["changed"]
-    assert (await desk.core.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
+    assert (await desk.core.housekeeping.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
     (dest / "changed").unlink()
     checkpoint = dest / "checkpoint.large"  # the filter leaves it out: it is there alone
     checkpoint.touch()
-    assert (await desk.core.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
+    assert (await desk.core.housekeeping.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
     checkpoint.unlink()
-    assert (await desk.core.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"], str(dest)]
+    assert (await desk.core.housekeeping.clean(older_than_days=0, dry_run=True))["removed"] == [
+        other["folder"],
+        str(dest),
+    ]
     assert dest.exists()
-    assert (await desk.core.clean(older_than_days=0))["removed"] == [other["folder"], str(dest)]
+    assert (await desk.core.housekeeping.clean(older_than_days=0))["removed"] == [other["folder"], str(dest)]
     assert not dest.exists()
     assert said.exists()
 
@@ -295,7 +298,7 @@ async def _on_the_node(desk, project, output):
     job = await desk.submit(text, **staged(project))
     while not [*output.glob("*/*/half")]:
         await asyncio.sleep(0.1)
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
     over = await desk.finished(job["key"])
     assert (over["state"], over["stage"]["files"]) == ("CANCELLED", 1)
     assert (project / "half").read_text() == "half\n"
@@ -346,7 +349,7 @@ os.mkfifo('pipe')
         await desk.until(job["key"], lambda told: told["stage"]["state"] == "elsewhere")
         asked = desk.asked("")
         with pytest.raises(UsageError, match="not staged from here"):
-            await desk.core.resubmit(desk.id, job["key"], {"key": asked["key"], "context": asked["context"]})
+            await desk.core.cluster(desk.id).resubmit(job["key"], {"key": asked["key"], "context": asked["context"]})
     assert os.listdir(home) == []
 
     # Another laptop of the same name, with a folder of the same name, has a copy of its own.
@@ -377,7 +380,7 @@ async def on_the_way(desk: Any, project: Path, text: str) -> tuple[str, asyncio.
     """Submit a cell with a large folder; return its key, and what becomes of it, while that travels."""
     (project / "large").write_bytes(os.urandom(LARGE))
     asked = desk.asked(text, **staged(project))
-    submitting = asyncio.ensure_future(desk.core.submit(desk.id, asked))
+    submitting = asyncio.ensure_future(desk.core.cluster(desk.id).submit(asked))
     await part_of_it(desk, asked["key"], submitting)
     return asked["key"], submitting
 
@@ -388,7 +391,7 @@ async def part_of_it(desk: Any, key: str, submitting: asyncio.Future[Any], after
     while not (is_next and last > LARGE // 3):
         assert not submitting.done(), submitting.result()
         await asyncio.sleep(0.02)
-        if key in {known["key"] for known in await desk.core.jobs(desk.id, active=True)}:
+        if key in {known["key"] for known in await desk.core.cluster(desk.id).jobs.list_jobs(active=True)}:
             now = ((await desk.job(key))["sending"] or {"done": 0})["done"]
             last, is_next = now, is_next or now < last
     return last
@@ -418,11 +421,11 @@ async def test_a_link_that_breaks_on_the_way_is_waited_for_and_who_gives_up_leav
         assert await desk.text(key) == hashlib.sha256((project / "large").read_bytes()).hexdigest() + "\n"
 
         key, submitting = await on_the_way(desk, project, text)
-        await desk.core.cancel(desk.id, key)
+        await desk.core.cluster(desk.id).actions.cancel(key)
         with pytest.raises(JobError, match="nothing was submitted"):
             await submitting
         assert key not in os.listdir(desk.root)
-        assert key not in {job["key"] for job in await desk.core.jobs(desk.id, active=False)}
+        assert key not in {job["key"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False)}
 
 
 @pytest.mark.root
@@ -435,14 +438,14 @@ async def test_a_disk_without_room_is_told_before_anything_travels(desk, project
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=True)
     try:
         with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*/small/copy, and 2\.1 MB are free there"):
-            await desk.core.submit(desk.id, asked)
+            await desk.core.cluster(desk.id).submit(asked)
         # The kernels that tests run on have no quotas; the program says what it would.
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "quota").write_text("#!/bin/sh\necho '  tmpfs  500*  900  1000  0  9  0  0  0'\n")
         (tmp_path / "bin" / "quota").chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
         with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*, and 0\.5 MB are left of your quota there"):
-            await desk.core.submit(desk.id, asked)
+            await desk.core.cluster(desk.id).submit(asked)
         assert os.listdir(small / "copy") == []
     finally:
         subprocess.run(["umount", "--lazy", str(small)], check=True)
@@ -456,7 +459,7 @@ async def test_without_rsync_nothing_is_submitted_and_it_is_said_where_it_lacks(
     for folder, said in ((tmp_path / "none", "No such file"), (project / "run", "is no folder"), (Path("/"), "all of")):
         with pytest.raises(UsageError, match=said):
             await desk.submit("1", **staged(folder))
-    assert await desk.core.jobs(desk.id, active=True) == []
+    assert await desk.core.cluster(desk.id).jobs.list_jobs(active=True) == []
 
 
 def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_with_its_place(project, tmp_path):

@@ -38,7 +38,7 @@ async def once(desk, job):
     found = await desk.until(job["key"], lambda j: j["id"] is not None)
     await asyncio.sleep(1)
     assert await asyncio.to_thread(times_in_queue, desk, job) == 1
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
     return found
 
 
@@ -115,7 +115,7 @@ async def test_cancelled_while_the_answer_is_open(own_cluster, faulty):
     own_cluster.freeze_controller()
     try:
         job = await faulty.submit(SCRIPT)
-        await faulty.core.cancel(faulty.id, job["key"])
+        await faulty.core.cluster(faulty.id).actions.cancel(job["key"])
     finally:
         own_cluster.thaw_controller()
     ended = await faulty.until(job["key"], lambda j: j["finished"])
@@ -125,7 +125,7 @@ async def test_cancelled_while_the_answer_is_open(own_cluster, faulty):
 async def test_cancelled_while_the_answer_is_open_is_cancelled_when_it_is_found(own_cluster, faulty, tmp_path):
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
     job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
-    told = await faulty.core.cancel(faulty.id, job["key"])
+    told = await faulty.core.cluster(faulty.id).actions.cancel(job["key"])
     assert (told["finished"], told["known"]) == (False, False)
     assert "cancelled as soon as it is found" in told["error"]["detail"]
     ended = await faulty.until(job["key"], lambda j: j["finished"])
@@ -137,7 +137,7 @@ async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_clus
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
     async with open_desk(own_cluster, tmp_path, submit_timeout=1.0) as desk:
         job = await desk.submit(SCRIPT, context={"env": {**desk.env, "PATH": path}})
-        await desk.core.cancel(desk.id, job["key"])
+        await desk.core.cluster(desk.id).actions.cancel(job["key"])
     async with open_desk(own_cluster, tmp_path) as desk:
         assert (await desk.until(job["key"], lambda j: j["finished"]))["state"] == "CANCELLED"
 
@@ -152,11 +152,11 @@ async def test_trouble_while_a_submission_is_looked_for_is_no_refusal(own_cluste
     squeue.chmod(0o755)
     job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
     conf = str(own_cluster.slurm_conf)
-    await faulty.core.register_cluster(conf, f"{squeue.parent}:{faulty.env['PATH']}")
+    await faulty.core.clusters.register(conf, f"{squeue.parent}:{faulty.env['PATH']}")
     await asyncio.sleep(6)
     told = await faulty.job(job["key"])
     assert (told["finished"], told["known"]) == (False, False)
-    await faulty.core.register_cluster(conf, faulty.env["PATH"])
+    await faulty.core.clusters.register(conf, faulty.env["PATH"])
     await once(faulty, job)
 
 
@@ -181,7 +181,7 @@ async def test_silent_controller_means_unknown_not_gone(own_cluster, open_desk, 
         finally:
             own_cluster.thaw_controller()
         await desk.until(job["key"], lambda j: j["known"])
-        await desk.core.cancel(desk.id, job["key"])
+        await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def test_controller_restart_loses_nothing(own_cluster, faulty):
@@ -195,7 +195,9 @@ async def test_controller_restart_loses_nothing(own_cluster, faulty):
 
 async def test_question_of_a_person_outlives_a_controller_restart(own_cluster, faulty):
     own_cluster.stop_controller()
-    asked = asyncio.create_task(faulty.core.command(faulty.id, ["squeue"], table=True, context={"env": faulty.env}))
+    asked = asyncio.create_task(
+        faulty.core.cluster(faulty.id).run_command(["squeue"], table=True, context={"env": faulty.env})
+    )
     await asyncio.sleep(0.5)
     await asyncio.to_thread(own_cluster.restart_controller)
     assert (await asked)["table"] is not None

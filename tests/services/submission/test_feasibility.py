@@ -135,7 +135,7 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
     """Each doubt is refused by sbatch; what is not doubted is taken."""
     async with open_desk(limited, tmp_path) as desk:
         await _while_the_controller_sleeps(desk, limited)
-        names = (await desk.core.names(desk.id, "partition", 60.0))["names"]
+        names = (await desk.core.clusters.list_names(desk.id, "partition", 60.0))["names"]
         assert {one["name"] for one in names} == {
             "arandu",
             "devwork",
@@ -150,9 +150,9 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
             "cluster": {"arandu": "this one"},
             "feature": {"dgx": "1 node", "workstation": "2 nodes"},
         }.items():
-            told = (await desk.core.names(desk.id, kind, 60.0))["names"]
+            told = (await desk.core.clusters.list_names(desk.id, kind, 60.0))["names"]
             assert expected.items() <= {one["name"]: one["about"] for one in told}.items(), kind
-        told = (await desk.core.names(desk.id, "time-limit", 60.0, "arandu"))["names"]
+        told = (await desk.core.clusters.list_names(desk.id, "time-limit", 60.0, "arandu"))["names"]
         assert [tuple(one.values()) for one in told[-2:]] == [("1:00:00", "an hour"), ("2:00:00", "the most in arandu")]
         wrong = {}
         for options, said in [*SAID, *((options, "") for options in FINE)]:
@@ -180,8 +180,8 @@ async def _told(desk: Any, options: list[str]) -> tuple[str, bool]:
 async def _while_the_controller_sleeps(desk: Any, cluster: EmbeddedCluster) -> None:
     with cluster.frozen_controller():
         for kind in ("partition", "job"):
-            assert (await desk.core.names(desk.id, kind, 0.1))["names"] == []
-    assert (await desk.core.names(desk.id, "environment", 0.0))["names"] == []
+            assert (await desk.core.clusters.list_names(desk.id, kind, 0.1))["names"] == []
+    assert (await desk.core.clusters.list_names(desk.id, "environment", 0.0))["names"] == []
 
 
 async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster) -> None:
@@ -203,9 +203,9 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
     cluster.run("scontrol", "create", "PartitionName=new", "Nodes=c4aiscw1")
     assert (await desk.submit(SCRIPT, "-p", "new", "--hold"))["doubts"] == []
 
-    known = await desk.core.names(desk.id, "partition", 0.0)
+    known = await desk.core.clusters.list_names(desk.id, "partition", 0.0)
     with cluster.frozen_controller():
-        assert await desk.core.names(desk.id, "partition", 0.0) == known, "what was known is told at once"
+        assert await desk.core.clusters.list_names(desk.id, "partition", 0.0) == known, "what was known is told at once"
 
 
 def test_groups_and_hidden_nodes_and_plugins() -> None:
@@ -296,4 +296,4 @@ async def test_what_the_site_advises_is_told_and_the_job_is_taken(
         quiet = await desk.submit(SCRIPT, "-p", "arandu", "--gpus=1", "-c", "6", "--mem=1G", "--hold")
         assert quiet["doubts"] == []
         for each in (job, quiet):
-            await desk.core.cancel(desk.id, each["key"])
+            await desk.core.cluster(desk.id).actions.cancel(each["key"])

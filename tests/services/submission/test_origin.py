@@ -128,11 +128,11 @@ async def test_it_is_recorded_after_the_submission_and_read_from_disk(
         for key in keys:
             await desk.finished(key)
             async with asyncio.timeout(60):
-                while not (await desk.core.record(desk.id, key))["git"]:
+                while not (await desk.core.cluster(desk.id).results.record(key))["git"]:
                     await asyncio.sleep(0.05)
     async with open_desk(cluster, tmp_path) as desk:  # another agent, with the index of the first
         for key in keys:
-            record = await desk.core.record(desk.id, key)
+            record = await desk.core.cluster(desk.id).results.record(key)
             assert record["git"] == {
                 "commit": git(repository, "rev-parse", "HEAD").strip(),
                 "branch": "topic",

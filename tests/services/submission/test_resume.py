@@ -127,7 +127,7 @@ async def script_goes_on(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for
     assert not waits["finished"]
     go.touch()
     await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
-    assert (await desk.core.source(desk.id, job["key"])).decode() == text
+    assert (await desk.core.cluster(desk.id).results.source(job["key"])).decode() == text
     return await ended_well(desk, job)
 
 
@@ -212,7 +212,7 @@ async def test_what_fails_or_is_cancelled_stays_so(desk, tmp_path, wait_for):
     argv = ["squeue", "-h", "-s", "-j", job["id"], "-o", "%i"]
     steps = subprocess.run(argv, env={**os.environ, **desk.env}, capture_output=True, text=True, check=True).stdout
     assert {step.partition(".")[2] for step in steps.split()} == {"batch"}
-    await desk.core.cancel(desk.id, job["key"], None)
+    await desk.core.cluster(desk.id).actions.cancel(job["key"], None)
     ended = await desk.finished(job["key"])
     assert (ended["state"], ended["restarts"]) == ("CANCELLED", 0)
     assert not Path(job["folder"], "end.json").exists()
@@ -233,7 +233,7 @@ def test_it_is_restarted_as_often_as_was_said(tmp_path):
 
 async def test_what_is_submitted_with_it_and_what_contradicts_it(desk):
     def options(*given, **more):
-        return desk.core.submit(desk.id, desk.asked("1", *given, dry_run=True, resume=3, **more))
+        return desk.core.cluster(desk.id).submit(desk.asked("1", *given, dry_run=True, resume=3, **more))
 
     argv = (await options())["argv"]
     assert {"--requeue", "--open-mode=append", "--signal=B:USR1@120"} <= set(argv)

@@ -33,8 +33,8 @@ async def test_script_reaches_slurm_byte_for_byte(desk):
     text = "#!/bin/bash -l\n#SBATCH --comment='a b'  # why\n\techo \"$1\" 'é' \udcff\n\n# no end of line"
     job = await desk.submit(text, "--hold", args=["x y"])
     assert batch_script(desk, job) == text.encode("utf-8", "surrogateescape")
-    assert await desk.core.script(desk.id, job["key"]) == text.encode("utf-8", "surrogateescape")
-    await desk.core.cancel(desk.id, job["id"])
+    assert await desk.core.cluster(desk.id).results.script(job["key"]) == text.encode("utf-8", "surrogateescape")
+    await desk.core.cluster(desk.id).actions.cancel(job["id"])
 
 
 async def test_script_runs_with_its_arguments_where_the_cell_was(desk):
@@ -58,7 +58,7 @@ async def test_header_of_a_python_cell_is_honoured(desk):
     described = slurm(desk, "scontrol", "show", "job", job["id"])
     assert "JobName=from-header" in described
     assert "Partition=arandu" in described
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def test_missing_python_is_told_by_the_job(desk):
@@ -109,16 +109,16 @@ async def test_unknown_fields_of_a_record_are_kept(cluster, open_desk, tmp_path)
 
 async def test_same_key_is_the_same_job(desk):
     asked = desk.asked("#!/bin/sh\ntrue\n", "--hold")
-    first = await desk.core.submit(desk.id, asked)
-    second = await desk.core.submit(desk.id, asked)
+    first = await desk.core.cluster(desk.id).submit(asked)
+    second = await desk.core.cluster(desk.id).submit(asked)
     assert first["id"] == second["id"]
     assert slurm(desk, "squeue", "--me", "-h", "-o", "%o").split().count(first["script_path"]) == 1
-    await desk.core.cancel(desk.id, first["id"])
+    await desk.core.cluster(desk.id).actions.cancel(first["id"])
 
 
 @pytest.mark.here_only("nothing of it travels")
 async def test_one_key_is_worked_on_once_at_a_time_also_by_those_who_come_later(desk, monkeypatch):
-    intake = desk.core._clusters[desk.id]._intake
+    intake = desk.core.cluster(desk.id).submitter
     at_work, most, go = 0, 0, asyncio.Event()
 
     async def work(asked):
@@ -188,7 +188,7 @@ async def test_waiting_sbatch_in_the_header_is_refused_and_in_the_environment_le
         await desk.submit("#!/bin/sh\n#SBATCH -W\ntrue\n")
     job = await desk.submit("#!/bin/sh\nsleep 60\n", context={"env": {**desk.env, "SBATCH_WAIT": "1"}})
     assert job["id"] is not None
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def test_a_folder_of_chdir_that_is_not_there_is_told(desk):
@@ -203,7 +203,7 @@ async def test_a_folder_of_chdir_that_is_not_there_is_told(desk):
 async def test_sbatch_that_cannot_be_started_leaves_nothing(desk):
     with pytest.raises(TransportError, match="working directory"):
         await desk.submit("#!/bin/sh\ntrue\n", context={"cwd": f"{desk.folder}/gone"})
-    assert [job for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == []
+    assert [job for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True) if job["key"]] == []
 
 
 def _named(root: Path) -> list[str]:
@@ -225,8 +225,10 @@ async def test_disk_that_fills_up_leaves_no_half_folder(desk):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert _named(root) == before
     assert not [path for path in root.glob(".*/*") if path.stat().st_size]  # empty ones are there for the next job
-    assert [job["key"] for job in await desk.core.jobs(desk.id, active=True) if job["key"]] == [first["key"]]
-    await desk.core.cancel(desk.id, first["key"])
+    assert [job["key"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True) if job["key"]] == [
+        first["key"]
+    ]
+    await desk.core.cluster(desk.id).actions.cancel(first["key"])
 
 
 async def test_context_of_the_cell_travels_and_secrets_do_not(desk):
@@ -344,10 +346,10 @@ async def test_array_is_one_job_with_counts_and_outputs_by_task(desk):
 async def test_remarks_of_sbatch_are_kept(desk):
     job = await desk.submit("#!/bin/sh\ntrue\n", "--hold", "-v")
     assert any("sbatch" in line for line in job["warnings"])
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
 
 async def test_job_name_is_that_of_the_file(desk):
     job = await desk.submit("#!/bin/sh\ntrue\n", "--hold", script_name="train.sh")
     assert "JobName=train.sh" in slurm(desk, "scontrol", "show", "job", job["id"])
-    await desk.core.cancel(desk.id, job["key"])
+    await desk.core.cluster(desk.id).actions.cancel(job["key"])

@@ -73,8 +73,8 @@ async def connected(
     await core.start()
     answering = asyncio.create_task(_answer(core, site, accepts))
     try:
-        await core.register_cluster(None, None, "far")
-        await core.connect("far")
+        await core.clusters.register(None, None, "far")
+        await core.clusters.connect("far")
         yield core
     finally:
         answering.cancel()
@@ -86,14 +86,16 @@ async def connected(
 async def _answer(core: Core, site: RealSite, accepts: Sequence[str]) -> None:
     answered: set[str] = set()
     while True:
-        for prompt in core.prompts():
+        for prompt in core.clusters.list_prompts():
             if prompt["id"] not in answered:
                 answered.add(prompt["id"])
                 if prompt["kind"] == "host-key":
                     _HOST_KEYS.append(prompt["host"])
-                    core.answer(prompt["id"], ["yes"] if prompt["host"].startswith(tuple(accepts)) else ["no"])
+                    core.clusters.answer_prompt(
+                        prompt["id"], ["yes"] if prompt["host"].startswith(tuple(accepts)) else ["no"]
+                    )
                 else:
-                    core.answer(prompt["id"], [site.codes.next() for _ in prompt["questions"]])
+                    core.clusters.answer_prompt(prompt["id"], [site.codes.next() for _ in prompt["questions"]])
         await asyncio.sleep(0.05)
 
 
@@ -112,18 +114,18 @@ async def served(
     key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
     context = {} if env is None else {"env": env, "cwd": "/tmp"}
     asked = {"key": key, "kind": "script", "text": _SERVER, "options": [], "args": [], "context": context}
-    job = await core.submit(name, {**asked, "python": None, "dry_run": False})
+    job = await core.cluster(name).submit({**asked, "python": None, "dry_run": False})
 
     if at_once:
-        async with contextlib.aclosing(core.stream(name, key, {})) as events:
+        async with contextlib.aclosing(core.cluster(name).results.stream(key, {})) as events:
             async for event, data in events:
                 if event == "output":
                     return job, int(base64.b64decode(data["data"]))
 
     async def port() -> int | None:
         with contextlib.suppress(SlurmError):
-            said = (await core.output(name, key, "stdout", 0, None))[0]
-            now = await core.job(name, key)
+            said = (await core.cluster(name).results.output(key, "stdout", 0, None))[0]
+            now = await core.cluster(name).jobs.describe(key)
             return int(said) if said.endswith(b"\n") and now["state"] == "RUNNING" and now["nodes"] else None
         return None
 
@@ -168,7 +170,7 @@ async def test_a_port_of_a_job_is_brought_here(
     more = f'carrier = "{carrier}"\n[tunnels]\nways = ["{by}"]\nports = [18100, 18200]\n'
     async with connected(short_path, ssh_site, more) as core:
         job, port = await served(core, at_once=True)
-        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+        tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
         assert (tunnel["way"], tunnel["proven"], tunnel["state"]) == (by, True, "open")
         assert 18100 <= tunnel["local_port"] <= 18200
         assert tunnel["url"] == f"http://127.0.0.1:{tunnel['local_port']}/"
@@ -182,18 +184,18 @@ async def test_a_port_of_a_job_is_brought_here(
             stranger(ssh_site.nodes[tunnel["node"]], alice) as taken,
             pytest.raises(TunnelUnproven, match="another user"),
         ):
-            await core.open_tunnel("far", {"job": job["key"], "port": taken})
-        assert len(core.list_tunnels("far")) == 1
+            await core.tunnels.open("far", {"job": job["key"], "port": taken})
+        assert len(core.tunnels.told("far")) == 1
         with program(ssh_site.nodes[tunnel["node"]], ssh_site.user, "::") as ipv6:  # and no IPv4, as with tornado
-            other = await core.open_tunnel("far", {"job": job["key"], "port": ipv6})
+            other = await core.tunnels.open("far", {"job": job["key"], "port": ipv6})
             assert (await asyncio.to_thread(ask, other["local_port"], b"x")).endswith(b" x")
-            await core.close_tunnel("far", other["id"])
-        await core.cancel("far", job["key"])
+            await core.tunnels.close("far", other["id"])
+        await core.cluster("far").actions.cancel(job["key"])
         if (by, carrier) != ("ssh", "paramiko"):
             return
 
         async def is_gone() -> bool:
-            return not core.list_tunnels("far")
+            return not core.tunnels.told("far")
 
         await until(is_gone)
         with pytest.raises(ConnectionRefusedError):
@@ -220,10 +222,10 @@ def configured(host: SshHost, **options: str) -> Iterator[None]:
 async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(short_path: Path, ssh_site: RealSite) -> None:
     async with connected(short_path, ssh_site, "[tunnels]\nports = [18100, 18200]\n") as core:
         job, port = await served(core)
-        node = ssh_site.nodes[(await core.job("far", job["key"]))["nodes"]]
+        node = ssh_site.nodes[(await core.cluster("far").jobs.describe(job["key"]))["nodes"]]
         node.stop()
         try:
-            tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+            tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
             assert tunnel["way"] == "step"
             assert "port 22" in tunnel["failed"]["ssh"]
             answer = await asyncio.to_thread(ask, tunnel["local_port"], b"x" * 1000)
@@ -234,12 +236,12 @@ async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(short_pat
             ({"AllowTcpForwarding": "no"}, "nested", "does not pass connections on"),
             ({"ForceCommand": "/bin/echo no"}, "step", "does not say who listens"),
         ):
-            await core.close_tunnel("far", tunnel["id"])
+            await core.tunnels.close("far", tunnel["id"])
             with configured(node, **options):
-                tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+                tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
             assert (tunnel["way"], why in tunnel["failed"]["ssh"]) == (way, True), tunnel["failed"]
             assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x")).endswith(b" x")
-        await core.cancel("far", job["key"])
+        await core.cluster("far").actions.cancel(job["key"])
 
 
 @pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
@@ -255,7 +257,7 @@ async def test_a_key_that_lies_on_the_login_node_alone_leads_on_from_there(
     try:
         async with connected(short_path, ssh_site, more) as core:
             job, port = await served(core)
-            tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+            tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
             assert (tunnel["way"], tunnel["proven"], list(tunnel["failed"])) == ("nested", True, ["ssh"])
             data = secrets.token_bytes(3_000_000)
             answer = await asyncio.to_thread(ask, tunnel["local_port"], data)
@@ -264,15 +266,15 @@ async def test_a_key_that_lies_on_the_login_node_alone_leads_on_from_there(
                 stranger(ssh_site.nodes[tunnel["node"]], alice) as taken,
                 pytest.raises(TunnelUnproven, match="another user"),
             ):
-                await core.open_tunnel("far", {"job": job["key"], "port": taken})
-            await core.close_tunnel("far", tunnel["id"])
+                await core.tunnels.open("far", {"job": job["key"], "port": taken})
+            await core.tunnels.close("far", tunnel["id"])
         known.write_text("")  # a node that the login node does not know is not believed
         async with connected(short_path, ssh_site, more) as core:
-            tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+            tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
             why = tunnel["failed"]["nested"]
             assert why.startswith(f"ssh from the login node to {tunnel['node']} cannot be started: "), why
             assert (tunnel["way"], "Host key verification failed" in why) == ("step", True)
-            await core.cancel("far", job["key"])
+            await core.cluster("far").actions.cancel(job["key"])
     finally:
         for path, text in kept.items():
             path.write_text(text)
@@ -282,9 +284,9 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(short_pa
     more = "[tunnels]\nports = [18100, 18200]\n"
     async with connected(short_path, ssh_site, more) as core:
         job, port = await served(core)
-        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+        tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
         local = tunnel["local_port"]
-        assert (await core.open_tunnel("far", {"job": job["key"], "port": port}))["id"] == tunnel["id"]
+        assert (await core.tunnels.open("far", {"job": job["key"], "port": port}))["id"] == tunnel["id"]
         with socket.create_connection(("127.0.0.1", local), 60) as sock:
             assert await asyncio.to_thread(sock.recv, 4) == b"node"
             ssh_site.gateway.kill_sessions()
@@ -297,24 +299,24 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(short_pa
     with pytest.raises(ConnectionRefusedError):
         ask(local, b"")
     async with connected(short_path, ssh_site, more) as core:
-        (found,) = core.list_tunnels("far")
+        (found,) = core.tunnels.told("far")
         assert (found["id"], found["local_port"]) == (tunnel["id"], local)
         assert (await asyncio.to_thread(ask, local, b"once more")).endswith(b" once more")
-        assert core.list_tunnels("far")[0]["proven"]
-        closed = await core.close_tunnel("far", tunnel["id"])
+        assert core.tunnels.told("far")[0]["proven"]
+        closed = await core.tunnels.close("far", tunnel["id"])
         assert closed["state"] == "closed"
-        assert core.list_tunnels("far") == []
-        await core.cancel("far", job["key"])
+        assert core.tunnels.told("far") == []
+        await core.cluster("far").actions.cancel(job["key"])
 
 
 async def test_a_way_that_can_prove_nothing_is_not_used(short_path: Path, ssh_site: RealSite, alice: str) -> None:
     more = '[tunnels]\nways = ["direct"]\nports = [18100, 18200]\n'
     async with connected(short_path, ssh_site, more) as core:
         job, _ = await served(core)
-        node = (await core.job("far", job["key"]))["nodes"]
+        node = (await core.cluster("far").jobs.describe(job["key"]))["nodes"]
         with stranger(ssh_site.nodes[node], alice) as taken, pytest.raises(TunnelUnproven, match="cannot be proven"):
-            await core.open_tunnel("far", {"job": job["key"], "port": taken})
-        await core.cancel("far", job["key"])
+            await core.tunnels.open("far", {"job": job["key"], "port": taken})
+        await core.cluster("far").actions.cancel(job["key"])
 
 
 def two_free() -> int:
@@ -331,26 +333,26 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
     async with connected(short_path, ssh_site, f"[tunnels]\nports = [{first}, {first + 1}]\n") as core:
         job, port = await served(core)
         with pytest.raises(TunnelError, match="nothing listens on port 9 of node"):
-            await core.open_tunnel("far", {"job": job["key"], "port": 9})
+            await core.tunnels.open("far", {"job": job["key"], "port": 9})
         for _ in range(2):  # the second has the first one's port: nothing is left behind
             with pytest.raises(TunnelError, match="nothing listens"):
-                await core.open_tunnel("far", {"job": job["key"], "port": 9, "local_port": first})
+                await core.tunnels.open("far", {"job": job["key"], "port": 9, "local_port": first})
         others = [socket.create_server(("127.0.0.1", taken)) for taken in (first, first + 1)]
         with others[0], others[1], pytest.raises(TunnelError, match=f"all from {first} to {first + 1} are taken"):
-            await core.open_tunnel("far", {"job": job["key"], "port": port})
+            await core.tunnels.open("far", {"job": job["key"], "port": port})
         with pytest.raises(UsageError, match="is not on elsewhere"):
-            await core.open_tunnel("far", {"job": job["key"], "port": port, "node": "elsewhere"})
-        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port, "socket": True})
+            await core.tunnels.open("far", {"job": job["key"], "port": port, "node": "elsewhere"})
+        tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port, "socket": True})
         assert tunnel["local_port"] is None
         assert Path(tunnel["socket"]).stat().st_mode & 0o777 == 0o600
-        await core.cancel("far", job["key"])
+        await core.cluster("far").actions.cancel(job["key"])
 
         async def is_over() -> bool:
-            return bool((await core.job("far", job["key"]))["finished"])
+            return bool((await core.cluster("far").jobs.describe(job["key"]))["finished"])
 
         await until(is_over)
         with pytest.raises(JobError, match="does not run") as refused:
-            await core.open_tunnel("far", {"job": job["key"], "port": port})
+            await core.tunnels.open("far", {"job": job["key"], "port": port})
         assert refused.value.status == 409, "nothing that the agent would have to log"
 
 
@@ -361,10 +363,10 @@ async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_si
         with configured(login, **options), program(login, ssh_site.user) as port:
             more = '[tunnels]\nports = [18100, 18200]\nways = ["ssh", "direct"]\n'
             async with connected(short_path, ssh_site, more) as core:
-                tunnel = await core.open_tunnel("far", {"port": port})
+                tunnel = await core.tunnels.open("far", {"port": port})
                 assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
                 assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"login1 x"
-                await core.close_tunnel("far", tunnel["id"])
+                await core.tunnels.close("far", tunnel["id"])
                 if options:  # and to a node no way leads: of each it is told why
                     _, reach = core.tunnels._reaches["far"]
                     way = await reach.way(RouteTarget("node1", "1"))
@@ -381,22 +383,22 @@ async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
     async with connected(short_path, ssh_site, more) as core:
         codes = ssh_site.codes.used
         with program(gateway, ssh_site.user) as port:
-            tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
+            tunnel = await core.tunnels.open("far", {"port": port, "node": "gateway"})
             assert [tunnel[key] for key in ("way", "proven", "job", "node")] == ["hop", True, None, "gateway"]
             data = secrets.token_bytes(3_000_000)
             assert await asyncio.to_thread(ask, tunnel["local_port"], data) == b"gateway " + data
             with stranger(gateway, alice) as taken, pytest.raises(TunnelUnproven, match="another user"):
-                await core.open_tunnel("far", {"port": taken, "node": "gateway"})
+                await core.tunnels.open("far", {"port": taken, "node": "gateway"})
             with pytest.raises(TunnelError, match="nothing listens on port 9 of gateway"):
-                await core.open_tunnel("far", {"port": 9, "node": "gateway"})
+                await core.tunnels.open("far", {"port": 9, "node": "gateway"})
             with pytest.raises(UsageError, match="is no host on the way") as refused:
-                await core.open_tunnel("far", {"port": port, "node": "node1"})
+                await core.tunnels.open("far", {"port": port, "node": "node1"})
             assert "gateway" in refused.value.hint
             assert ssh_site.codes.used == codes
             gateway.kill_sessions()
             assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
         assert ssh_site.codes.used == codes + 1  # of the log-in, once
-        await core.disconnect("far")
+        await core.clusters.disconnect("far")
 
         async def is_left() -> bool:
             return not gateway.sessions()
@@ -416,10 +418,10 @@ async def test_a_master_of_the_persons_own_has_no_way_to_the_gateway_and_that_is
         codes = ssh_site.codes.used
         with program(ssh_site.gateway, ssh_site.user) as port:
             for _ in range(2):
-                tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
+                tunnel = await core.tunnels.open("far", {"port": port, "node": "gateway"})
                 assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
         assert ssh_site.codes.used == codes + 1
-        await core.disconnect("far")
+        await core.clusters.disconnect("far")
 
         async def is_left() -> bool:
             return not set(ssh_site.gateway.sessions()) - others
@@ -461,7 +463,7 @@ async def test_a_gateway_that_has_no_name_but_an_ipv6_address(
         codes = ssh_site.codes.used
         for host, node in ((ssh_site.gateway, address), (ssh_site.logins["login1"], None)):
             with program(host, ssh_site.user, "::1") as port:
-                tunnel = await core.open_tunnel("far", {"port": port, "node": node})
+                tunnel = await core.tunnels.open("far", {"port": port, "node": node})
                 assert tunnel["proven"]
                 said = await asyncio.to_thread(ask, tunnel["local_port"], b"x")
                 assert said == f"{host.name} x".encode()
@@ -475,11 +477,11 @@ async def test_a_gateway_that_runs_no_commands_proves_nothing(
     async with connected(short_path, site) as core:
         with program(site.gateway, site.user) as port:
             with pytest.raises(TunnelUnproven, match="gateway does not say who listens") as refused:
-                await core.open_tunnel("far", {"port": port, "node": "gateway"})
+                await core.tunnels.open("far", {"port": port, "node": "gateway"})
             assert "unproven = true" in refused.value.hint
     async with connected(short_path, site, "[tunnels]\nunproven = true\n") as core:
         with program(site.gateway, site.user) as port:
-            tunnel = await core.open_tunnel("far", {"port": port, "node": "gateway"})
+            tunnel = await core.tunnels.open("far", {"port": port, "node": "gateway"})
             assert not tunnel["proven"]
             assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
 
@@ -498,26 +500,26 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh
         job, port = await served(core)
         wanted = {"job": job["key"], "port": port}
         for _ in range(2):
-            tunnel = await core.open_tunnel("far", wanted)
+            tunnel = await core.tunnels.open("far", wanted)
             assert tunnel["way"] == "nested"
             assert "nobody has said yes to the key of node" in tunnel["failed"]["ssh"]
         assert [host.partition(" ")[0] for host in _HOST_KEYS] == [tunnel["node"]]
         with socket.create_connection(("127.0.0.1", tunnel["local_port"]), 60) as sock:
             assert await asyncio.to_thread(sock.recv, 4) == b"node"
             known.write_text(ssh_site.known_hosts.read_text())
-            tunnel = await core.open_tunnel("far", wanted)
+            tunnel = await core.tunnels.open("far", wanted)
             assert (tunnel["way"], tunnel["failed"]) == ("ssh", {})
             sock.sendall(b"still here")
             while not (said := await asyncio.to_thread(sock.recv, 100)).endswith(b"here"):
                 assert said  # what was open goes on
-        await core.cancel("far", job["key"])
+        await core.cluster("far").actions.cancel(job["key"])
     known.write_text("".join(line for line in lines if not line.startswith(nodes)))
     async with connected(short_path, ssh_site, more, config=config, accepts=nodes) as core:
         job, port = await served(core)
-        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+        tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
         assert tunnel["way"] == "ssh"
         assert f"far-{tunnel['node']} " in known.read_text()
-        await core.cancel("far", job["key"])
+        await core.cluster("far").actions.cancel(job["key"])
 
 
 async def test_a_node_that_is_gone_without_a_word_is_found_out(
@@ -527,7 +529,7 @@ async def test_a_node_that_is_gone_without_a_word_is_found_out(
     monkeypatch.setattr("jupyter_slurm.transport.ssh.forwarding.node._DEADLINE", 1.0)
     async with connected(short_path, ssh_site, '[tunnels]\nways = ["ssh"]\nports = [18100, 18200]\n') as core:
         job, port = await served(core)
-        tunnel = await core.open_tunnel("far", {"job": job["key"], "port": port})
+        tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
         node = ssh_site.nodes[tunnel["node"]]
         with socket.create_connection(("127.0.0.1", tunnel["local_port"]), 60) as sock:
             assert await asyncio.to_thread(sock.recv, 4) == b"node"
@@ -538,7 +540,7 @@ async def test_a_node_that_is_gone_without_a_word_is_found_out(
             finally:
                 node.restore()
         assert (await asyncio.to_thread(ask, tunnel["local_port"], b"again")).endswith(b" again")
-        await core.cancel("far", job["key"])
+        await core.cluster("far").actions.cancel(job["key"])
 
 
 async def test_on_a_login_node_itself(
@@ -553,9 +555,9 @@ async def test_on_a_login_node_itself(
     await core.start()
     try:
         env = cluster.env()
-        name = (await core.register_cluster(env["SLURM_CONF"], env["PATH"]))["id"]
+        name = (await core.clusters.register(env["SLURM_CONF"], env["PATH"]))["id"]
         job, port = await served(core, name=name, env=env)
-        entry = core._cluster(name).tracker.find(job["key"])
+        entry = core.cluster(name).tracker.find(job["key"])
         assert entry is not None
         said, entry.slurm.submitted, entry.submit_time = (
             entry.submitted,
@@ -563,7 +565,7 @@ async def test_on_a_login_node_itself(
             job["submit_time"] - 2.5,
         )  # no look at the queue yet
         wanted = {"job": job["key"], "port": port}
-        both = [asyncio.create_task(core.open_tunnel(name, wanted)) for _ in range(2)]
+        both = [asyncio.create_task(core.tunnels.open(name, wanted)) for _ in range(2)]
 
         async def both_wait() -> bool:
             return list(core.tunnels._new.values()) == [2]
@@ -571,11 +573,11 @@ async def test_on_a_login_node_itself(
         await until(both_wait)
         both[0].cancel()  # it goes on for the other one
         tunnel = await both[1]
-        assert [one["id"] for one in core.list_tunnels(name)] == [tunnel["id"]]
+        assert [one["id"] for one in core.tunnels.told(name)] == [tunnel["id"]]
         entry.slurm.submitted = entry.submit_time = said
         await asyncio.sleep(0.5)  # ten looks: what the queue says of its own job does not make it another one
         assert tunnel["way"] == "step"
         assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x" * 9)).endswith(b" " + b"x" * 9)
-        await core.cancel(name, job["key"])
+        await core.cluster(name).actions.cancel(job["key"])
     finally:
         await core.stop()

@@ -1,0 +1,123 @@
+"""Composition of a cluster from the services of one Slurm, each made once and given what it needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.services.allocations.kernels import Kernels
+from jupyter_slurm.services.allocations.leases import Leases
+from jupyter_slurm.services.allocations.steps import Steps
+from jupyter_slurm.services.clusters.cluster import Cluster, ClusterIdentity, ConnectionState
+from jupyter_slurm.services.clusters.completion import NameCompletion
+from jupyter_slurm.services.clusters.job_actions import JobActions
+from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
+from jupyter_slurm.services.clusters.polled_queue import PolledQueue
+from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
+from jupyter_slurm.services.environments.resolver import Environments
+from jupyter_slurm.services.event_bus import EventBus
+from jupyter_slurm.services.inventory.inventory import Inventory
+from jupyter_slurm.services.jobdir.index import JobIndex
+from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
+from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
+from jupyter_slurm.services.jobs.runner_events import RunnerEvents
+from jupyter_slurm.services.jobs.tracker import Tracker
+from jupyter_slurm.services.results.reader import ResultReader
+from jupyter_slurm.services.slurm.client import SlurmClient
+from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.slurm.poller import Poller
+from jupyter_slurm.services.staging.machine_seal import MachineSeal
+from jupyter_slurm.services.staging.manager import Staging
+from jupyter_slurm.services.submission.recovery import SubmissionRecovery
+from jupyter_slurm.services.submission.submitter import SubmissionServices, Submitter
+from jupyter_slurm.transport.base import Transport
+
+__all__ = ["AgentContext", "compose_cluster"]
+
+
+@dataclass(frozen=True)
+class AgentContext:
+    """What all clusters of an agent share.
+
+    Attributes
+    ----------
+    settings : Settings
+        What the user chose.
+    store : JobIndex
+        The index of jobs that are over.
+    bus : EventBus
+        Where changes are published.
+    clock : callable
+        Seconds since the epoch.
+    """
+
+    settings: Settings
+    store: JobIndex
+    bus: EventBus
+    clock: Callable[[], float] = time.time
+
+
+def compose_cluster(
+    location: ClusterLocation, transport: Transport, agent: AgentContext, describe_connection: ConnectionState = dict
+) -> Cluster:
+    """Make the services of one Slurm; nothing is asked and nothing runs before :meth:`Cluster.start`.
+
+    Parameters
+    ----------
+    location : ClusterLocation
+        Where the cluster is.
+    transport : Transport
+        Runs commands there.
+    agent : AgentContext
+        What all clusters share.
+    describe_connection : callable, optional
+        Returns how the cluster is reached, as the API tells it.
+    """
+    settings, clock = agent.settings, agent.clock
+    sources = _job_sources(location, transport, agent)
+    client, tracker, scan, poller = sources.client, sources.tracker, sources.scan, sources.poller
+    identity = ClusterIdentity(location, client)
+    recovery = SubmissionRecovery(tracker, client, poller, settings.submit_timeout)
+    kernels = Kernels(client, tracker, Environments(location, transport, clock), location.home)
+    steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
+    events = RunnerEvents(tracker, scan, steps.learn, poller.wake)
+    leases = Leases(tracker)
+    jobs = JobCatalog(sources, steps, location.user)
+    inventory = Inventory(client, location, clock)
+    staging = Staging(tracker, location, MachineSeal(settings.state_dir))
+    parts = (client, scan, recovery, tracker, inventory.facts, staging)
+    return Cluster(
+        identity=identity,
+        location=location,
+        describe_connection=describe_connection,
+        launch={"idle": settings.session_idle, **location.launch},
+        bus=agent.bus,
+        client=client,
+        tracker=tracker,
+        scan=scan,
+        poller=poller,
+        runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_far),
+        recovery=recovery,
+        submitter=Submitter(identity.record, location, settings, SubmissionServices(*parts)),
+        leases=leases,
+        jobs=jobs,
+        actions=JobActions(sources, jobs, recovery, leases, steps),
+        results=ResultReader(client, tracker, poller.wake, describe_connection, jobs.find, jobs.select_task),
+        steps=steps,
+        kernels=kernels,
+        completion=NameCompletion(inventory.facts, tracker, poller, sources.queue.learn_names, location),
+        inventory=inventory,
+        staging=staging,
+    )
+
+
+def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentContext) -> JobSources:
+    """Make what knows the jobs: client, tracker, scan of the job directories, and the poller of the queue."""
+    client = SlurmClient(transport, location, agent.settings.command_timeout)
+    tracker = Tracker(location.id, client, ClusterFolder(location.folder), agent.store, agent.bus, agent.clock)
+    scan = JobDirectoryScan(tracker)
+    queue = PolledQueue(client, tracker, scan, agent.bus)
+    longest = max(location.poll_shortest, agent.settings.poll_longest)
+    return JobSources(client, tracker, scan, queue, Poller(queue, shortest=location.poll_shortest, longest=longest))

@@ -1,0 +1,213 @@
+"""Registry of the clusters of a user: those of this machine, and those that site profiles name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import posixpath
+from typing import Any
+
+from jupyter_slurm.config import Settings
+from jupyter_slurm.errors import ConfigError, NotConnected, PromptGone, TransportError, UsageError
+from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.clusters.completion import told_by_site
+from jupyter_slurm.services.clusters.site import Site, SiteContext, unusable
+from jupyter_slurm.services.slurm.identity import cluster_id, read_about
+from jupyter_slurm.services.slurm.location import here
+from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
+from jupyter_slurm.transport.local.transport import LocalTransport
+
+__all__ = ["ClusterRegistry"]
+
+log = logging.getLogger(__name__)
+
+
+class ClusterRegistry:
+    """All clusters of a user, by name.
+
+    Parameters
+    ----------
+    settings : Settings
+        What the user chose.
+    sites : SiteContext
+        What the clusters of profiles share; it makes those of this machine, too.
+    """
+
+    def __init__(self, settings: Settings, sites: SiteContext) -> None:
+        self._settings, self._context = settings, sites
+        self._clusters: dict[str, Cluster] = {}
+        self._sites: dict[str, Site] = {}
+        self._transport = LocalTransport()
+        self._registering = asyncio.Lock()
+
+    # -- life
+
+    async def start(self) -> None:
+        """Find the clusters of this machine again that have job directories."""
+        with contextlib.suppress(FileNotFoundError, TransportError):
+            for name in await self._transport.list_dir(self._settings.job_root):
+                await self._find_again(name)
+
+    async def stop(self) -> None:
+        """End log-ins that cannot outlive this process, and watch no cluster any more."""
+        # All at once: those whose link is dead take a few seconds.
+        leaving = (site.disconnect(keep=True) for site in self._sites.values())
+        await asyncio.gather(*leaving, *(cluster.stop() for cluster in self._clusters.values()))
+
+    def close(self) -> None:
+        """Close the transport of this machine, when nobody needs it any more."""
+        self._transport.close()
+
+    # -- for the API
+
+    def list_clusters(self) -> list[dict[str, Any]]:
+        """Return the clusters known, and those that a site profile names."""
+        local = [cluster.as_dict() for cluster in self._clusters.values()]
+        names = {name for name, site in self._sites.items() if not site.is_idle}
+        names |= {*list_profiles(self._settings.sites)}
+        return local + [self._describe_site(name) for name in sorted(names - {*self._clusters})]
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """Return one cluster that is known."""
+        site = self._sites.get(name)
+        return self.get(name).as_dict() if site is None else site.now()
+
+    async def register(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> dict[str, Any]:
+        """Know the Slurm that a client sees with its SLURM_CONF and PATH, or that of a site profile."""
+        if profile is not None:
+            return self.site(profile).as_dict()
+        if slurm_conf is not None and not posixpath.isabs(slurm_conf):
+            raise UsageError(
+                f"SLURM_CONF must be an absolute path, not {slurm_conf!r}", hint="export SLURM_CONF=/…/slurm.conf"
+            )
+        async with self._registering:
+            cluster = await self._known(slurm_conf, path)
+        if not cluster.identity.name:
+            await cluster.identity.learn()
+            cluster.publish()  # who listens has heard of it before it had a name
+        return cluster.as_dict()
+
+    async def connect(self, name: str) -> dict[str, Any]:
+        """Log in to the cluster of a profile, unless that is done; see :meth:`Site.connect`."""
+        if (site := self._sites.get(name)) is None:
+            return self.get(name).as_dict()
+        await (await site.connect()).identity.learn()
+        return site.as_dict()
+
+    async def disconnect(self, name: str) -> dict[str, Any]:
+        """End the log-in to the cluster of a profile."""
+        if name not in self._sites and name not in list_profiles(self._settings.sites):
+            return self.get(name).as_dict()
+        site = self.site(name)
+        await site.disconnect()
+        return site.as_dict()
+
+    def check_connected(self, name: str) -> None:
+        """See that nobody has to be asked anything before this cluster can be used.
+
+        Raises
+        ------
+        NotConnected
+            There is a log-in to be made first, or to be waited for.
+        """
+        if (site := self._sites.get(name)) is None:
+            self.get(name)
+        elif not site.is_usable:
+            raise NotConnected(f"Nobody is logged in to {name}.", hint=f"`%slurm use {name}` logs in.")
+
+    def list_prompts(self) -> list[dict[str, Any]]:
+        """Return what hosts want to know from the user."""
+        return [prompt for site in self._sites.values() for prompt in site.desk.waiting()]
+
+    def answer_prompt(self, prompt: str, answers: list[str] | None) -> None:
+        """Answer a prompt, or decline; see :meth:`PromptQueue.answer`."""
+        for site in self._sites.values():
+            if site.desk.has(prompt):
+                site.desk.answer(prompt, answers)
+                return
+        raise PromptGone("This question is settled: it was answered somewhere else, or the log-in ended.")
+
+    async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
+        """See :meth:`NameCompletion.told`; where nobody is logged in, the profile tells what it knows."""
+        if (site := self._sites.get(name)) is not None and not site.is_connected:
+            return told_by_site({**site.profile.known, "cost": site.profile.cost}, kind)
+        return await self.get(name).completion.told(kind, wait, partitions)
+
+    # -- for other services
+
+    def get(self, name: str) -> Cluster:
+        """Return a cluster.
+
+        Raises
+        ------
+        UsageError
+            There is none of that name.
+        NotConnected
+            Nobody is logged in there.
+        """
+        if name in self._sites:
+            return self._sites[name].cluster
+        try:
+            return self._clusters[name]
+        except KeyError:
+            raise UsageError(f"there is no cluster {name!r}", hint="Register it first (POST /v1/clusters).") from None
+
+    def site(self, name: str) -> Site:
+        """Return the cluster of a profile, which is read anew as long as nobody is logged in there."""
+        if name not in self._sites or self._sites[name].is_idle:
+            self._sites[name] = Site(load_profile(name, self._settings.sites), self._context)
+        return self._sites[name]
+
+    def reached(self) -> list[Cluster]:
+        """Return the clusters that can be asked now."""
+        return [*self._clusters.values(), *(site.cluster for site in self._sites.values() if site.is_connected)]
+
+    def tunnel_ports(self, name: str) -> tuple[int, int]:
+        """Return the first and last local port of tunnels to a cluster."""
+        try:
+            known = self._sites.get(name)
+            profile = known.profile if known is not None else load_profile(name, self._settings.sites)
+        except ConfigError:
+            profile = Profile(name, "")
+        return profile.ports
+
+    def publish_site(self, name: str) -> None:
+        """Send the cluster of a profile as it is now to all who listen: others use its log-in."""
+        if (site := self._sites.get(name)) is not None:
+            site.tell()
+
+    @property
+    def connections(self) -> int:
+        """How many log-ins there are."""
+        return sum(site.is_connected for site in self._sites.values())
+
+    # Beneath ----------------------------------------------------------------------------------------------------
+
+    async def _known(self, slurm_conf: str | None, path: str | None) -> Cluster:
+        name = cluster_id(slurm_conf)
+        if name in self._clusters:
+            self._clusters[name].client.use_path(path)
+            return self._clusters[name]
+        cluster = await self._context.new_cluster(here(self._settings, slurm_conf, path), self._transport, None)
+        self._clusters[name] = cluster
+        cluster.publish()
+        return cluster
+
+    def _describe_site(self, name: str) -> dict[str, Any]:
+        """Return a cluster of a profile, also of one that cannot be used, with the reason."""
+        try:
+            return (self._sites[name] if name in self._sites else self.site(name)).as_dict()
+        except ConfigError as error:
+            return unusable(name, error.message)
+
+    async def _find_again(self, name: str) -> None:
+        try:
+            raw = await self._transport.read(posixpath.join(self._settings.job_root, name, "cluster.json"))
+        except (FileNotFoundError, NotADirectoryError, TransportError):
+            return
+        about = read_about(raw)
+        if about is None or cluster_id(about[0]) != name:
+            log.warning("%s/cluster.json is left alone: it is not of this folder", name)
+            return
+        await self._known(*about)
