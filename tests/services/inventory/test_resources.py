@@ -136,7 +136,7 @@ async def _a_button_asks_no_more_than_it_may(desk: Any, cluster: EmbeddedCluster
 
 
 async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
-    keeper = desk.core.cluster(desk.id).resources
+    keeper = desk.core.cluster(desk.id).inventory.resources
     known = await desk.core.cluster(desk.id).inventory.resources.told(**look)
     keeper._due = -1.0  # a minute later
     with cluster.frozen_controller():
