@@ -94,10 +94,7 @@ def tokenize(line: str, lookup: Lookup | None = None, variables: Mapping[str, st
     if "\0" in line:
         at = line.index("\0")
         raise UsageError("the line holds a NUL byte", hint="Take it out.", span=[at, at + 1])
-    reader, tokens = _Reader(line, lookup, variables), []
-    while (token := reader.next()) is not None:
-        tokens.append(token)
-    return tokens
+    return list(iter(_Reader(line, lookup, variables).next, None))
 
 
 class _Reader:
@@ -124,7 +121,9 @@ class _Reader:
     def _step(self) -> None:
         char = self.line[self.at]
         if char == "'":
-            end = self._closing("'")
+            end = self.line.find("'", self.at + 1)
+            if end < 0:
+                raise self._open_quote(self.at)
             self._group(self.at, self.line[self.at + 1 : end])
             self.at = end + 1
         elif char == '"':
@@ -180,12 +179,6 @@ class _Reader:
         if value is not None and "\0" in value[0]:
             raise UsageError(f"the value of {self.line[at : value[1]]} holds a NUL byte", span=[at, value[1]])
         return value
-
-    def _closing(self, quote: str) -> int:
-        end = self.line.find(quote, self.at + 1)
-        if end < 0:
-            raise self._open_quote(self.at)
-        return end
 
     def _open_quote(self, at: int) -> UsageError:
         return UsageError(
