@@ -12,8 +12,9 @@ from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.shell import shell as shell_module
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
-from jupyter_slurm.transport.ssh.shell.shell import Shell, ShellAnswer
+from jupyter_slurm.transport.ssh.shell.shell import Shell
 
 pytestmark = pytest.mark.root
 

@@ -13,7 +13,9 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept, kept_path
+from jupyter_slurm.transport.ssh.via_openssh.hops import kept_path
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginDiagnosis, LoginLogDiagnosis
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink

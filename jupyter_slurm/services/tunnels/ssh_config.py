@@ -18,7 +18,7 @@ from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.forwarding.node import known_name
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import entries_for
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts_entries import entries_for
 
 __all__ = [
     "FILE",

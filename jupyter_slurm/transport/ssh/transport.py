@@ -14,12 +14,13 @@ from typing import Any
 import paramiko
 
 from jupyter_slurm.domain.options.commands import is_repeatable
-from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
+from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
 from jupyter_slurm.transport.ssh.forwarding.dial import dial, open_command
 from jupyter_slurm.transport.ssh.forwarding.jump_host import HopPorts
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, check_started, context_words, number
 from jupyter_slurm.transport.ssh.shell.detached import (
     LARGE,
     RemoteDetachedRun,
@@ -31,7 +32,7 @@ from jupyter_slurm.transport.ssh.shell.detached import (
 )
 from jupyter_slurm.transport.ssh.shell.files import RemoteFiles, failure
 from jupyter_slurm.transport.ssh.shell.pool import ShellPool
-from jupyter_slurm.transport.ssh.shell.shell import Shell, ShellAnswer, context_words, number
+from jupyter_slurm.transport.ssh.shell.shell import Shell
 
 __all__ = ["SshTransport"]
 
@@ -109,7 +110,7 @@ class SshTransport:
             if hint == LinkLost.usual_hint and not is_repeatable(argv):
                 hint = "Whether it ran is not known: have a look before you repeat it."
             raise LinkLost(f"{argv[0]}: {error.message}", hint=hint, argv=list(argv)) from error
-        _judge(answer, argv, context)
+        check_started(answer, argv, context)
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
 
     async def start_once(
@@ -161,7 +162,7 @@ class SshTransport:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
                     was_sent = True
                     answer = await self._in_shell(shell, words, _left(deadline, shell), starts=True)
-                    _judge(answer, argv, context)
+                    check_started(answer, argv, context)
                     holder, done = started(answer, prefix)
                     hold = self._hold(shell, holder)
                     break
@@ -173,18 +174,18 @@ class SshTransport:
         if files is not None and hold is None:  # the answer was lost, and with that connection the lock
             with contextlib.suppress(FileNotFoundError):
                 hold = await self._lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
+        return RemoteDetachedRun(prefix, hold, done, partial(self._wait_for, prefix))
 
-        async def look(seconds: float, patience: float | None) -> Completed | None:
-            if self._pool.is_wanted:
-                seconds = 0.05
-            words = ["js_wait", prefix, f"{seconds:g}"]
-            try:
-                answer = await self._call(words, timeout=max(patience or 0, _PATIENCE), again=True)
-            except LinkLost:
-                return None
-            return started(answer, prefix)[1]
-
-        return RemoteDetachedRun(prefix, hold, done, look)
+    async def _wait_for(self, prefix: str, seconds: float, patience: float | None) -> Completed | None:
+        """Return how a detached run ended, when it does so within some seconds."""
+        if self._pool.is_wanted:
+            seconds = 0.05
+        words = ["js_wait", prefix, f"{seconds:g}"]
+        try:
+            answer = await self._call(words, timeout=max(patience or 0, _PATIENCE), again=True)
+        except LinkLost:
+            return None
+        return started(answer, prefix)[1]
 
     async def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
@@ -248,7 +249,7 @@ class SshTransport:
             try:
                 async with self._pool.lend(_left(deadline), for_holds=True) as shell:
                     answer = await self._in_shell(shell, ["js_hold", path], _left(deadline, shell), starts=True)
-                    _judge(answer, ["flock"], None)
+                    check_started(answer, ["flock"], None)
                     code, _, process = answer.value.partition(" ")
                     if code == "1":
                         return None
@@ -381,33 +382,6 @@ def _execute(channel: Session, text: str) -> None:
     finally:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             channel.close()
-
-
-def _judge(answer: ShellAnswer, argv: Sequence[str], context: Context | None) -> None:
-    """Raise what our functions remarked about a command that could not be started."""
-    if "folder" in answer.notes:
-        raise TransportError(
-            f"the working directory {context.cwd if context else ''} is not there",
-            hint="Change to a folder that exists (%cd), on the cluster.",
-        )
-    if answer.value == "lacking":
-        raise CommandMissing(
-            "flock and setsid (util-linux) are not on the PATH there",
-            hint=_with_prelude("Commands that must run once need them: ask the administrators for util-linux.", answer),
-            argv=list(argv),
-        )
-    if "missing" in answer.notes:
-        raise CommandMissing(
-            f"{argv[0]} is not on the PATH",
-            hint=_with_prelude("Does it need a module, or a login shell? The profile can say so.", answer),
-            argv=list(argv),
-        )
-
-
-def _with_prelude(hint: str, answer: ShellAnswer) -> str:
-    """Return what to do about a command that is not there, and what the prelude said, which was to bring it."""
-    said = str(answer.prelude or "")
-    return f"{hint} {said or '`prelude` and `login_shell` under [shell] there set the PATH.'}"
 
 
 def _left(deadline: float | None, shell: Shell | None = None) -> float | None:

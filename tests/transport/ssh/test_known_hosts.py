@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown, from_problem
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
 from jupyter_slurm.transport.ssh.forwarding.node import node_host
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import add, entries_for, host_key_order, judge, verify
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import add, host_key_order, judge, verify
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts_entries import entries_for
 from jupyter_slurm.transport.ssh.keys.public_keys import fingerprint
 from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT
 from jupyter_slurm.transport.ssh.via_openssh.messages import failure

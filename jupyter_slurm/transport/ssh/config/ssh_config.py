@@ -283,55 +283,62 @@ def _is_target(host: HostConfig, text: str) -> bool:
     return (name.lower(), port) == (host.hostname.lower(), str(host.port))
 
 
-def _host(name: str, settings: Mapping[str, Sequence[str]]) -> HostConfig:
-    """Make a host of what ``ssh -G`` prints."""
+class _Settings:
+    """The settings of a host, as ``ssh -G`` prints them."""
 
-    def one(key: str, default: str = "") -> str:
-        value = settings.get(key, [default])[0]
+    def __init__(self, settings: Mapping[str, Sequence[str]]) -> None:
+        self._settings = settings
+
+    def one(self, key: str, default: str = "") -> str:
+        value = self._settings.get(key, [default])[0]
         return default if value.lower() == "none" else value
 
-    def names(key: str) -> tuple[str, ...]:
-        return tuple(one(key).split(",")) if one(key) else ()
+    def names(self, key: str) -> tuple[str, ...]:
+        return tuple(self.one(key).split(",")) if self.one(key) else ()
 
-    def paths(key: str) -> tuple[str, ...]:
-        return tuple(_tilde(path) for path in settings.get(key, ()) if path.lower() != "none")
+    def paths(self, key: str) -> tuple[str, ...]:
+        return tuple(_tilde(path) for path in self._settings.get(key, ()) if path.lower() != "none")
 
-    def on(key: str, default: str = "no") -> bool:
-        return one(key, default) in ("yes", "true")
+    def on(self, key: str, default: str = "no") -> bool:
+        return self.one(key, default) in ("yes", "true")
 
+
+def _host(name: str, settings: Mapping[str, Sequence[str]]) -> HostConfig:
+    """Make a host of what ``ssh -G`` prints."""
+    said = _Settings(settings)
     user, hostname = settings["user"][0], settings.get("hostname", [name])[0]
     _check(hostname, user)
-    wanted = names("preferredauthentications") or tuple(_METHODS)
+    wanted = said.names("preferredauthentications") or tuple(_METHODS)
     return HostConfig(
         name=name,
         hostname=hostname,
-        port=int(one("port", "22")),
+        port=int(said.one("port", "22")),
         user=user,
-        proxy_command=one("proxycommand") or None,
-        identity_files=paths("identityfile"),
-        certificate_files=paths("certificatefile"),
+        proxy_command=said.one("proxycommand") or None,
+        identity_files=said.paths("identityfile"),
+        certificate_files=said.paths("certificatefile"),
         identity_agent=_agent(settings.get("identityagent", ["SSH_AUTH_SOCK"])[0]),
-        identities_only=on("identitiesonly"),
-        authentications=tuple(method for method in wanted if method in _METHODS and on(_METHODS[method], "yes")),
-        password_prompts=int(one("numberofpasswordprompts", "3")),
-        batch_mode=on("batchmode"),
-        host_key_alias=one("hostkeyalias") or None,
-        user_known_hosts=_known_hosts(one("userknownhostsfile")),
-        global_known_hosts=_known_hosts(one("globalknownhostsfile")),
-        revoked_host_keys=_tilde(one("revokedhostkeys")) or None,
-        hash_known_hosts=on("hashknownhosts"),
-        strict="yes" if one("stricthostkeychecking") in ("yes", "true") else "ask",
-        host_key_algorithms=names("hostkeyalgorithms"),
-        pubkey_algorithms=names("pubkeyacceptedalgorithms") or names("pubkeyacceptedkeytypes"),
-        ca_signature_algorithms=names("casignaturealgorithms"),
-        ciphers=names("ciphers"),
-        macs=names("macs"),
-        kex=names("kexalgorithms"),
-        required_rsa_size=int(one("requiredrsasize", "1024")),
-        connect_timeout=float(one("connecttimeout")) if one("connecttimeout") else None,
-        address_family=one("addressfamily", "any"),
-        bind_address=one("bindaddress") or None,
-        control_path=one("controlpath") or None,
+        identities_only=said.on("identitiesonly"),
+        authentications=tuple(method for method in wanted if method in _METHODS and said.on(_METHODS[method], "yes")),
+        password_prompts=int(said.one("numberofpasswordprompts", "3")),
+        batch_mode=said.on("batchmode"),
+        host_key_alias=said.one("hostkeyalias") or None,
+        user_known_hosts=_known_hosts(said.one("userknownhostsfile")),
+        global_known_hosts=_known_hosts(said.one("globalknownhostsfile")),
+        revoked_host_keys=_tilde(said.one("revokedhostkeys")) or None,
+        hash_known_hosts=said.on("hashknownhosts"),
+        strict="yes" if said.one("stricthostkeychecking") in ("yes", "true") else "ask",
+        host_key_algorithms=said.names("hostkeyalgorithms"),
+        pubkey_algorithms=said.names("pubkeyacceptedalgorithms") or said.names("pubkeyacceptedkeytypes"),
+        ca_signature_algorithms=said.names("casignaturealgorithms"),
+        ciphers=said.names("ciphers"),
+        macs=said.names("macs"),
+        kex=said.names("kexalgorithms"),
+        required_rsa_size=int(said.one("requiredrsasize", "1024")),
+        connect_timeout=float(said.one("connecttimeout")) if said.one("connecttimeout") else None,
+        address_family=said.one("addressfamily", "any"),
+        bind_address=said.one("bindaddress") or None,
+        control_path=said.one("controlpath") or None,
     )
 
 

@@ -18,8 +18,9 @@ from jupyter_slurm.transport.base import Context, Stream
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
+from jupyter_slurm.transport.ssh.shell.calls import context_words, line_of
 from jupyter_slurm.transport.ssh.shell.session_budget import SessionClaim
-from jupyter_slurm.transport.ssh.shell.shell import Shell, context_words, line_of
+from jupyter_slurm.transport.ssh.shell.shell import Shell
 
 __all__ = ["ChannelLimit", "CommandStream", "dial", "open_command", "refused", "wait_for"]
 

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
-import hmac
 import logging
 import os
-import re
-import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, MutableSet, Sequence
+from collections.abc import Callable, Iterator, MutableSet, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts_entries import KnownHostEntry, entries_for, hashed_name
 from jupyter_slurm.transport.ssh.hostkeys.unknown_key import asks_about_keys, unknown_key
 from jupyter_slurm.transport.ssh.keys.public_keys import (
     CERTIFICATE,
@@ -29,7 +26,6 @@ from jupyter_slurm.transport.ssh.keys.public_keys import (
     fault,
     fingerprint,
     key_type,
-    read_line,
     signer,
 )
 from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT, in_revoked_file, too_short
@@ -37,10 +33,8 @@ from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 
 __all__ = [
     "HostKeyVerdict",
-    "KnownHostEntry",
     "add",
     "changed_at",
-    "entries_for",
     "host_key_order",
     "host_key_prompt",
     "is_yes",
@@ -61,18 +55,6 @@ _KINDS: Final = (
     "rsa-sha2-256",
 )
 _ALGORITHMS: Final = (*(kind + CERTIFICATE for kind in _KINDS), *_KINDS)
-_LINE: Final = re.compile(r"[ \t]*([^ \t#@][^ \t]*)[ \t]+([^ \t]+)[ \t]+([^ \t]+)(?:[ \t].*)?", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class KnownHostEntry:
-    """One line: ``marker`` is ``cert-authority``, ``revoked`` or empty; ``line`` counts from one."""
-
-    file: str
-    line: int
-    marker: str
-    key_type: str
-    blob: bytes
 
 
 @dataclass(frozen=True)
@@ -99,66 +81,6 @@ class HostKeyVerdict:
     name: str
     entry: KnownHostEntry | None = None
     remark: str = ""
-
-
-def entries_for(name: str, files: Iterable[str]) -> Iterator[KnownHostEntry]:
-    """Yield the lines about a name (``host`` or ``[host]:port``, lower case); what cannot be read is passed over."""
-    for path in files:
-        try:
-            with open(path, "rb") as file:
-                for number, raw in enumerate(file, 1):
-                    found = _parse(raw.decode("utf-8", "surrogateescape"), name)
-                    if found is not None:
-                        yield KnownHostEntry(path, number, *found)
-        except OSError:
-            continue
-
-
-def _parse(line: str, name: str) -> tuple[str, str, bytes] | None:
-    line, marker = line.strip("\r\n").lstrip(" \t"), ""
-    if line.startswith("@"):
-        marker, _, line = line[1:].partition(" " if " " in line else "\t")
-        if marker not in ("cert-authority", "revoked"):
-            return None
-    match = _LINE.fullmatch(line)
-    if match is None or not _matches(name, match[1]):
-        return None
-    blob = read_line(match[2], match[3])
-    return None if blob is None else (marker, match[2], blob)
-
-
-def _matches(name: str, patterns: str) -> bool:
-    if patterns.startswith("|1|"):
-        return hmac.compare_digest(_hashed(name, patterns).encode(), patterns.encode("utf-8", "surrogateescape"))
-    positive = False
-    for pattern in patterns.lower().split(","):
-        negated = pattern.startswith("!")
-        if _glob(pattern[negated:]).fullmatch(name):
-            if negated:
-                return False
-            positive = True
-    return positive
-
-
-def _glob(pattern: str) -> re.Pattern[str]:
-    """Translate: ``*`` and ``?`` only, since brackets belong to names with ports."""
-    parts = (
-        ".*" if part[0] == "*" else "." if part == "?" else re.escape(part)
-        for part in re.findall(r"\*+|\?|[^*?]+", pattern)
-    )
-    return re.compile("".join(parts), re.DOTALL)
-
-
-def _hashed(name: str, like: str = "") -> str:
-    """Return ``|1|salt|hash``, with the salt of ``like`` or a fresh one; empty when that has none."""
-    try:
-        salt = base64.b64decode(like.split("|")[2], validate=True) if like else secrets.token_bytes(20)
-    except (IndexError, ValueError):
-        return ""
-    if len(salt) != 20:
-        return ""
-    digest = hmac.new(salt, name.encode(), hashlib.sha1).digest()
-    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
 
 
 def names_of(host: HostConfig) -> list[str]:
@@ -297,7 +219,7 @@ def _own_file(host: HostConfig) -> str | None:
 
 def _line_for(host: HostConfig, blob: bytes) -> str:
     name, plain = names_of(host)[0], bare_key(blob)
-    shown = _hashed(name) if host.hash_known_hosts else name
+    shown = hashed_name(name) if host.hash_known_hosts else name
     return f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}"
 
 

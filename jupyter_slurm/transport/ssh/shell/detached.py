@@ -9,8 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from jupyter_slurm.transport.base import Completed
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 from jupyter_slurm.transport.ssh.shell.files import failure, percent_b
-from jupyter_slurm.transport.ssh.shell.shell import Shell, ShellAnswer, number
+from jupyter_slurm.transport.ssh.shell.shell import Shell
 
 __all__ = ["LARGE", "RemoteDetachedRun", "RemoteDirectoryLock", "draft_of", "exit_code", "once_words", "started"]
 

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import FileStat, Sent
 from jupyter_slurm.transport.local.files import told
-from jupyter_slurm.transport.ssh.shell.shell import ShellAnswer, number
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 
 __all__ = ["RemoteFiles", "failure", "percent_b"]
 

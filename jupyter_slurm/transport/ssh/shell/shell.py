@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import secrets
 import socket
 import time
@@ -20,16 +19,15 @@ from typing import Final, NoReturn
 
 import paramiko
 
-from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandTimeout, TransportError
-from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell import starter_program
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, line_of, number
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, prelude_text
 
-__all__ = ["NO_COMMAND", "Shell", "ShellAnswer", "context_words", "line_of", "number"]
+__all__ = ["NO_COMMAND", "Shell"]
 
 _NOISE: Final = 1 << 20  # bytes that start-up files may print
 _SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
@@ -60,51 +58,6 @@ NO_COMMAND: Final = (
     "in the profile says for how many seconds they are waited for."
 )
 """What to do where a login shell runs no command."""
-
-
-@dataclass(frozen=True)
-class ShellAnswer:
-    """What came back: the value at the end, remarks of our own functions, both streams, and how the prelude ended."""
-
-    value: str
-    notes: tuple[str, ...]
-    stdout: bytes
-    stderr: bytes
-    prelude: PreludeEnd | None = None
-
-
-def number(said: str) -> int:
-    """Return the number that the far side told.
-
-    Raises
-    ------
-    TransportError
-        It is none. Nothing that is read as a number fails otherwise.
-    """
-    if re.fullmatch("[0-9]{1,18}", said) is None:
-        raise TransportError(
-            f"the far side answered {said[:40]!r} where a number was due",
-            hint="Does something on its PATH stand in for a command of coreutils or util-linux?",
-        )
-    return int(said)
-
-
-def context_words(context: Context | None) -> list[str]:
-    """Return the words that ``js_here`` takes for the circumstances of a command."""
-    context = context or Context()
-    if taken := [name for name in context.env or {} if name.startswith("js_")]:
-        raise TransportError(f"a variable must not be called {taken[0]}: names in js_ are ours")
-    umask = "" if context.umask is None else f"{context.umask:04o}"
-    limits = [f"{letter}={value}" for letter, value in (context.limits or {}).items()]
-    # A variable that a shell cannot name (an exported function of bash) would be lost in between anyway.
-    env = [f"{name}={value}" for name, value in (context.env or {}).items() if name.isidentifier() and name.isascii()]
-    cwd = "./-" if context.cwd == "-" else context.cwd or ""  # else it were the folder before this one
-    return [umask, cwd, str(len(limits)), *limits, str(len(env)), *env]
-
-
-def line_of(words: Sequence[str]) -> bytes:
-    """Return words as shell text; braces, since half of it, cut off by a broken connection, must not be run."""
-    return b"{ " + quote_argv(words).encode("utf-8", "surrogateescape") + b"\n}\n"
 
 
 def _take(receive: Callable[[int], bytes]) -> bytes | None:

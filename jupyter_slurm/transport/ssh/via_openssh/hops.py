@@ -23,11 +23,22 @@ from jupyter_slurm.transport.ssh.via_openssh.control_socket import (
     DialledChannel,
     has_ended,
 )
-from jupyter_slurm.transport.ssh.via_openssh.login import LoginTarget
+from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget
 
-__all__ = ["Hops", "dial", "hop_paths", "hop_target"]
+__all__ = ["Hops", "dial", "hop_paths", "hop_target", "kept_path"]
 
 _ANSWER: Final = 10.0  # seconds
+
+
+def kept_path(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> str:
+    """Return where the control socket of our own master for a way is, while there is one."""
+    return os.path.join(folder, _stem(target, way))
+
+
+def _stem(target: LoginTarget, way: Sequence[HostConfig]) -> str:
+    """Return a short name for a way: another configuration is another log-in."""
+    hops = [(host.name, host.hostname, host.port, host.user, host.proxy_command) for host in way]
+    return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]
 
 
 def hop_paths(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> dict[str, str]:

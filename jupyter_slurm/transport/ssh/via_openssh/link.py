@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import re
 import signal
@@ -29,11 +28,12 @@ from jupyter_slurm.transport.ssh.via_openssh.control_socket import (
     has_ended,
 )
 from jupyter_slurm.transport.ssh.via_openssh.heartbeat import Heartbeat
-from jupyter_slurm.transport.ssh.via_openssh.hops import Hops, dial, hop_paths, hop_target
-from jupyter_slurm.transport.ssh.via_openssh.login import LoginTarget, OpenSshLogin
+from jupyter_slurm.transport.ssh.via_openssh.hops import Hops, dial, hop_paths, hop_target, kept_path
+from jupyter_slurm.transport.ssh.via_openssh.login import OpenSshLogin
+from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget, MasterSockets
 from jupyter_slurm.transport.ssh.via_openssh.private_folder import make_private, turn
 
-__all__ = ["ControlMaster", "LoginTarget", "OpenSshLink", "end_kept", "kept_path"]
+__all__ = ["ControlMaster", "OpenSshLink", "end_kept"]
 
 _ANSWER: Final = 10.0  # seconds in which a master that is found, and the host behind it, answer
 _IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
@@ -73,7 +73,7 @@ class ControlMaster:
         heard: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._target, self._way, self._asker, self._max_age = target, tuple(way), asker, max_age
-        self._own, self._heard = os.path.join(folder, _stem(target, way)), heard
+        self._own, self._heard = kept_path(target, way, folder), heard
         self._path, self._process = "", 0
         self._is_closed = self._is_given_up = False
         self._hops = Hops(target, way, folder, lambda to, hosts: ControlMaster(to, hosts, asker, folder, max_age))
@@ -146,7 +146,8 @@ class ControlMaster:
                 os.unlink(self._own)
             idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
             hops = hop_paths(self._target, self._way, os.path.dirname(self._own))
-            self._login = login = OpenSshLogin(self._target, self._way, self._asker, self._own, idle, hops, self._heard)
+            sockets = MasterSockets(self._own, idle, hops)
+            self._login = login = OpenSshLogin(self._target, self._way, self._asker, sockets, self._heard)
             if self._has_left():
                 login.close()
             login.run()
@@ -382,20 +383,9 @@ class OpenSshLink(PersistentLink):
         return ControlMaster(self._target, self._way, asker, self._folder, self._max_age, self._heard)
 
 
-def kept_path(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> str:
-    """Return where the control socket of our own master for a way is, while there is one."""
-    return os.path.join(folder, _stem(target, way))
-
-
 def end_kept(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> None:
     """End the masters of ours that an earlier process left, if there are any."""
     paths = [kept_path(hop_target(target, way, number), way[: number + 1], folder) for number in range(len(way) - 1)]
     for path in (kept_path(target, way, folder), *paths):
         with contextlib.suppress(OSError, EOFError), contextlib.closing(ControlSocket(path, _ANSWER)) as control:
             control.terminate()
-
-
-def _stem(target: LoginTarget, way: Sequence[HostConfig]) -> str:
-    """Return a short name for a way: another configuration is another log-in."""
-    hops = [(host.name, host.hostname, host.port, host.user, host.proxy_command) for host in way]
-    return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]

@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
@@ -28,10 +27,11 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import is_yes
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt
 from jupyter_slurm.transport.ssh.protocols import LinkLost
+from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget, MasterSockets
 from jupyter_slurm.transport.ssh.via_openssh.messages import AskpassQuestion, AskpassQuestions, failure, said_in
 from jupyter_slurm.transport.ssh.via_openssh.private_folder import write_own
 
-__all__ = ["LoginTarget", "OpenSshLogin"]
+__all__ = ["OpenSshLogin"]
 
 _TICK: Final = 0.05  # seconds between two looks whether OpenSSH is done
 _SILENCE: Final = 45.0  # seconds without a line of OpenSSH, while nobody is asked: it waits for nothing that comes
@@ -56,25 +56,6 @@ _PREFACE: Final = """Host *
 """
 
 
-@dataclass(frozen=True)
-class LoginTarget:
-    """What a person would type after ``ssh``: from profiles only, and looked at by :func:`way_to` before.
-
-    Attributes
-    ----------
-    name : str
-        ``host`` or ``user@host``.
-    options : tuple of str
-        ``-l``, ``-p`` and ``-J`` with their values.
-    config_file : str or None
-        Instead of ``~/.ssh/config`` and the system's file.
-    """
-
-    name: str
-    options: tuple[str, ...] = ()
-    config_file: str | None = None
-
-
 class OpenSshLogin:
     """One attempt to log in.
 
@@ -86,12 +67,8 @@ class OpenSshLogin:
         The hosts on the way, as the configuration describes them.
     asker : Asker
         Who asks the person.
-    path : str
-        The control socket that there will be; its folder is private, and files beside it with that name are ours.
-    idle : float
-        Seconds after which a master that nobody uses ends by itself.
-    hops : mapping, optional
-        Control sockets that there will be for hosts on the way, by their names.
+    sockets : MasterSockets
+        Where the master will listen.
     heard : callable, optional
         Is given what OpenSSH says with ``-v``, as it says it.
     """
@@ -101,14 +78,13 @@ class OpenSshLogin:
         target: LoginTarget,
         way: Sequence[HostConfig],
         asker: Asker,
-        path: str,
-        idle: float,
-        hops: Mapping[str, str] | None = None,
+        sockets: MasterSockets,
         heard: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._target, self._way, self._asker, self._hops = target, tuple(way), asker, hops or {}
-        self._path, self._idle, self._heard, self._told = path, idle, heard, 0
-        self._log, self._desk_path = f"{path}.log", os.path.join(os.path.dirname(path), secrets.token_hex(5))
+        self._target, self._way, self._asker, self._hops = target, tuple(way), asker, sockets.hops
+        self._path, self._idle, self._heard, self._told = sockets.path, sockets.idle, heard, 0
+        self._log = f"{sockets.path}.log"
+        self._desk_path = os.path.join(os.path.dirname(sockets.path), secrets.token_hex(5))
         self._questions = AskpassQuestions(way)
         self._lock = threading.Lock()
         self._read, self._open, self._answered = 0, 0, False
