@@ -19,7 +19,7 @@ from jupyter_slurm.agent.api.schema import Operation
 from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
 from jupyter_slurm.config import load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
-from jupyter_slurm.server.notebook_moves.move import NotebookMove
+from jupyter_slurm.server.notebook_moves.move import MoveTarget, NotebookMove
 from jupyter_slurm.server.problem_handler import ProblemHandler
 
 __all__ = ["HANDLERS", "NotebookMoves"]
@@ -92,9 +92,7 @@ class NotebookMoves:
         if any(one.session == session["id"] and not one.is_over for one in self._known.values()):
             raise JobError(f"{notebook} is on its way to another kernel already.", hint="Give that up first.")
         shown = str(specs[chosen].get("display_name") or chosen)
-        move = NotebookMove(
-            self._sessions, self._kernels, session, kernel=chosen, shown=shown, names=names, limit=limit
-        )
+        move = NotebookMove(self._sessions, self._kernels, session, MoveTarget(chosen, shown, names, limit))
         self._known[move.id] = move
         for old in [one.id for one in self._known.values() if one.is_over][:-_REMEMBERED]:
             del self._known[old]

@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import IO, Any, Final, TypeVar
 
 from jupyter_core.utils import ensure_async
@@ -17,7 +18,7 @@ from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, VariableTransfer
 
-__all__ = ["NotebookMove"]
+__all__ = ["MoveTarget", "NotebookMove"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +32,26 @@ class _Failed(Exception):
     """The notebook stays where it is; the message says why."""
 
 
+@dataclass(frozen=True)
+class MoveTarget:
+    """The kernel that a notebook goes to, and what comes along.
+
+    Attributes
+    ----------
+    kernel, shown : str
+        Its kernelspec, and how that is shown.
+    names : sequence of str
+        The variables that come along.
+    limit : int
+        Most bytes of them.
+    """
+
+    kernel: str
+    shown: str
+    names: Sequence[str]
+    limit: int
+
+
 class NotebookMove:
     """One notebook on its way.
 
@@ -40,12 +61,8 @@ class NotebookMove:
         The managers of the Jupyter server.
     session : mapping
         The notebook's, as Jupyter has it.
-    kernel, shown : str
-        The kernelspec that it goes to, and how that is shown.
-    names : sequence of str
-        The variables that come along.
-    limit : int
-        Most bytes of them.
+    target : MoveTarget
+        The kernel that it goes to.
 
     Attributes
     ----------
@@ -53,22 +70,13 @@ class NotebookMove:
         What it, and the notebook's session, are known by.
     """
 
-    def __init__(
-        self,
-        sessions: Any,
-        kernels: Any,
-        session: Mapping[str, Any],
-        *,
-        kernel: str,
-        shown: str,
-        names: Sequence[str],
-        limit: int,
-    ) -> None:
+    def __init__(self, sessions: Any, kernels: Any, session: Mapping[str, Any], target: MoveTarget) -> None:
         self.id, self.session = secrets.token_hex(8), str(session["id"])
         self._sessions, self._kernels = sessions, kernels
         self._path, self._old, self._new = str(session["path"]), str(session["kernel"]["id"]), ""
-        self._kernel, self._shown, self._names, self._limit = kernel, shown, list(names), limit
-        self._state, self._text = "waiting", f"Asks for {shown} …"
+        self._kernel, self._shown = target.kernel, target.shown
+        self._names, self._limit = list(target.names), target.limit
+        self._state, self._text = "waiting", f"Asks for {target.shown} …"
         self._can_be_given_up = True
         self._snapshots: list[IO[bytes]] = []
         self._work = asyncio.create_task(self._run(), name=f"move {self.id}")
