@@ -60,15 +60,11 @@ async def send_events(
             if not upcoming.done():
                 await _send(exchange, ":\n\n", deadline)
                 continue
-            try:
-                event, data = upcoming.result()
-            except StopAsyncIteration:
+            (text, is_last), upcoming = _frame_of(upcoming), None
+            if text:
+                await _send(exchange, text, deadline)
+            if is_last:
                 break
-            except Exception as error:  # noqa: BLE001 - the status is sent: the stream itself must say what went wrong
-                await _send(exchange, _frame("error", problem(error)[1]), deadline)
-                break
-            upcoming = None
-            await _send(exchange, _frame(event, data), deadline)
     except (OSError, TimeoutError):  # the client is gone, or takes nothing
         exchange.disconnect()
     finally:
@@ -83,6 +79,16 @@ async def send_events(
             exchange.disconnect()
         else:
             exchange.end()
+
+
+def _frame_of(upcoming: asyncio.Future[Event]) -> tuple[str, bool]:
+    """Return the text of what the source gave, and whether that ends the stream."""
+    try:
+        return _frame(*upcoming.result()), False
+    except StopAsyncIteration:
+        return "", True
+    except Exception as error:  # noqa: BLE001 - the status is sent: the stream itself must say what went wrong
+        return _frame("error", problem(error)[1]), True
 
 
 async def _next(events: AsyncIterator[Event]) -> Event:

@@ -15,7 +15,8 @@ from jupyter_slurm.errors import CommandMissing, TunnelError
 from jupyter_slurm.services.environments.path_visibility import doubt_about, file_system_of
 from jupyter_slurm.services.slurm.client import SlurmClient, text_of
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
+from jupyter_slurm.services.tunnels.login_routes import RouteTarget
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Context, Transport
 from jupyter_slurm.transport.listening_ports import first_free, listeners

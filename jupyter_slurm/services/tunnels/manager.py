@@ -18,7 +18,8 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError, UsageError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
+from jupyter_slurm.services.tunnels.login_routes import RouteTarget
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelCluster, TunnelSpec, goal_of
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport

@@ -17,19 +17,16 @@ from jupyter_slurm.errors import (
     TunnelUnproven,
     UsageError,
 )
-from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobs.session_server import SessionListener, read_door
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.tunnels.login_routes import DirectRoute, LoginNodeRoute, RouteTarget, no_route
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Route, Stream, Transport
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
-from jupyter_slurm.transport.tunnel.accepted_peer import enter
 from jupyter_slurm.transport.tunnel.multiplex import Multiplex, relay_argv, relay_by_ssh
-from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
-__all__ = ["NodeRoutes", "RouteTarget"]
+__all__ = ["NodeRoutes"]
 
 log = logging.getLogger(__name__)
 
@@ -39,106 +36,6 @@ _ASK = 10.0  # seconds for an answer
 _LASTS = 15.0  # seconds for which it is believed that no way proves who is there
 _NOBODY = 0  # a port
 _ANSWER = 120.0  # seconds in which a person compares a fingerprint
-
-
-@dataclass(frozen=True)
-class RouteTarget:
-    """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node.
-
-    ``folder`` is the job directory of a session, whose runner may have opened a door; ``python`` runs the job there.
-    """
-
-    node: str = ""
-    job: str = ""
-    folder: JobFolder | None = None
-    python: str = ""
-
-
-class _Login:
-    """The ports of the login node itself."""
-
-    is_alive = True
-    proof_lasts = False
-
-    def __init__(self, transport: Transport, name: str, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._name, self._loop = transport, name, loop
-        self._found: dict[int, int] = {}  # port: by which connection its owner was asked for
-
-    def find(self, port: int) -> str:
-        mark, generation = secrets.token_hex(16), self._transport.generation
-        asking = self._transport.run(["/bin/sh", "-c", proof_command(mark, port)], timeout=_START)
-        done = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
-        address = proven_address(done.stdout, mark, self._name, port)
-        self._found[port] = generation
-        return address
-
-    def dial(self, address: str, port: int, timeout: float) -> Stream:
-        stream = self._transport.dial(address, port, timeout)
-        if self._found.get(port) != self._transport.generation:
-            stream.close()  # of several login nodes behind one name it may be another, and the port another's
-            raise TransportError(f"the connection to {self._name} was made anew")
-        return stream
-
-    def close(self) -> None:
-        pass
-
-
-class _Direct:
-    """From the login node over the cluster's own network. Of ports behind no door nobody says whose they are."""
-
-    is_alive = True
-
-    def __init__(
-        self,
-        transport: Transport,
-        goal: RouteTarget,
-        address: str,
-        loop: asyncio.AbstractEventLoop,
-        failed: dict[str, str],
-    ) -> None:
-        self._transport, self._goal, self._address, self._loop = transport, goal, address, loop
-        self._failed = failed
-        self._doors: dict[int, SessionListener | None] = {}
-        self.proof_lasts = goal.folder is not None  # a door proves itself to each connection
-
-    def find(self, port: int) -> str:
-        folder = self._goal.folder
-        if folder is not None:
-            reading = asyncio.run_coroutine_threadsafe(read_door(self._transport, folder, port), self._loop)
-            self._doors[port] = reading.result()
-        try:
-            self.dial(self._address, port, 10.0).close()
-        except TunnelError as error:
-            if error.details.get("why") == "forbidden":  # not the one reason: the others may be easier to mend
-                raise _no_way(self._goal, {**self._failed, "direct": error.message}) from error
-            raise
-        if self._doors.get(port) is not None:
-            return self._address
-        raise TunnelUnproven(
-            f"who listens on port {port} of {self._goal.node} cannot be proven: the node takes neither ssh nor a step",
-            hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile (on the login node "
-            "itself: c.Settings.node_ports). If you trust it all the same: `unproven = true` in the profile.",
-            why="unproven",
-        )
-
-    def dial(self, address: str, port: int, timeout: float) -> Stream:
-        door = self._doors.get(port)
-        if door is None:
-            return self._transport.dial(self._address, port, timeout)
-        stream = self._transport.dial(self._address, door.port, timeout)
-        return enter(stream, door.pem, timeout, f"port {door.port} of {self._goal.node}")
-
-    def close(self) -> None:
-        pass
-
-
-def _no_way(goal: RouteTarget, failed: dict[str, str]) -> TunnelError:
-    reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
-    return TunnelError(
-        f"no way leads to {goal.node}: {reasons}",
-        hint=f"`ssh {goal.node}` from the login node, or `srun --jobid={goal.job} --overlap hostname` shows more.",
-        **failed,
-    )
 
 
 def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
@@ -266,7 +163,7 @@ class NodeRoutes:
                         break
             if place.way is not None:
                 return place.way
-        raise _no_way(goal, place.failed)
+        raise no_route(goal, place.failed)
 
     def _is_over(self, goal: RouteTarget, place: _NodePlacement) -> bool:
         """Tell whether a way is over, or leads to nobody who is proven: others may have failed at a requeue."""
@@ -343,7 +240,7 @@ class NodeRoutes:
             except TransportError as error:
                 log.info("no program on %s passes connections on: %s", name, error.message)
                 raise forbidden from error
-        return _Login(self._transport, name, asyncio.get_running_loop())
+        return LoginNodeRoute(self._transport, name, asyncio.get_running_loop())
 
     async def _ssh(self, goal: RouteTarget, prompter: Prompter | None) -> Route:
         from jupyter_slurm.transport.ssh.forwarding.node import NodeBySsh, node_host  # paramiko takes a while
@@ -396,7 +293,7 @@ class NodeRoutes:
 
     async def _direct(self, goal: RouteTarget) -> Route:
         address, failed = await self._address(goal.node), self.failed(goal)
-        return _Direct(self._transport, goal, address, asyncio.get_running_loop(), failed)
+        return DirectRoute(self._transport, goal, address, asyncio.get_running_loop(), failed)
 
     async def _address(self, node: str) -> str:
         """Return where the login node finds a node."""

@@ -29,7 +29,8 @@ from jupyter_slurm.services.jobs.lookup import JobLookup
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.poller import Poller
-from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
+from jupyter_slurm.services.tunnels.login_routes import RouteTarget
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 from jupyter_slurm.transport.base import Route, Stream
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder

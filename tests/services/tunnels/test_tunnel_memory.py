@@ -19,8 +19,9 @@ from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json import GrantRecord, JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.manager import Tunnels
-from jupyter_slurm.services.tunnels.node_routes import NodeRoutes, RouteTarget
+from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 
 _ONE = {"id": "a" * 16, "cluster": "x", "job": "1", "submitted": None, "node": "", "port": 1, "since": 0.0}
 

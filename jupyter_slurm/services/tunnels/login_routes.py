@@ -1,0 +1,123 @@
+"""Routes that the login node itself carries: to its own ports, and to nodes over the network of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+
+from jupyter_slurm.errors import TransportError, TunnelError, TunnelUnproven
+from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobs.session_server import SessionListener, read_door
+from jupyter_slurm.transport.base import Stream, Transport
+from jupyter_slurm.transport.tunnel.accepted_peer import enter
+from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
+
+__all__ = ["DirectRoute", "LoginNodeRoute", "RouteTarget", "no_route"]
+
+_PROOF_S = 60.0  # that it may take to find out whose a port is
+
+
+@dataclass(frozen=True)
+class RouteTarget:
+    """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node.
+
+    ``folder`` is the job directory of a session, whose runner may have opened a door; ``python`` runs the job there.
+    """
+
+    node: str = ""
+    job: str = ""
+    folder: JobFolder | None = None
+    python: str = ""
+
+
+class LoginNodeRoute:
+    """The ports of the login node itself."""
+
+    is_alive = True
+    proof_lasts = False
+
+    def __init__(self, transport: Transport, name: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._name, self._loop = transport, name, loop
+        self._found: dict[int, int] = {}  # port: by which connection its owner was asked for
+
+    def find(self, port: int) -> str:
+        """Return the address at which a program of the user's own listens on a port."""
+        mark, generation = secrets.token_hex(16), self._transport.generation
+        asking = self._transport.run(["/bin/sh", "-c", proof_command(mark, port)], timeout=_PROOF_S)
+        done = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+        address = proven_address(done.stdout, mark, self._name, port)
+        self._found[port] = generation
+        return address
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        """Connect to a port."""
+        stream = self._transport.dial(address, port, timeout)
+        if self._found.get(port) != self._transport.generation:
+            stream.close()  # of several login nodes behind one name it may be another, and the port another's
+            raise TransportError(f"the connection to {self._name} was made anew")
+        return stream
+
+    def close(self) -> None:
+        """Do nothing: the log-in stays."""
+
+
+class DirectRoute:
+    """From the login node over the cluster's own network. Of ports behind no door nobody says whose they are."""
+
+    is_alive = True
+
+    def __init__(
+        self,
+        transport: Transport,
+        goal: RouteTarget,
+        address: str,
+        loop: asyncio.AbstractEventLoop,
+        failed: dict[str, str],
+    ) -> None:
+        self._transport, self._goal, self._address, self._loop = transport, goal, address, loop
+        self._failed = failed
+        self._doors: dict[int, SessionListener | None] = {}
+        self.proof_lasts = goal.folder is not None  # a door proves itself to each connection
+
+    def find(self, port: int) -> str:
+        """Return the address at which a program of the user's own listens on a port."""
+        folder = self._goal.folder
+        if folder is not None:
+            reading = asyncio.run_coroutine_threadsafe(read_door(self._transport, folder, port), self._loop)
+            self._doors[port] = reading.result()
+        try:
+            self.dial(self._address, port, 10.0).close()
+        except TunnelError as error:
+            if error.details.get("why") == "forbidden":  # not the one reason: the others may be easier to mend
+                raise no_route(self._goal, {**self._failed, "direct": error.message}) from error
+            raise
+        if self._doors.get(port) is not None:
+            return self._address
+        raise TunnelUnproven(
+            f"who listens on port {port} of {self._goal.node} cannot be proven: the node takes neither ssh nor a step",
+            hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile (on the login node "
+            "itself: c.Settings.node_ports). If you trust it all the same: `unproven = true` in the profile.",
+            why="unproven",
+        )
+
+    def dial(self, address: str, port: int, timeout: float) -> Stream:
+        """Connect to a port."""
+        door = self._doors.get(port)
+        if door is None:
+            return self._transport.dial(self._address, port, timeout)
+        stream = self._transport.dial(self._address, door.port, timeout)
+        return enter(stream, door.pem, timeout, f"port {door.port} of {self._goal.node}")
+
+    def close(self) -> None:
+        """Do nothing: the log-in stays."""
+
+
+def no_route(goal: RouteTarget, failed: dict[str, str]) -> TunnelError:
+    """Return the error of a node that no route reaches, with the reason of each."""
+    reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
+    return TunnelError(
+        f"no way leads to {goal.node}: {reasons}",
+        hint=f"`ssh {goal.node}` from the login node, or `srun --jobid={goal.job} --overlap hostname` shows more.",
+        **failed,
+    )
