@@ -68,8 +68,7 @@ class SubmissionRecovery:
 
     def __init__(self, tracker: Tracker, client: SlurmClient, watcher: Poller, timeout: float) -> None:
         self._tracker, self._client, self._watcher, self._timeout = tracker, client, watcher, timeout
-        self._search = SubmissionLookup(client, tracker.clock)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._search, self._tasks = SubmissionLookup(client, tracker.clock), dict[str, asyncio.Task[None]]()
         tracker.on_unfinished.append(self.resume)
 
     @property
