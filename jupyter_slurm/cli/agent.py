@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from jupyter_slurm.errors import AgentError, AgentUnreachable
@@ -82,7 +83,7 @@ def _logs(settings: Any, args: argparse.Namespace) -> int:
     return 0
 
 
-def _print(args: argparse.Namespace, value: dict[str, Any], text: str) -> None:
+def _print(args: argparse.Namespace, value: Mapping[str, object], text: str) -> None:
     from jupyter_slurm.client.render.terminal import printable
 
     print(json.dumps(value, indent=2) if args.json else printable(text))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["add_parser", "run"]
 
@@ -49,7 +52,7 @@ def _show(client: Any) -> int:
     return 0
 
 
-def _state(connection: dict[str, Any]) -> str:
+def _state(connection: api.Connection) -> str:
     if not connection["hosts"]:  # its profile cannot be read
         return f"cannot be used: {connection['message']}"
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(connection["since"]))

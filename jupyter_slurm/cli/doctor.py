@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
@@ -14,6 +14,8 @@ from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.domain.findings import Status
 
 __all__ = ["add_parser", "examine", "run"]
 
@@ -60,7 +62,7 @@ def examine(
     options: Sequence[str] | None = None,
     *,
     sure: bool = False,
-    arrived: Callable[[AgentClient, Sequence[dict[str, str]]], None] = lambda client, keyless: None,
+    arrived: Callable[[AgentClient, Sequence[api.ExaminationKeyless]], None] = lambda client, keyless: None,
 ) -> int:
     """Look over the cluster of a profile, print what is found, and return 1 when something failed.
 
@@ -93,7 +95,9 @@ def examine(
         if found["keyless"]:
             arrived(client, found["keyless"])
         if options is not None and _may_try(found) and _agreed(name, options, sure=sure):
-            asked = {"job": "now", **({"options": list(options)} if options else {})}
+            asked: api.ExamineClusterRequest = {"job": "now"}
+            if options:
+                asked["options"] = list(options)
             findings = [*findings, *_look(client, name, asked)["findings"]]
     statuses = [finding["status"] for finding in findings]
     failed, warnings = statuses.count("failed"), statuses.count("warning")
@@ -101,19 +105,19 @@ def examine(
     return 1 if failed else 0
 
 
-def _look(client: AgentClient, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+def _look(client: AgentClient, name: str, asked: api.ExamineClusterRequest) -> api.Examination:
     """Have the agent look, and show what it finds as it finds it."""
     from jupyter_slurm.client.login.call import answering
 
     path, shown = f"/v1/clusters/{name}/doctor", 0
 
-    def show(found: dict[str, Any]) -> None:
+    def show(found: api.Examination) -> None:
         nonlocal shown
         for finding in found["findings"][shown:]:
-            _show(Finding(finding["status"], finding["about"], finding["said"], finding["todo"]))
+            _show(Finding(cast("Status", finding["status"]), finding["about"], finding["said"], finding["todo"]))
         shown = len(found["findings"])
 
-    done = answering(
+    done: api.Examination = answering(
         client,
         name,
         lambda: client.post(path, json=asked, timeout=None),
@@ -121,10 +125,10 @@ def _look(client: AgentClient, name: str, asked: dict[str, Any]) -> dict[str, An
         declines=True,
     )
     show(done)
-    return dict(done)
+    return done
 
 
-def _may_try(found: dict[str, Any]) -> bool:
+def _may_try(found: api.Examination) -> bool:
     """Whether a job can be tried: the last thing that is looked at was, and what a job needs has not failed."""
     needed = {"Slurm", "controller", "job folder"}
     fine = {finding["about"] for finding in found["findings"] if finding["status"] != "failed"}

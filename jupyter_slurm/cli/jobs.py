@@ -14,6 +14,7 @@ from jupyter_slurm.cli.terminal.hints import for_terminal
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["add_parser", "run"]
 
@@ -87,13 +88,13 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
     return 1 if trouble else 0
 
 
-def _row(job: dict[str, Any]) -> list[str]:
+def _row(job: api.Job) -> list[str]:
     from jupyter_slurm.client.render.allocation_card import name_of
     from jupyter_slurm.client.render.job_card import tally
     from jupyter_slurm.client.render.staging_card import is_given_up
 
     state = str(job["state"]) + ("" if job["known"] else "?")
-    submitted = _when(job["submit_time"]) if job.get("submit_time") else ""
+    submitted = _when(at) if (at := job.get("submit_time")) else ""
     values = (
         job["id"] or job["key"],
         state,
@@ -151,7 +152,7 @@ def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.client.render.terminal import printable
 
     job = bring(cluster, args.job)
-    if not job["stage"]["error"]:
+    if (stage := job["stage"]) and not stage["error"]:
         print(printable(f"{job['id'] or job['key']}: {', '.join([*stage_facts(job), *stage_notes(job)])}"))
         return 0
     print(for_terminal(printable(" ".join(stage_notes(job)))), file=sys.stderr)
@@ -167,7 +168,8 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
     failed = 0
     for answer in act(cluster, args.command, args.jobs):
         if answer["error"] is None:
-            print(f"{answer['job']} was {DONE[args.command]}: {answer['now']['state']}")
+            state = answer["now"] and answer["now"]["state"]
+            print(f"{answer['job']} was {DONE[args.command]}: {state}")
             continue
         failed += 1
         sys.stdout.flush()

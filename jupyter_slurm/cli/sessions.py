@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.terminal.raw_args import add_verbatim
@@ -14,6 +13,7 @@ from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.sessions.session import Session
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["add_parser", "run"]
 
@@ -129,7 +129,7 @@ def _await(session: Session) -> bool:
 
     said: list[str] = []
 
-    def tell(data: Mapping[str, Any]) -> None:
+    def tell(data: api.Job) -> None:
         line = _progress(data)
         if line and line not in said[-1:]:
             said.append(line)
@@ -143,13 +143,14 @@ def _await(session: Session) -> bool:
     return True
 
 
-def _progress(data: Mapping[str, Any]) -> str:
+def _progress(data: api.Job) -> str:
     """Return in a line how far a session is."""
     from jupyter_slurm.client.render.job_card import title
     from jupyter_slurm.client.render.session_card import start_note
     from jupyter_slurm.client.render.terminal import printable
 
     session, start = data["session"], start_note(data)
+    assert session is not None
     line = f"{title(data)}: {session['state']}"
     if session["state"] == "pending" and data.get("reason_text"):
         line += f": {data['reason_text']}"

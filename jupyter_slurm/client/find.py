@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.allocations.allocation import handle
 from jupyter_slurm.client.clusters.cluster import Cluster, current
@@ -15,6 +14,9 @@ from jupyter_slurm.client.jobs.job_list import JobList
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import JobNotFound
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["job", "jobs", "queue_trouble"]
 
@@ -62,16 +64,16 @@ def jobs(*, active: bool = False) -> JobList[Job]:
 def queue_trouble(cluster: Cluster) -> str:
     """Return why the queue cannot be read and since when; nothing when it can."""
     polls = (one["poll"] for one in cluster.client.get("/v1/clusters") if one["id"] == cluster.name)
-    poll: Mapping[str, Any] = next(polls, {})
-    error = poll.get("error")
-    if not error:
+    poll: api.ClusterPoll | None = next(polls, None)
+    error = poll and poll.get("error")
+    if not poll or not error:
         return ""
     since = time.strftime("%H:%M:%S", time.localtime(time.time() - (poll.get("failing_for") or 0)))
     known = f"The queue cannot be read since {since}; this is what was known before."
     return sentences(known, error.get("detail"), error.get("hint"))
 
 
-def _age(data: Mapping[str, Any]) -> tuple[float, int]:
+def _age(data: api.Job) -> tuple[float, int]:
     """Return what sorts jobs by age: ids where the second is the same."""
     number = re.match(r"[0-9]+", str(data.get("id") or ""))
     return data.get("submit_time") or 0.0, int(number[0]) if number else 0

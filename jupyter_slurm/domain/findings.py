@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Finding"]
+__all__ = ["Finding", "Status"]
+
+
+Status = Literal["ok", "warning", "failed"]
+"""What a finding is for the person who looks over the way to a cluster."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Finding:
         What the person can do.
     """
 
-    status: Literal["ok", "warning", "failed"]
+    status: Status
     about: str
     said: str
     todo: str = ""

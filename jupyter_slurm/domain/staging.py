@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -241,7 +241,7 @@ def seconds_of(expires: str) -> int:
     return int(number) * _UNITS[unit.removesuffix("s")]
 
 
-def names(paths: list[str]) -> str:
+def names(paths: Sequence[str]) -> str:
     """Return paths as they are told: the first few, and how many more there are."""
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return ", ".join(paths[:3]) + more

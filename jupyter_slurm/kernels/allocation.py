@@ -106,7 +106,7 @@ class KernelAllocation:
         with contextlib.suppress(SlurmError):
             data = await self._do(lambda: self._granted.data)
             left = allocation_card.time_left(data)
-            if left is not None and is_near(left, data["time_limit"]):
+            if left is not None and is_near(left, data["time_limit"] or 0):
                 return f"Warning: this kernel's allocation ends in {duration(left)}, and its variables with it."
         return ""
 

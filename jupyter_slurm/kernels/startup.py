@@ -202,7 +202,8 @@ class KernelStartup(KernelAllocation):
             return f"Starts on {data.get('nodes') or 'its node'} …"
         if data["finished"]:
             return f"Its allocation is over ({data['state']})."
-        trouble = (data.get("error") or {}).get("detail")
+        error = data.get("error")
+        trouble = error.get("detail") if error else None
         return sentences(
             f"Waits for its allocation ({data['state']})", data.get("reason_text"), trouble, start_note(data)
         )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import IPython
+
+if TYPE_CHECKING:
+    from jupyter_slurm.magics.completion.completer import MatcherResult
 
 __all__ = ["COMMANDS", "register", "unregister"]
 
@@ -64,7 +67,7 @@ def _forget_matcher(shell: Any) -> None:
 def _matcher(shell: Any) -> _Magic:
     """Return what completes the lines of our magics (IPython's Matcher API, version 2); other lines are not ours."""
 
-    def match(context: Any) -> dict[str, Any]:
+    def match(context: Any) -> MatcherResult:
         found = _COMPLETED.fullmatch(context.text_until_cursor)
         if found is None:
             return {"completions": []}
@@ -80,7 +83,7 @@ def _matcher(shell: Any) -> _Magic:
 
 
 def _batch_magic(shell: Any) -> _Magic:
-    def sbatch(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
+    def sbatch(line: str, cell: str | None = None, local_ns: Mapping[str, object] | None = None) -> Any:
         from jupyter_slurm.magics.sbatch import submit_cell, submit_file
 
         if cell is None:
@@ -91,7 +94,7 @@ def _batch_magic(shell: Any) -> _Magic:
 
 
 def _run_magic(shell: Any) -> _Magic:
-    def srun(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
+    def srun(line: str, cell: str | None = None, local_ns: Mapping[str, object] | None = None) -> Any:
         from jupyter_slurm.magics.srun import run_cell, run_command
 
         if cell is None:
@@ -102,7 +105,7 @@ def _run_magic(shell: Any) -> _Magic:
 
 
 def _remote_magic(shell: Any) -> _Magic:
-    def remote(line: str, cell: str | None = None, local_ns: Mapping[str, Any] | None = None) -> Any:
+    def remote(line: str, cell: str | None = None, local_ns: Mapping[str, object] | None = None) -> Any:
         from jupyter_slurm.magics.remote import run_cell, run_line
 
         if cell is None:
@@ -112,7 +115,7 @@ def _remote_magic(shell: Any) -> _Magic:
     return _dress(remote, "remote")
 
 
-def _callers_names(shell: Any) -> Mapping[str, Any]:
+def _callers_names(shell: Any) -> Mapping[str, object]:
     """Return the variables of the function that called run_cell_magic(): IPython tells them to line magics only."""
     frame, runs = sys._getframe(1), type(shell).run_cell_magic.__code__
     while frame.f_code is not runs and frame.f_back is not None:
@@ -122,7 +125,7 @@ def _callers_names(shell: Any) -> Mapping[str, Any]:
 
 
 def _allocation_magic(shell: Any) -> _Magic:
-    def salloc(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+    def salloc(line: str, local_ns: Mapping[str, object] | None = None) -> Any:
         from jupyter_slurm.magics.salloc import run
 
         return run(shell, line, local_ns or {})
@@ -131,7 +134,7 @@ def _allocation_magic(shell: Any) -> _Magic:
 
 
 def _slurm_magic(shell: Any) -> _Magic:
-    def slurm(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+    def slurm(line: str, local_ns: Mapping[str, object] | None = None) -> Any:
         from jupyter_slurm.magics.slurm import run
 
         return run(shell, line, local_ns or {})
@@ -140,7 +143,7 @@ def _slurm_magic(shell: Any) -> _Magic:
 
 
 def _command_magic(shell: Any, command: str) -> _Magic:
-    def magic(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+    def magic(line: str, local_ns: Mapping[str, object] | None = None) -> Any:
         from jupyter_slurm.magics.slurm_commands import run
 
         return run(shell, command, line, local_ns or {})

@@ -62,7 +62,9 @@ def cell_name(shell: Any) -> str:
     return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
 
 
-def parcel_of(parsed: MagicLine, namespace: Mapping[str, Any], given: Set[str] = frozenset()) -> PackedVariables | None:
+def parcel_of(
+    parsed: MagicLine, namespace: Mapping[str, object], given: Set[str] = frozenset()
+) -> PackedVariables | None:
     """Return what ``in=`` and ``out=`` ask for, ready to travel; ``given`` is there in each task without that."""
     if not {"in", "out"} & parsed.words.keys():
         return None

@@ -19,7 +19,7 @@ from jupyter_slurm.magics.namespace import lookup_in, variables
 __all__ = ["run"]
 
 
-def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | Table | CommandText:
+def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview | Table | CommandText:
     """Run what stands behind ``%slurm image``."""
     typed, lookup = line, lookup_in(shell, local_ns)
     cluster, line = addressed(typed)

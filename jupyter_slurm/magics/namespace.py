@@ -14,7 +14,7 @@ from jupyter_slurm.errors import UsageError
 __all__ = ["lookup_in", "variables"]
 
 
-def lookup_in(shell: Any, local_ns: Mapping[str, Any]) -> Lookup:
+def lookup_in(shell: Any, local_ns: Mapping[str, object]) -> Lookup:
     """Return a function that gives the value of a name; names that Python does not have are left for the cluster."""
 
     def lookup(name: str) -> Any:

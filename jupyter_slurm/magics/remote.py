@@ -56,7 +56,7 @@ LINE_WORDS: dict[str, bool | None] = {
 _said: dict[str, str] = {}  # by cluster: the allocation and process that were used last, and were named
 
 
-def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> RemoteCell | None:
+def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> RemoteCell | None:
     """Run ``%%remote``: a cell in the process of an allocation, or in a kernel on a node."""
     remote: RemoteCell | None = None
     try:
@@ -80,7 +80,9 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> R
     return None
 
 
-def _send(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> tuple[RemoteCell, Mapping[str, str | None]]:
+def _send(
+    shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
+) -> tuple[RemoteCell, Mapping[str, str | None]]:
     """Have a cell run; return it, and our words of its line."""
     cluster, prefix = current(), "%%remote "
     parsed = _parsed(shell, cluster, prefix, line, CELL_WORDS, local_ns)
@@ -105,7 +107,7 @@ def _send(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> tupl
     return start_cell(cluster, allocation, process, submission), parsed.words
 
 
-def run_line(shell: Any, line: str, local_ns: Mapping[str, Any]) -> None:
+def run_line(shell: Any, line: str, local_ns: Mapping[str, object]) -> None:
     """Run ``%remote``: say what the process does, interrupt it, end it, begin another one."""
     cluster, prefix = current(), "%remote "
     parsed = _parsed(shell, cluster, prefix, line, LINE_WORDS, local_ns)
@@ -137,7 +139,12 @@ def run_line(shell: Any, line: str, local_ns: Mapping[str, Any]) -> None:
 
 
 def _parsed(
-    shell: Any, cluster: Cluster, prefix: str, line: str, words: Mapping[str, bool | None], local_ns: Mapping[str, Any]
+    shell: Any,
+    cluster: Cluster,
+    prefix: str,
+    line: str,
+    words: Mapping[str, bool | None],
+    local_ns: Mapping[str, object],
 ) -> MagicLine:
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
@@ -146,7 +153,7 @@ def _parsed(
         return parsed
 
 
-def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> Allocation:
+def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
     allocation = choose(cluster, parsed.words.get("on"), namespace)
     if allocation is None:
         raise UsageError(
@@ -155,7 +162,7 @@ def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any
     return allocation
 
 
-def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> tuple[Allocation, Step]:
+def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> tuple[Allocation, Step]:
     """Return the kernel on a node that is meant, and its allocation."""
     if parsed.options or "python" in parsed.words:
         raise UsageError(

@@ -31,7 +31,7 @@ WORDS = {"as": True, "keep": False, "lease": True, "on": True, "python": True, "
 _SHORTEST_LEASE = 60  # seconds: what is written here may be seen on the node only then
 
 
-def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation | Estimate:
+def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | Estimate:
     """Ask for an allocation, show one that is there, or give one back."""
     cluster, prefix = current(), "%salloc "
     with pointing_at(prefix, line):
@@ -56,7 +56,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Allocation | Esti
     return _show(shell, allocation, parsed)
 
 
-def _known(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> Allocation:
+def _known(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
     """Show an allocation that is there, or give it back."""
     if parsed.options or parsed.words.keys() & {"keep", "lease", "python"}:
         raise UsageError(
@@ -71,7 +71,7 @@ def _known(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[s
     return _show(shell, allocation, parsed)
 
 
-def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, Any]) -> Allocation:
+def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
     name = parsed.words.get("as")
     before = namespace.get(name) if name else None
     if isinstance(before, Allocation) and before.is_open:

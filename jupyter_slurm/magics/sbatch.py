@@ -80,7 +80,7 @@ _REFUSED = {
 _WRAPPER = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"  # as sbatch itself writes it
 
 
-def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Job | Preview | Estimate:
+def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> Job | Preview | Estimate:
     """Run ``%%sbatch``: the cell becomes a job."""
     cluster, prefix = for_submission(), "%%sbatch "
     with pointing_at(prefix, line):
@@ -119,7 +119,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -
     return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 
-def _sweep(parsed: MagicLine, namespace: Mapping[str, Any]) -> Sweep | None:
+def _sweep(parsed: MagicLine, namespace: Mapping[str, object]) -> Sweep | None:
     """Return the parameters of the tasks that ``sweep=`` asks for."""
     if not {"sweep", "zip"} & parsed.words.keys():
         return None
@@ -143,7 +143,7 @@ def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> dict[str, Any]:
     return {"resume": restarts_of(parsed), **({"python": python_of(parsed, cluster)} if kind == "script" else {})}
 
 
-def submit_file(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Job | Preview | Estimate:
+def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview | Estimate:
     """Run ``%sbatch job.sh args``, or ``%sbatch --wrap COMMAND``."""
     cluster, prefix = for_submission(), "%sbatch "
     with pointing_at(prefix, line):
@@ -205,7 +205,7 @@ def _go(
     return job
 
 
-def _after(cluster: Cluster, parsed: MagicLine, submission: Submission, namespace: Mapping[str, Any]) -> Submission:
+def _after(cluster: Cluster, parsed: MagicLine, submission: Submission, namespace: Mapping[str, object]) -> Submission:
     """Let a job wait for those that ``after=`` names."""
     if not any(word.startswith("after") for word in parsed.words):
         return submission

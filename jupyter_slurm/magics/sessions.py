@@ -22,7 +22,7 @@ __all__ = ["run"]
 _OF_THE_NODE = ("port", "host", "base_url")  # in a command; the node puts them in, and no variable of the notebook
 
 
-def run(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Session:
+def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Session:
     """Launch a session; with ``open``, wait until it is ready and show it in a browser."""
     name, rest = named_in(line)
     cluster, prefix = there(name), "%slurm launch" + line.removesuffix(rest)

@@ -37,7 +37,7 @@ USES = {
 
 
 def run(
-    shell: Any, line: str, local_ns: Mapping[str, Any]
+    shell: Any, line: str, local_ns: Mapping[str, object]
 ) -> CommandText | Session | Usage | Table | Job | Preview | None:
     """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``launch …``, ``image …``, ``kernel …``."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:

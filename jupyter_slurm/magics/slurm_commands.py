@@ -16,7 +16,7 @@ from jupyter_slurm.magics.namespace import lookup_in, variables
 __all__ = ["run"]
 
 
-def run(shell: Any, command: str, line: str, local_ns: Mapping[str, Any]) -> Table | CommandText | None:
+def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> Table | CommandText | None:
     """Run a command with the words of the line; quotes are a shell's, ``{name}`` and ``$name`` are Python's first."""
     cluster = current()
     with pointing_at(f"%{command} ", line):

@@ -39,7 +39,7 @@ CELL_WORDS = {**LINE_WORDS, "python": True, "in": True, "out": True}
 _OF_THE_STEP = {"chdir", "error", "export", "input", "open-mode", "output"}
 
 
-def run_command(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Step | Estimate:
+def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step | Estimate:
     """Run ``%srun COMMAND``: a command as a step."""
     cluster, prefix = current(), "%srun "
     with pointing_at(prefix, line):
@@ -52,7 +52,7 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, Any]) -> Step | Es
     return _go(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
 
 
-def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, Any]) -> Step | Estimate:
+def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> Step | Estimate:
     """Run ``%%srun``: a script or a Python cell as a step."""
     cluster, prefix = current(), "%%srun "
     with pointing_at(prefix, line):
@@ -80,7 +80,7 @@ def _go(
     cluster: Cluster,
     parsed: MagicLine,
     submission: Submission,
-    namespace: Mapping[str, Any],
+    namespace: Mapping[str, object],
     typed: tuple[str, str],
 ) -> Step | Estimate:
     """Start the step, and do what our words say."""

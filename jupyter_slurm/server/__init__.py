@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 __all__ = ["extension_points"]
 
 
-def extension_points() -> list[dict[str, Any]]:
+def extension_points() -> list[dict[str, str | type]]:
     """Return what Jupyter's ``_jupyter_server_extension_points`` hook expects."""
     from jupyter_slurm.server.extension import SlurmExtension  # pulls in the Jupyter server
 

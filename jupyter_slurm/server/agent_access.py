@@ -37,7 +37,7 @@ class AgentAccess:
         Is given what the agent tells, ``told(event, data)``: from the first use on, also another agent after its end.
     """
 
-    def __init__(self, config: Config, told: Callable[[str, dict[str, Any]], None]) -> None:
+    def __init__(self, config: Config, told: Callable[[str, Any], None]) -> None:
         self._config, self._told = config, told
         self._following: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()
@@ -104,7 +104,7 @@ class AgentAccess:
                 except TimeoutError:
                     pause = min(_LONGEST, pause * 1.7)
 
-    def _tell(self, event: str, data: dict[str, Any]) -> None:
+    def _tell(self, event: str, data: Any) -> None:
         try:
             self._told(event, data)
         except Exception as error:  # noqa: BLE001  one that is not understood must not end the others

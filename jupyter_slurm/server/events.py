@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["SCHEMAS", "Events"]
 
@@ -30,7 +33,7 @@ class Events:
         self._emit = emit
         self._states: dict[tuple[str, ...], tuple[Any, ...]] = {}
 
-    def told(self, event: str, data: Mapping[str, Any]) -> None:
+    def told(self, event: str, data: Any) -> None:
         """Take an event of the agent."""
         if event == "job":
             self._job(data)
@@ -38,9 +41,10 @@ class Events:
             told = {name: str(data[name]) for name in _OF_A_PROMPT}
             self._emit(schema_id=f"{_PREFIX}prompt/v1", data={**told, "settled": bool(data.get("settled"))})
 
-    def _job(self, data: Mapping[str, Any]) -> None:
+    def _job(self, data: api.Job) -> None:
         which = (str(data.get("cluster")), *_identity(data))
-        session, is_finished = (data.get("session") or {}).get("state"), bool(data.get("finished"))
+        told_session, is_finished = data.get("session"), bool(data.get("finished"))
+        session = told_session["state"] if told_session else None
         state = (data.get("state"), session, is_finished)
         is_known = self._states.pop(which, None) == state
         self._states[which] = state  # last: who was told of longest ago is forgotten first
@@ -53,6 +57,6 @@ class Events:
         self._emit(schema_id=f"{_PREFIX}job/v1", data=told)
 
 
-def _identity(data: Mapping[str, Any]) -> tuple[str, ...]:
+def _identity(data: api.Job) -> tuple[str, ...]:
     """Return what a job is known by in its cluster: ours by their keys, others by a number that Slurm gives again."""
     return (str(data["key"]),) if data.get("key") else (str(data.get("id")), str(data.get("submit_time")))

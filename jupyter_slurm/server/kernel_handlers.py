@@ -114,7 +114,7 @@ class KernelHandler(_KernelHandler):
         self.finish(json.dumps({"place": told}))
 
 
-def _as_dict(spec: KernelSpec) -> dict[str, Any]:
+def _as_dict(spec: KernelSpec) -> dict[str, str | list[str]]:
     return {"name": spec.name, "display_name": spec.display_name, "words": list(spec.words)}
 
 

@@ -13,13 +13,12 @@ from jupyter_slurm.server.allowed_paths import fits_sessions
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["completed", "surrounded"]
 
 
-async def completed(
-    client: AgentClient, cluster: str, asked: Mapping[str, Any], *, base_url: str, folder: str
-) -> dict[str, Any]:
+async def completed(client: AgentClient, cluster: str, asked: api.Launch, *, base_url: str, folder: str) -> api.Launch:
     """Return a launch with what was left open, as a notebook of this server would say it.
 
     Parameters
@@ -33,7 +32,7 @@ async def completed(
     base_url, folder : str
         Of this server: the session is shown below the one, and begins in the other unless its cluster is behind SSH.
     """
-    told = dict(asked)
+    told: api.Launch = {**asked}
     if not told.get("prefix") and fits_sessions(base_url):
         told["prefix"] = base_url
     if "context" in told and (told.get("python") or told.get("default_python")):
@@ -59,7 +58,7 @@ async def _place(client: AgentClient, cluster: str) -> Cluster:
     return Cluster(client, cluster, is_remote=is_remote, python=str(known.get("python") or "python3"))
 
 
-def _context(there: Cluster, folder: str) -> dict[str, Any]:
+def _context(there: Cluster, folder: str) -> api.Context:
     """Return the circumstances of a notebook that lies in the server's own folder, written as Jupyter writes that."""
     around, path = context(there), os.path.abspath(os.path.expanduser(folder))
     if not there.is_remote and os.path.isdir(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http.client import responses
 from typing import Any
 
@@ -36,6 +37,6 @@ class ProblemHandler(APIHandler):
         """Answer with an error of ours."""
         self._answer(error.status, error.to_problem())
 
-    def _answer(self, status: int, problem: dict[str, Any]) -> None:
+    def _answer(self, status: int, problem: Mapping[str, object]) -> None:
         self.set_status(status)
         self.finish(json.dumps(problem), set_content_type="application/problem+json")

@@ -7,7 +7,7 @@ import contextvars
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ipywidgets
 from traitlets import Int
@@ -17,6 +17,9 @@ from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.widgets.click_check import ClickCheck, heard_where_sent
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MimeBundle
 
 __all__ = ["BAD", "CALM", "WARN", "Button", "WidgetPanel", "calm", "html", "text"]
 
@@ -172,10 +175,10 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
                 self._drawing.cancel()
         super().close()
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **kwargs: Any) -> MimeBundle:
         """Return it for front ends that draw widgets, and what is known now for all others and for the file."""
         plain, rich = self.static()
-        known: Mapping[str, Any] = {} if self._is_closed else super()._repr_mimebundle_(**kwargs) or {}
+        known: MimeBundle = {} if self._is_closed else super()._repr_mimebundle_(**kwargs) or {}
         return {**known, "text/plain": plain, "text/html": rich}
 
     async def _work(self, call: Callable[[], Any]) -> None:
@@ -210,7 +213,7 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
                 self.say(SlurmError(f"{type(error).__name__}: {error}"))
             await asyncio.sleep(_SHORTEST)
 
-    def _seen(self, change: Mapping[str, Any]) -> None:
+    def _seen(self, change: Mapping[str, int]) -> None:
         """Listen only while it is seen somewhere."""
         self._was_seen = True
         if change["new"] and not change["old"]:

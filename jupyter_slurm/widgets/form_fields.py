@@ -94,7 +94,7 @@ class FormFields:
         """Fill one in."""
         self._texts[label].value = value
 
-    def fill(self, usual: Mapping[str, Any]) -> None:
+    def fill(self, usual: Mapping[str, object]) -> None:
         """Fill in what the profile says of them, where nothing stands yet."""
         for field in self._fields:
             if field.usual in usual and not self[field.label]:

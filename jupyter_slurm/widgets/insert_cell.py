@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import comm
 
@@ -26,7 +25,7 @@ def insert_cell(source: str, told: Callable[[bool], None]) -> None:
 async def _insert(source: str, told: Callable[[bool], None]) -> None:
     loop, answer = asyncio.get_running_loop(), asyncio.Event()
 
-    def heard(message: Mapping[str, Any]) -> None:
+    def heard(message: object) -> None:
         loop.call_soon_threadsafe(answer.set)
 
     opened = comm.create_comm(target_name=_TARGET, data={"source": source})

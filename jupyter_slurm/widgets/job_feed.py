@@ -7,11 +7,14 @@ import contextvars
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.errors import NotConnected, SlurmError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["JobFeed", "feed_of", "identity"]
 
@@ -19,14 +22,13 @@ _SHORTEST, _LONGEST = 0.5, 30.0  # seconds between two attempts to reach the age
 _OPENS = 0.3  # seconds in which a stream is open: what changed between the list and its beginning is asked for then
 _FINISHED = 50  # jobs that are over, of which is told at first
 
-Data = Mapping[str, Any]
 Listener = Callable[[], None]
 
 _lock = threading.Lock()
 _feeds: dict[tuple[int, str], JobFeed] = {}
 
 
-def identity(data: Data) -> str:
+def identity(data: api.Job) -> str:
     """Return what a job is known by: ours by their keys, others by a number that Slurm gives again."""
     return str(data.get("key") or f"{data.get('id')}@{data.get('submit_time')}")
 
@@ -49,7 +51,7 @@ class JobFeed:
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self.jobs: dict[str, dict[str, Any]] = {}
+        self.jobs: dict[str, api.Job] = {}
         self.trouble = ""
         self._cluster = cluster
         self._lock = threading.Lock()
@@ -82,7 +84,7 @@ class JobFeed:
                 self._work.cancel()
                 self._work = None
 
-    def know(self, data: dict[str, Any]) -> None:
+    def know(self, data: api.Job) -> None:
         """Take in what the agent tells of a job."""
         self.jobs[identity(data)] = data
         self._tell()
@@ -90,7 +92,7 @@ class JobFeed:
     async def _run(self) -> None:
         pause = _SHORTEST
         while True:
-            told: dict[str, dict[str, Any]] = {}
+            told: dict[str, api.Job] = {}
             first = asyncio.create_task(self._look_later(told))
             try:
                 async for event, data in self._cluster.client.astream("/v1/events"):
@@ -109,7 +111,7 @@ class JobFeed:
             await asyncio.sleep(pause)
             pause = min(_LONGEST, pause * 1.7)
 
-    async def _look_later(self, told: Mapping[str, dict[str, Any]]) -> None:
+    async def _look_later(self, told: Mapping[str, api.Job]) -> None:
         """Ask for all jobs once the stream tells of what changes; what it has told by then is newer."""
         await asyncio.sleep(_OPENS)
         try:
@@ -123,12 +125,12 @@ class JobFeed:
             self._take_all(found, told)
             self._tell()
 
-    def _ask(self) -> list[dict[str, Any]]:
+    def _ask(self) -> list[api.Job]:
         asked = {"state": "all", "finished": _FINISHED}
-        found: list[dict[str, Any]] = self._cluster.client.get(self._cluster.path("jobs"), params=asked)
+        found: list[api.Job] = self._cluster.client.get(self._cluster.path("jobs"), params=asked)
         return found
 
-    def _take_all(self, found: list[dict[str, Any]], told: Mapping[str, dict[str, Any]]) -> None:
+    def _take_all(self, found: list[api.Job], told: Mapping[str, api.Job]) -> None:
         self.jobs = {**{identity(data): data for data in found}, **told}
 
     def _troubled(self, message: str) -> None:

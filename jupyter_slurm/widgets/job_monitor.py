@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import ipywidgets
 
@@ -22,6 +21,9 @@ from jupyter_slurm.widgets.job_feed import identity
 from jupyter_slurm.widgets.job_row import HEAD, row, runs
 from jupyter_slurm.widgets.live_jobs import LiveJobs
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["JobMonitor", "monitor"]
 
 _ROWS, _FINISHED = 20, 5
@@ -29,8 +31,6 @@ _MORE = 30  # rows that come with a click
 _LOG, _HOLD, _CANCEL = 4, 6, 9  # widths of buttons
 # Of all of them, with their margins. The letters of a place for HTML are of another size: em would be another width.
 _BUTTONS = f"calc({_LOG + _HOLD + _CANCEL} * var(--jp-widgets-font-size, 13px) + 12px)"
-
-Data = Mapping[str, Any]
 
 
 def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> JobMonitor:
@@ -89,11 +89,11 @@ class JobMonitor(LiveJobs):
         shown = JobList(handle(self._cluster, data) for data in known)
         return repr(shown), shown._repr_html_()
 
-    def act(self, what: str, data: Data) -> None:
+    def act(self, what: str, data: api.Job) -> None:
         """Cancel, hold or release a job."""
         self.work(lambda: self._act(what, data))
 
-    def _act(self, what: str, data: Data) -> None:
+    def _act(self, what: str, data: api.Job) -> None:
         (answer,) = act(self._cluster, what, [str(data.get("key") or data["id"])])
         if answer["now"]:
             self._feed.know(answer["now"])
@@ -104,18 +104,18 @@ class JobMonitor(LiveJobs):
         self._limit += _MORE
         self.changed()
 
-    def _chosen(self, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _chosen(self, known: list[api.Job]) -> list[api.Job]:
         """Return those that go on, and the latest of those that are over, the latest first."""
         known = sorted(known, key=_age, reverse=True)
         over = [data for data in known if is_finished(data)]
         return [data for data in known if not is_finished(data)] + over[: self._finished]
 
-    def _matches(self, data: Data) -> bool:
+    def _matches(self, data: api.Job) -> bool:
         words = str(self._filter.value).lower().split()
         said = " ".join(str(data.get(name) or "") for name in ("id", "name", "label", "state", "partition", "nodes"))
         return all(word in said.lower() for word in words)
 
-    def _summary(self, active: list[dict[str, Any]]) -> str:
+    def _summary(self, active: list[api.Job]) -> str:
         states: dict[str, int] = {}
         for data in active:
             states[str(data["state"])] = states.get(str(data["state"]), 0) + 1
@@ -133,7 +133,7 @@ class _Row:
     """A line of the table, for one job after the other."""
 
     def __init__(self, owner: JobMonitor) -> None:
-        self._owner, self._data = owner, dict[str, Any]()
+        self._owner, self._data = owner, cast("api.Job", {})
         self._cells = html(flex="1 1 auto", min_width="0", align_self="center")
         self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG}em")
         self._hold = Button("Hold", "Keep it from starting", self._hold_or_release, width=f"{_HOLD}em")
@@ -143,7 +143,7 @@ class _Row:
         boxes = [self._cells, self._log, self._hold, self._cancel]
         self.box = ipywidgets.HBox(boxes, layout=ipywidgets.Layout(width="100%"))
 
-    def show(self, data: dict[str, Any]) -> None:
+    def show(self, data: api.Job) -> None:
         """Show a job; nothing is sent of what is as it was."""
         if data is self._data and not runs(data):
             return
@@ -162,10 +162,10 @@ class _Row:
         self._owner.act("release" if _is_held(self._data) else "hold", self._data)
 
 
-def _is_held(data: Data) -> bool:
+def _is_held(data: api.Job) -> bool:
     return data.get("reason") in ("JobHeldUser", "JobHeldAdmin")
 
 
-def _age(data: Data) -> tuple[float, int]:
+def _age(data: api.Job) -> tuple[float, int]:
     number = re.match(r"[0-9]+", str(data.get("id") or ""))
     return data.get("submit_time") or 0.0, int(number[0]) if number else 0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.allocation_card import name_of
 from jupyter_slurm.client.render.job_card import duration, is_finished, state_as_html, tally
@@ -12,9 +11,11 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.widgets.base import calm
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["HEAD", "progress", "row", "runs"]
 
-Data = Mapping[str, Any]
 
 _CELL = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 _GRID = (
@@ -33,12 +34,12 @@ HEAD = f'<div style="{_GRID};font-weight:bold">{_cells(_COLUMNS)}</div>'
 """The names of the columns."""
 
 
-def runs(data: Data) -> bool:
+def runs(data: api.Job) -> bool:
     """Tell whether the clock of a job goes on."""
     return bool(data.get("start_time")) and not is_finished(data) and JobState(str(data["state"])).is_running
 
 
-def row(data: Data) -> str:
+def row(data: api.Job) -> str:
     """Return a job as a row of HTML."""
     why = data.get("nodes") or ("" if is_finished(data) else data.get("reason_text") or data.get("reason"))
     if data.get("known") is False and not is_finished(data):
@@ -55,7 +56,7 @@ def row(data: Data) -> str:
     return f'<div class="jupyter-slurm-row" style="{_GRID}">{_cells(values)}</div>'
 
 
-def progress(data: Data) -> str:
+def progress(data: api.Job) -> str:
     """Return how much of its time a job has used, and of an array how many tasks are in which state."""
     start, end, limit = data.get("start_time"), data.get("end_time"), data.get("time_limit")
     said = ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import ipywidgets
 
@@ -11,6 +11,9 @@ from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.widgets.base import WidgetPanel
 from jupyter_slurm.widgets.job_feed import feed_of
 from jupyter_slurm.widgets.log_view import LogView
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["LiveJobs"]
 
@@ -51,7 +54,7 @@ class LiveJobs(WidgetPanel):
     def draw_jobs(self) -> None:
         """Bring the jobs up to date: to be overridden."""
 
-    def show_log(self, data: Mapping[str, Any]) -> None:
+    def show_log(self, data: api.Job) -> None:
         """Show what a job has printed, and prints."""
         self._log.show(self._cluster, data)
 

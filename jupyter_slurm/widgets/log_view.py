@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import ipywidgets
 
@@ -13,9 +12,10 @@ from jupyter_slurm.client.output.live_view import bundle
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.widgets.base import Button, WidgetPanel, html
 
-__all__ = ["LogView"]
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
-Data = Mapping[str, Any]
+__all__ = ["LogView"]
 
 
 class LogView:
@@ -28,7 +28,7 @@ class LogView:
         self.box = ipywidgets.VBox([], layout=ipywidgets.Layout(width="100%"))
         self._follower: Follower | None = None
 
-    def show(self, cluster: Cluster, data: Data) -> None:
+    def show(self, cluster: Cluster, data: api.Job) -> None:
         """Show another job."""
         self.paused()
         which = str(data.get("key") or data["id"])

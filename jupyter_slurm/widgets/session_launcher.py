@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import ipywidgets
 
@@ -24,6 +23,9 @@ from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, FormField, FormF
 from jupyter_slurm.widgets.job_feed import identity
 from jupyter_slurm.widgets.live_jobs import LiveJobs
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["SessionLauncher", "launcher"]
 
 _OURS = (
@@ -33,8 +35,6 @@ _OURS = (
 _TYPED = 0.6  # seconds without a key after which what was typed is looked at
 _LINK = "color:var(--jp-content-link-color,LinkText);text-decoration:underline"
 _ENDED = 600.0  # seconds for which one that failed is shown
-
-Data = Mapping[str, Any]
 
 
 def launcher() -> SessionLauncher:
@@ -88,15 +88,15 @@ class SessionLauncher(LiveJobs):
         shown = SessionList(one for one in found if isinstance(one, Session))
         return repr(shown), shown._repr_html_()
 
-    def show(self, data: Data) -> None:
+    def show(self, data: api.Job) -> None:
         """Open a session in a browser of this machine, logged in."""
         self.work(lambda: Session(self._cluster, data).open())
 
-    def end(self, data: Data) -> None:
+    def end(self, data: api.Job) -> None:
         """End a session."""
-        self.work(lambda: self._feed.know(dict(Session(self._cluster, data).stop()._data)))
+        self.work(lambda: self._feed.know({**Session(self._cluster, data).stop()._data}))
 
-    def _sessions(self) -> list[dict[str, Any]]:
+    def _sessions(self) -> list[api.Job]:
         """Return those that go on, and what failed a moment ago, the latest first."""
         found = [data for data in self._feed.jobs.values() if data.get("session")]
         found = [data for data in found if not is_finished(data) or _has_just_failed(data)]
@@ -124,12 +124,12 @@ class SessionLauncher(LiveJobs):
         try:
             line = shlex.join([*self._resources.words(), *self._ours.words()])
             parsed = parse_cell_line(line, option_table(self._cluster, "sbatch"), WORDS)
-            self._feed.know(dict(launch(self._cluster, parsed, tell=self._told)._data))
+            self._feed.know({**launch(self._cluster, parsed, tell=self._told)._data})
         finally:
             self._launch.disabled = False
         self._ours.set("Name", "")
 
-    def _told(self, data: Data) -> None:
+    def _told(self, data: api.Job) -> None:
         self._doubts.value = said_of(data.get("doubts") or ())
 
 
@@ -137,7 +137,7 @@ class _Row:
     """One session: how far it is, where, and what can be done with it."""
 
     def __init__(self, owner: SessionLauncher) -> None:
-        self._data = dict[str, Any]()
+        self._data = cast("api.Job", {})
         self._said = html(flex="1 1 auto", min_width="0")
         self._open = Button("Open", "Open it in a browser of the kernel's machine", lambda: owner.show(self._data))
         self._log = Button("Log", "Show what it says", lambda: owner.show_log(self._data))
@@ -145,18 +145,21 @@ class _Row:
         buttons = [self._open, self._log, self._stop]
         self.box = ipywidgets.HBox([self._said, *buttons], layout=ipywidgets.Layout(width="100%"))
 
-    def show(self, data: dict[str, Any]) -> None:
+    def show(self, data: api.Job) -> None:
         """Show how it stands."""
         self._data = data
         self._said.value = _as_html(data)
         is_over = is_finished(data)
         is_there = is_ready(data) or session_state(data) == "unreachable"
-        self._open.layout.display = None if is_there and not path_here(data["session"]) else "none"
+        self._open.layout.display = (
+            None if is_there and not (data["session"] and path_here(data["session"])) else "none"
+        )
         self._stop.layout.display = "none" if is_over else None
 
 
-def _as_html(data: Data) -> str:
+def _as_html(data: api.Job) -> str:
     session = data["session"]
+    assert session is not None
     reached = " → ".join(step["state"] for step in session["steps"])
     lines = [f"<b>{escape(str(data.get('label')))}</b> {state_as_html(data)} {calm(' · '.join(facts(data)))}"]
     if is_ready(data) and (path := path_here(session)):
@@ -172,5 +175,5 @@ def _as_html(data: Data) -> str:
     return f'<div style="line-height:1.5">{"".join(f"<div>{line}</div>" for line in lines)}</div>'
 
 
-def _has_just_failed(data: Data) -> bool:
+def _has_just_failed(data: api.Job) -> bool:
     return data.get("state") not in ("COMPLETED", "CANCELLED") and time.time() - (data.get("end_time") or 0.0) < _ENDED

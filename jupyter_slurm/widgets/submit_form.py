@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import ipywidgets
 
@@ -22,6 +21,9 @@ from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, FormField, FormF
 from jupyter_slurm.widgets.insert_cell import insert_cell
 from jupyter_slurm.widgets.job_controls import controls
 from jupyter_slurm.widgets.job_row import row
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["SubmitForm", "submit_form"]
 
@@ -139,5 +141,5 @@ class SubmitForm(WidgetPanel):
             before.close()
         self._below.children = (controls(self.job),)
 
-    def _told(self, data: Mapping[str, Any]) -> None:
+    def _told(self, data: api.Job) -> None:
         self._doubts.value = said_of(data.get("doubts") or ())

@@ -163,9 +163,7 @@ class AgentClient:
         answer = self._call("GET", path, params=params, timeout=timeout)
         return answer.content, int(answer.headers.get("x-total-size", len(answer.content)))
 
-    async def astream(
-        self, path: str, params: Mapping[str, Any] | None = None
-    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def astream(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncIterator[tuple[str, Any]]:
         """Receive server-sent events as (event, data), until the stream ends.
 
         Raises
@@ -381,7 +379,7 @@ class AgentClient:
         wire.close()
 
 
-def _received(event: str, data: str) -> tuple[str, dict[str, Any]]:
+def _received(event: str, data: str) -> tuple[str, Any]:
     value = json.loads(data)
     if event == "error":
         raise from_problem(value)

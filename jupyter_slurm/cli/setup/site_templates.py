@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from jupyter_slurm.cli.setup.ssh_hosts import host_names
 from jupyter_slurm.cli.terminal.prompts import asked
@@ -34,7 +33,7 @@ def is_name(answer: str) -> bool:
     return True
 
 
-def as_toml(login: Mapping[str, Any]) -> str:
+def as_toml(login: Mapping[str, object]) -> str:
     """Return the text of a profile that says nothing else than how the login node is reached."""
     # A JSON string or list of ASCII is one of TOML.
     return "[login]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())

@@ -13,7 +13,7 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.terminal.prompts import yes
@@ -21,6 +21,7 @@ from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError,
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.tunnels.ssh_config import SshConfigEntry, SshConfigFiles
     from jupyter_slurm.sites.profile import Profile
 
@@ -90,7 +91,7 @@ def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[SshCon
     from jupyter_slurm.services.tunnels.ssh_config import entry_for
 
     profile = _profile(cluster)
-    places = _of_job(cluster, job) if job else _nodes(cluster, str(node), {})
+    places = _of_job(cluster, job) if job else _nodes(cluster, str(node), None)
     if profile is None:
         return [entry_for(cluster.name, place, None, None) for place in places]
     way = asyncio.run(way_of(profile))
@@ -121,11 +122,11 @@ def _of_job(cluster: Cluster, reference: str) -> list[SshConfigFiles]:
     return _nodes(cluster, found["nodes"], found)
 
 
-def _is_running(job: Mapping[str, Any]) -> bool:
+def _is_running(job: api.Job) -> bool:
     return bool(job["nodes"]) and not job["finished"] and job["state"] != "PENDING"
 
 
-def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[SshConfigFiles]:
+def _nodes(cluster: Cluster, names: str, job: api.Job | None) -> list[SshConfigFiles]:
     """Ask Slurm where nodes are."""
     from jupyter_slurm.client.clusters.cluster import context
     from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
@@ -139,7 +140,7 @@ def _nodes(cluster: Cluster, names: str, job: Mapping[str, Any]) -> list[SshConf
     missing = [name for name in wanted if name not in known]
     if missing:
         raise UsageError(f"{cluster.name} has no node {missing[0]}.", hint="`sinfo -N` there lists them.")
-    number, submitted = str(job.get("id") or ""), int(job.get("submit_time") or 0)
+    number, submitted = (str(job.get("id") or ""), int(job.get("submit_time") or 0)) if job else ("", 0)
     return [
         SshConfigFiles(name, known[name].address or known[name].hostname or name, number, submitted, name == wanted[0])
         for name in wanted

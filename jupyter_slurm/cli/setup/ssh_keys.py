@@ -14,13 +14,14 @@ from jupyter_slurm.sites.profile import Profile
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["key_bearer"]
 
 
 def key_bearer(
     profile: Profile, wish: str | None, *, passphrase: bool = True
-) -> Callable[[AgentClient, Sequence[dict[str, str]]], None]:
+) -> Callable[[AgentClient, Sequence[api.ExaminationKeyless]], None]:
     """Make a key if there is none and the person wants one; return what gives it to the hosts that lack it.
 
     Parameters
@@ -51,7 +52,7 @@ def key_bearer(
     return lambda client, keyless: _give(client, profile.name, keyless, "yes")
 
 
-def _nothing(client: AgentClient, keyless: Sequence[dict[str, str]]) -> None:
+def _nothing(client: AgentClient, keyless: Sequence[api.ExaminationKeyless]) -> None:
     """Give no host anything."""
 
 
@@ -70,7 +71,7 @@ def _make(path: str, *, passphrase: bool) -> bool:
     return done.returncode == 0
 
 
-def _give(client: AgentClient, name: str, keyless: Sequence[dict[str, str]], wish: str | None) -> None:
+def _give(client: AgentClient, name: str, keyless: Sequence[api.ExaminationKeyless], wish: str | None) -> None:
     """Give the hosts that lack it the key, host by host."""
     from jupyter_slurm.cli.terminal.prompts import yes
     from jupyter_slurm.client.render.terminal import printable

@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.interrupts import WaitInterrupted
@@ -21,6 +21,9 @@ from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = [
     "Allocation",
@@ -150,7 +153,9 @@ class Step(_Unrepeatable):
     @property
     def allocation(self) -> Allocation:
         """Where it runs."""
-        return Allocation(self._cluster, self._cluster.client.get(self._cluster.path("jobs", self._data["allocation"])))
+        return Allocation(
+            self._cluster, self._cluster.client.get(self._cluster.path("jobs", str(self._data["allocation"])))
+        )
 
     def interrupt(self) -> Step:
         """Interrupt what runs, as Ctrl-C does; :meth:`cancel` ends it in any case."""
@@ -207,7 +212,7 @@ class RemoteCell(Step):
     @property
     def process(self) -> Step:
         """Where it runs."""
-        return Step(self._cluster, self._cluster.client.get(self._cluster.path("jobs", self._data["process"])))
+        return Step(self._cluster, self._cluster.client.get(self._cluster.path("jobs", str(self._data["process"]))))
 
 
 class KernelCell(RemoteCell):
@@ -217,7 +222,7 @@ class KernelCell(RemoteCell):
     _in_any_case = "Restarting the kernel in its notebook ends it, and all variables with it"
 
 
-def handle(cluster: Cluster, data: Mapping[str, Any]) -> Job:
+def handle(cluster: Cluster, data: api.Job) -> Job:
     """Return the handle of what the agent tells of a job, an array, an allocation or a step."""
     if data.get("allocation"):
         return _kind_of_step(data)(cluster, data)
@@ -236,7 +241,7 @@ def allocate(
     label: str | None = None,
     keep: bool = False,
     once: bool = False,
-    kernel: Mapping[str, Any] | None = None,
+    kernel: api.Kernel | None = None,
 ) -> Allocation:
     """Ask for an allocation, once.
 
@@ -258,9 +263,9 @@ def allocate(
         Which kernel of a notebook it is for.
     """
     with submission.body(cluster) as body:
-        asked = {**body, "lease": {"seconds": lease, "once": once, "keep": keep}, "label": label}
+        asked: api.Submission = {**body, "lease": {"seconds": lease, "once": once, "keep": keep}, "label": label}
         if kernel is not None:
-            asked["kernel"] = dict(kernel)
+            asked["kernel"] = {**kernel}
         try:
             data = cluster.client.post(cluster.path("jobs"), json=asked)
         except KeyboardInterrupt:
@@ -280,7 +285,7 @@ def allocate(
     return allocation
 
 
-def _give_up(cluster: Cluster, asked: Mapping[str, Any]) -> None:
+def _give_up(cluster: Cluster, asked: api.Submission) -> None:
     """Release what was asked for and not heard of: the same request again gives the same job."""
     with contextlib.suppress(SlurmError, KeyboardInterrupt):
         Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked)).release()
@@ -293,7 +298,7 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
         allocation._follow()
     with submission.body(cluster) as body:
         try:
-            asked = {name: body[name] for name in _OF_A_STEP if name in body}
+            asked = cast("api.Step", {name: value for name, value in body.items() if name in _OF_A_STEP})
             if process is not None:
                 asked["process"] = process
             data = hand_over(cluster, allocation._path("steps"), asked)
@@ -307,7 +312,7 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
     return _kind_of_step(data)(cluster, data, from_start=True)
 
 
-def _kind_of_step(data: Mapping[str, Any]) -> type[Step]:
+def _kind_of_step(data: api.Job) -> type[Step]:
     if not data.get("process"):
         return Step
     return KernelCell if data.get("kernel") else RemoteCell
@@ -321,7 +326,7 @@ def allocations() -> AllocationList[Allocation]:
     return AllocationList(open_allocations(current()))
 
 
-def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, Any]) -> Allocation | None:
+def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) -> Allocation | None:
     """Return the allocation that a person means; None: they named none, and there is none.
 
     Parameters
@@ -397,5 +402,5 @@ def _release_all() -> None:
     for allocation in _released_at_exit:
         with contextlib.suppress(SlurmError):
             if not allocation._data.get("finished"):
-                body: dict[str, Any] = {"signal": None}
+                body: api.CancelJobRequest = {"signal": None}
                 allocation._cluster.client.post(allocation._path("cancel"), json=body, timeout=_LAST_WORDS)

@@ -238,7 +238,7 @@ def _raised(log: str) -> str:
 
 def _failure(cell: RemoteCell, log: str) -> JobFailed:
     """Return the error for a cell whose output was seen already, so that the error in it says enough."""
-    data, error = cell._data, cell._data.get("error") or {}
+    data, error = cell._data, cell._data.get("error")
     last = _raised(log) or f"exit code {data.get('exit_code')}"
     said, hint = (error["detail"], error.get("hint") or "") if error else (last, "")
     named = {name: data.get(name) for name in ("id", "state", "exit_code", "signal")}

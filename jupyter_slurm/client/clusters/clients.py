@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["lines", "may_end", "notebook", "others", "whoami"]
 
@@ -17,7 +20,7 @@ _LONGEST = 255  # openapi.yaml, Client
 _WORDS = {"kernel": "notebook", "terminal": "terminal"}
 
 
-def whoami() -> dict[str, str]:
+def whoami() -> api.Client:
     """Return what this process tells the agent of itself: a kernel and its notebook, or a command."""
     path = notebook()
     if path is None:
@@ -36,12 +39,12 @@ def notebook() -> str | None:
     return os.environ.get("JPY_SESSION_NAME") or str(shell.user_ns.get("__vsc_ipynb_file__", ""))
 
 
-def others(cluster: Mapping[str, Any]) -> list[dict[str, Any]]:
+def others(cluster: api.Cluster) -> list[api.User]:
     """Return who uses the log-in to a cluster (as the agent tells it) beside this process."""
     return [user for user in cluster.get("users", ()) if user["pid"] != os.getpid()]
 
 
-def lines(users: Sequence[Mapping[str, Any]]) -> str:
+def lines(users: Sequence[api.User]) -> str:
     """Return a line for each: what it is, and since when it uses the log-in."""
     told = []
     for user in users:
@@ -53,7 +56,7 @@ def lines(users: Sequence[Mapping[str, Any]]) -> str:
     return "".join(told)
 
 
-def may_end(name: str, users: Sequence[Mapping[str, Any]]) -> bool:
+def may_end(name: str, users: Sequence[api.User]) -> bool:
     """Say who else uses the log-in that is about to be ended, and ask; a notebook that is executed as a whole may.
 
     Raises

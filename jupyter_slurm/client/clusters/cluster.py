@@ -8,8 +8,9 @@ import re
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from jupyter_slurm.client.settings import settings
@@ -26,6 +27,7 @@ from jupyter_slurm.transport.local.limits import soft_limits
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.options.option_parser import OptionTable
 
 __all__ = [
@@ -71,7 +73,7 @@ class Cluster:
         self.is_remote, self.python = is_remote, python
         self.checked_pythons: set[str] = set()
         self.tables: dict[str, OptionTable] = {}
-        self._options: dict[str, dict[str, Any]] = {}
+        self._options: dict[str, api.Options] = {}
         self._logging_in = threading.Lock()
         self._asked: int | None = None  # the process of the agent that was asked for a log-in last
 
@@ -79,7 +81,7 @@ class Cluster:
         """Return a path of the API below this cluster."""
         return "/".join(["/v1/clusters", quote(self.name, safe=""), *(quote(part, safe="") for part in parts)])
 
-    def options(self, command: str) -> dict[str, Any]:
+    def options(self, command: str) -> api.Options:
         """Return what options a command has here; asked once a process."""
         if command not in self._options:
             self._options[command] = self.client.get(self.path("options", command))
@@ -218,13 +220,13 @@ def disconnect(profile: str) -> bool:
     return True
 
 
-def overview() -> list[tuple[str, str, list[dict[str, Any]]]]:
+def overview() -> list[tuple[str, str, Sequence[api.User]]]:
     """Return the clusters that can be used, each with what is known of the way there, and who uses the log-in."""
     told = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None).client.get(
         "/v1/clusters"
     )
     far = [(one["id"], one["connection"]["state"], one.get("users", [])) for one in told if one.get("connection")]
-    names: list[tuple[str, str, list[dict[str, Any]]]] = [("local", "this machine", []), *far]
+    names: list[tuple[str, str, Sequence[api.User]]] = [("local", "this machine", []), *far]
     return [(name, state + (", in use" if name == chosen() else ""), users) for name, state, users in names]
 
 
@@ -265,7 +267,7 @@ def known() -> list[Cluster]:
     return list(_clusters.values())[::-1]
 
 
-def context(cluster: Cluster) -> dict[str, Any]:
+def context(cluster: Cluster) -> api.Context:
     """Return what of this process counts there: its working directory, environment, umask and soft limits.
 
     Over SSH nothing does but what is named: folders and variables of this machine mean nothing there. What must not

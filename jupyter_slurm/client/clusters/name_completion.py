@@ -9,12 +9,15 @@ import threading
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current
 from jupyter_slurm.client.clusters.option_tables import named_options, option_table
 from jupyter_slurm.domain.cluster_facts import NamedEntity
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["clusters", "names", "options"]
 
@@ -100,6 +103,6 @@ def _ask(kind: str, partition: str) -> tuple[list[NamedEntity], bool]:
 
 
 def _clusters(cluster: Cluster) -> list[NamedEntity]:
-    told: list[dict[str, Any]] = cluster.client.get("/v1/clusters", timeout=_LONGEST)
-    far = [NamedEntity(str(one["id"]), str(one["connection"]["state"])) for one in told if one.get("connection")]
+    told: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_LONGEST)
+    far = [NamedEntity(str(one["id"]), str(way["state"])) for one in told if (way := one.get("connection"))]
     return [NamedEntity("local", "this machine"), *far]

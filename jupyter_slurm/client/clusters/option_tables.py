@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import Cluster, known
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["known_table", "named_options", "option_table"]
 
@@ -34,7 +36,7 @@ def named_options(table: OptionTable) -> list[NamedEntity]:
     return [NamedEntity(f"--{name}", spec.help) for spec in table.specs for name in spec.names]
 
 
-def _spec(entry: Mapping[str, Any]) -> OptionSpec:
+def _spec(entry: api.Option) -> OptionSpec:
     return OptionSpec(
         tuple(entry["names"]), entry.get("short") or "", _ARITY[entry["takes_value"]], entry.get("help") or ""
     )

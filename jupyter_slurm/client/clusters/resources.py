@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, named
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.slurm_values import format_memory
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Resources", "ask", "resources"]
 
@@ -39,10 +42,10 @@ class Resources:
         Since when Slurm does not answer.
     """
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: api.Resources) -> None:
         self.asked_at: float = data["asked_at"]
         self.unknown_since: float | None = data["unknown_since"]
-        self.use: dict[str, int] = data["use"] or {}
+        self.use: dict[str, int] = {**(data["use"] or {})}
         self._said: str = data["said"]
         self.gpus = Table(
             ["GPU", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
@@ -113,11 +116,11 @@ def ask(cluster: Cluster, *, newer: bool = False) -> Resources:
     return Resources(cluster.client.get(cluster.path("resources"), params=asked))
 
 
-def _type(gpu: Mapping[str, Any]) -> str:
+def _type(gpu: api.Gpus) -> str:
     return gpu["type"] or "(no type)"
 
 
-def _partition(one: Mapping[str, Any]) -> list[Any]:
+def _partition(one: api.ResourcesPartition) -> list[Any]:
     limit = "none" if one["time_limit"] is None else duration(one["time_limit"])
     nodes = _joined(f"{count} {state.lower()}" for state, count in sorted(one["nodes"].items()))
     name = one["name"] + ("*" if one["is_default"] else "")
@@ -125,7 +128,7 @@ def _partition(one: Mapping[str, Any]) -> list[Any]:
     return [name, one["state"], limit, nodes, f"{one['cpus_free']} of {one['cpus']}", gpus]
 
 
-def _node(one: Mapping[str, Any]) -> list[Any]:
+def _node(one: api.ResourcesNode) -> list[Any]:
     state = "+".join([one["state"], *one["flags"]])
     gpus = _joined(f"{gpu['used']} of {gpu['total']} {gpu['type']}".strip() for gpu in one["gpus"])
     memory = [round(one[name] / 1024) for name in ("memory", "memory_used")]
@@ -133,10 +136,11 @@ def _node(one: Mapping[str, Any]) -> list[Any]:
     return [one["name"], state, ",".join(one["partitions"]), *cpus, *memory, gpus, one["reason"]]
 
 
-def _limit(one: Mapping[str, Any]) -> list[Any]:
+def _limit(one: api.ResourcesLimit) -> list[Any]:
     of = _joined([_words(one["resource"]), _KINDS.get(one["kind"], one["kind"])])
     where = f" in {one['partition']}" if one["partition"] else ""
-    amounts = ["" if one[name] is None else _amount(one["resource"], one[name]) for name in ("most", "used")]
+    numbers = (one["most"], one["used"])
+    amounts = ["" if number is None else _amount(one["resource"], number) for number in numbers]
     return [_SCOPES.get(one["scope"], one["scope"]), one["name"] + where, of, *amounts]
 
 

@@ -6,7 +6,7 @@ import base64
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from jupyter_slurm.client.clusters.cluster import Cluster, context
 from jupyter_slurm.client.interrupts import WaitInterrupted
@@ -14,6 +14,9 @@ from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.domain.options.commands import is_repeatable
 from jupyter_slurm.errors import CommandError, Throttled
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["run_command", "when_allowed"]
 
@@ -45,12 +48,18 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
     return CommandText(text) if text else None
 
 
-def _answer(cluster: Cluster, argv: Sequence[str]) -> dict[str, Any]:
-    asked = {"argv": list(argv), "table": True, "context": context(cluster)}
+_T = TypeVar("_T")
+
+
+def _answer(cluster: Cluster, argv: Sequence[str]) -> api.CommandResult:
+    asked: api.RunCommandRequest = {"argv": list(argv), "table": True, "context": context(cluster)}
     repeatable = is_repeatable(argv)
     try:
         path = cluster.path("commands")
-        return when_allowed(argv[0], lambda: cluster.client.post(path, json=asked, idempotent=repeatable))
+        answer: api.CommandResult = when_allowed(
+            argv[0], lambda: cluster.client.post(path, json=asked, idempotent=repeatable)
+        )
+        return answer
     except WaitInterrupted:
         raise
     except KeyboardInterrupt:
@@ -58,7 +67,7 @@ def _answer(cluster: Cluster, argv: Sequence[str]) -> dict[str, Any]:
         raise WaitInterrupted(f"Interrupted: {argv[0]} had not answered{left}.") from None
 
 
-def when_allowed(what: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def when_allowed(what: str, ask: Callable[[], _T]) -> _T:
     """Ask the agent, and again when it says that it is too early; who waits is told so.
 
     Raises

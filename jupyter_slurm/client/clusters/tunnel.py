@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Tunnel", "of_host", "open_tunnel", "sentence", "tunnel", "tunnels"]
 
@@ -20,9 +23,9 @@ class Tunnel:
     As a context manager it is closed at the end of the block.
     """
 
-    def __init__(self, cluster: Cluster, data: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, data: api.Tunnel) -> None:
         self._cluster = cluster
-        self.data = dict(data)
+        self.data: api.Tunnel = {**data}
 
     @property
     def port(self) -> int | None:
@@ -46,7 +49,7 @@ class Tunnel:
         """Ask the agent how it is; one that is not there any more is closed."""
         told = self._cluster.client.get(self._cluster.path("tunnels"))
         now = next((one for one in told if one["id"] == self.data["id"]), None)
-        self.data = now or {**self.data, "state": "closed"}
+        self.data = {**self.data, "state": "closed"} if now is None else now
         return self
 
     def close(self) -> None:
@@ -70,7 +73,7 @@ class Tunnel:
         return text.replace(escape(url), link, 1) if url else text
 
 
-def sentence(data: Mapping[str, Any]) -> str:
+def sentence(data: api.Tunnel) -> str:
     """Return a tunnel in one line."""
     here = data["url"] or data["socket"]
     job, host = data["job"], data["node"]
@@ -118,8 +121,9 @@ def of_host(
     cluster: Cluster, host: str, port: int, *, local_port: int | None = None, socket: bool = False
 ) -> Tunnel | None:
     """Bring a port of a host on the way here, the login node (also called ``login``) among them; None: it is none."""
-    told: Mapping[str, Any] = next((one for one in cluster.client.get("/v1/clusters") if one["id"] == cluster.name), {})
-    *before, last = (told.get("connection") or {}).get("hosts") or ["login"]
+    told: Sequence[api.Cluster] = cluster.client.get("/v1/clusters")
+    connection = next((one.get("connection") for one in told if one["id"] == cluster.name), None)
+    *before, last = (connection["hosts"] if connection else ()) or ["login"]
     if host not in ("login", last, *before):
         return None
     node = host if host in before else None

@@ -7,19 +7,28 @@ import importlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current, named
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["BY", "Usage", "ask", "moment", "usage"]
 
 BY = {"user": "USER", "account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "gpu": "GPU"}
 """By what the use of a period can be told apart, and the heads of those columns."""
 
-_FIELDS = {"gpu": "gpu_type"}
+_FIELDS: Mapping[str, Literal["user", "account", "partition", "qos", "gpu_type"]] = {
+    "user": "user",
+    "account": "account",
+    "partition": "partition",
+    "qos": "qos",
+    "gpu": "gpu_type",
+}
 _HOUR = 3600
 _LEFT = ("WHOSE", "NAME", "OF", "HOURS IN ALL", "HOURS USED", "HOURS LEFT")
 _SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
@@ -45,13 +54,13 @@ class Usage:
         Of what it costs; empty where the profile does not say it.
     """
 
-    def __init__(self, data: Mapping[str, Any], limits: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, data: api.AccountedUsage, limits: Sequence[api.ResourcesLimit] = ()) -> None:
         self.told = dict(data)
         self.start: float = data["start"]
         self.end: float = data["end"]
-        self.accounts: list[str] = data["accounts"]
+        self.accounts: list[str] = [*data["accounts"]]
         self._user: str | None = data["user"]
-        self._sums: list[dict[str, Any]] = data["sums"]
+        self._sums: Sequence[api.AccountedUsageSum] = data["sums"]
         self._cost: Mapping[str, Any] = data["cost"] or {}
         self.unit: str = self._cost.get("unit", "")
         columns = ["JOB", "USER", "ACCOUNT", "PARTITION", "STATE", "NAME", "HOURS", "CPUS", "GPUS", "GPU"]
@@ -114,11 +123,11 @@ class Usage:
         axes.set_title(printable(self.whose), fontsize="medium")
         return figure
 
-    def _amounts(self, one: Mapping[str, Any]) -> tuple[float, float, float, float]:
+    def _amounts(self, one: api.AccountedUsageSum) -> tuple[float, float, float, float]:
         cpu, gpu = one["cpu_seconds"] / _HOUR, one["gpu_seconds"] / _HOUR
         return one["jobs"], cpu, gpu, self._price(one, cpu, gpu)
 
-    def _price(self, one: Mapping[str, Any], cpu: float, gpu: float) -> float:
+    def _price(self, one: api.AccountedUsageSum, cpu: float, gpu: float) -> float:
         of_gpu = self._cost.get("gpu_hour", 0)
         if isinstance(of_gpu, Mapping):
             of_gpu = of_gpu.get(one["gpu_type"], 0)
@@ -167,7 +176,7 @@ def usage(
 
 def ask(cluster: Cluster, account: str | None, start: Any = None, end: Any = None) -> Usage:
     """Return what was used of a cluster; see :func:`usage`."""
-    asked: dict[str, Any] = {"jobs": "true"}
+    asked: dict[str, str | int] = {"jobs": "true"}
     if start is not None:
         asked["start"] = int(moment(start))
     if end is not None:
@@ -199,8 +208,8 @@ def moment(told: Any) -> float:
         raise UsageError(f"{told!r} is no date.", hint="Write 2026-11-01, or 2026-11-01T12:00.") from None
 
 
-def _word(name: str, one: Mapping[str, Any]) -> str:
-    word = str(one[_FIELDS.get(name, name)])
+def _word(name: str, one: api.AccountedUsageSum) -> str:
+    word = str(one[_FIELDS[name]])
     return word or ("(no type)" if name == "gpu" and one["gpu_seconds"] else word)
 
 
@@ -212,13 +221,13 @@ def _short(amount: float) -> float:
     return round(amount, 2 if amount >= 10 else 4)
 
 
-def _job(one: Mapping[str, Any]) -> list[Any]:
+def _job(one: api.AccountedUsageJob) -> list[Any]:
     hours = _short(one["seconds"] / _HOUR)
     words = [one[name] for name in ("id", "user", "account", "partition", "state", "name")]
     return [*words, hours, one["cpus"], one["gpus"], one["gpu_type"]]
 
 
-def _budget(one: Mapping[str, Any]) -> list[Any]:
+def _budget(one: api.ResourcesLimit) -> list[Any]:
     most, used = one["most"] / 60, (one["used"] or 0) / 60
     known = {"cpu": "CPUs", "gres/gpu": "GPUs"}
     of = known.get(one["resource"], one["resource"].removeprefix("gres/gpu:"))

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
@@ -24,6 +24,9 @@ from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.magic_line.expand import Lookup
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
 from jupyter_slurm.errors import OptionError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["USE", "WORDS", "ImageRequest", "addressed", "images", "make", "remove", "wanted"]
 
@@ -127,7 +130,7 @@ def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
     """
     words = asked.parsed.words
     _check(asked)
-    wish: dict[str, Any] = {"act": asked.act, "image": asked.image, "replace": "replace" in words}
+    wish: dict[str, object] = {"act": asked.act, "image": asked.image, "replace": "replace" in words}
     wish |= {word: words.get(word) for word in ("runtime", "base")}
     wish["from"] = _origin(cluster, words.get("from"))
     if asked.act == "build" and asked.file is not None:
@@ -138,7 +141,7 @@ def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
             sys.stderr.write(printable(line) + "\n")
     submission = Submission("script", "", asked.parsed.options)
     with submission.body(cluster) as body:
-        wish |= {name: body[name] for name in _OF_A_WISH}
+        wish |= {name: value for name, value in body.items() if name in _OF_A_WISH}
         if "show" in words:
             return Preview(cluster.client.post(cluster.path("images"), json={**wish, "dry_run": True}))
         try:
@@ -183,7 +186,7 @@ def _origin(cluster: Cluster, told: str | None) -> str | None:
     return path
 
 
-def _read(cluster: Cluster, name: str, context: str | None) -> dict[str, Any]:
+def _read(cluster: Cluster, name: str, context: str | None) -> api.ImageWantedFile:
     """Return a file of this machine that says how an image is made, and the folder that it takes files from.
 
     That is one of this machine (``context``) where the nodes do not see it, else one as they call it (``folder``).
@@ -201,14 +204,14 @@ def _read(cluster: Cluster, name: str, context: str | None) -> dict[str, Any]:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(printable(f"{path} is not text in UTF-8."), hint="Is it the right file?") from None
-    told = {"name": os.path.basename(path), "text": text}
+    told: api.ImageWantedFile = {"name": os.path.basename(path), "text": text}
     takes = bool(files_taken(kind_of(path, text), text))
     if cluster.is_remote and context is not None and context.startswith(("/", "~/")):
         return {**told, "folder": context}
     if context is None and not takes:
         return told
     here = os.path.abspath(os.path.expanduser(context) if context else os.path.dirname(os.path.abspath(path)))
-    return {**told, "context" if cluster.is_remote else "folder": here}
+    return {**told, "context": here} if cluster.is_remote else {**told, "folder": here}
 
 
 def images(cluster: Cluster | None = None) -> Table:
@@ -218,7 +221,7 @@ def images(cluster: Cluster | None = None) -> Table:
     return Table(["IMAGE", "SIZE", "MADE", "WHERE", "FROM", "ENV"], [_row(one) for one in told["images"]])
 
 
-def _row(one: Mapping[str, Any]) -> list[str]:
+def _row(one: api.Image) -> list[str]:
     where = f"{one['runtime'] or 'store'} on {one['node']}" if one["node"] else one["path"]
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime(one["made"])) if one["made"] else ""
     size = "" if one["size"] is None else format_size(int(one["size"]))

@@ -12,10 +12,13 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from jupyter_slurm.domain.containers.build_files import REQUIREMENT
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["own_packages"]
 
@@ -24,7 +27,7 @@ _JUPYTERS = frozenset({"jupyterlab", "notebook", "jupyter-server", "nbclassic"})
 _SHOWN = 8
 
 
-def own_packages() -> tuple[dict[str, Any], list[str]]:
+def own_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
     """Return the packages of this process's Python, as the API takes them, and what cannot be had of them."""
     pip, left, others = list[str](), list[str](), list[str]()
     conda = _of_conda(Path(sys.prefix))
@@ -45,8 +48,10 @@ def own_packages() -> tuple[dict[str, Any], list[str]]:
         said.append(f"Of an index of their own, and in the image as PyPI has them: {_listed(others)}.")
     if conda and not _JUPYTERS & {re.split("[= ]", line)[0].replace("_", "-") for line in (*conda["packages"], *pip)}:
         conda["packages"].append("jupyterlab")  # of sessions; the environment of a kernel need not have one
-    own = {"python": "{}.{}".format(*sys.version_info[:2]), "pip": pip}
-    return {**own, **({"conda": conda} if conda else {})}, said
+    own: api.ImageWantedEnvironment = {"python": "{}.{}".format(*sys.version_info[:2]), "pip": pip}
+    if conda:
+        own["conda"] = {"channels": conda["channels"], "packages": conda["packages"]}
+    return own, said
 
 
 def _listed(names: list[str]) -> str:

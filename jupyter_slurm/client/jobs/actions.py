@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from jupyter_slurm.client.render.staging_card import is_given_up, stage_notes
 from jupyter_slurm.errors import JobError, from_problem
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.domain import api_types as api
 
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["JobActionsMixin", "act", "bring"]
 
 
-def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[dict[str, Any]]:
+def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[api.ActOnJobsResponseItem]:
     """Do the same with some jobs; each has an answer of its own (``actOnJobs`` of the API)."""
-    answers: list[dict[str, Any]] = cluster.client.post(cluster.path("acts"), json={"act": what, "jobs": jobs, **more})
+    answers: list[api.ActOnJobsResponseItem] = cluster.client.post(
+        cluster.path("acts"), json={"act": what, "jobs": jobs, **more}
+    )
     return answers
 
 
@@ -29,7 +32,7 @@ class JobActionsMixin:
     """The part of a job that is about its place in the queue."""
 
     _cluster: Cluster
-    _data: dict[str, Any]
+    _data: api.Job
     _asked: float
     _follower: Follower | None
 
@@ -75,25 +78,27 @@ class JobActionsMixin:
         """
         self._know(bring(self._cluster, self._reference))
         if is_given_up(self._data):
-            raise JobError(self._data["stage"]["error"], hint="\n".join(stage_notes(self._data)))
+            stage = self._data["stage"]
+            raise JobError(str(stage and stage["error"]), hint="\n".join(stage_notes(self._data)))
         return self
 
     def _act(self, what: str, **more: str) -> Self:
         (answer,) = act(self._cluster, what, [self._reference], **more)
         if answer["error"] is not None:
             raise from_problem(answer["error"])
+        assert answer["now"] is not None  # of one that is known, as each is without an error
         self._know(answer["now"])
         return self
 
-    def _know(self, data: dict[str, Any]) -> None:
+    def _know(self, data: api.Job) -> None:
         """Take in what the agent has just told."""
         self._data, self._asked = data, time.monotonic()
         if self._follower is not None:
             self._follower.know(self._data)
 
 
-def bring(cluster: Cluster, reference: str) -> dict[str, Any]:
+def bring(cluster: Cluster, reference: str) -> api.Job:
     """Bring back what a job has left in its folders, and wait for that; return what is known of the job then."""
     path = cluster.path("jobs", reference, "results")
-    job: dict[str, Any] = cluster.client.post(path, timeout=None, idempotent=True)
+    job: api.Job = cluster.client.post(path, timeout=None, idempotent=True)
     return job

@@ -6,24 +6,43 @@ import base64
 import contextlib
 import functools
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NoReturn, overload
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, cast, overload
 
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.jobs.failure import failure
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
-from jupyter_slurm.client.render.job_card import has_run, headline
+from jupyter_slurm.client.render.job_card import has_run, headline, output_path
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import JobNotFound, ParseError, SlurmError, UsageError
 from jupyter_slurm.runner.cell.sweep import value_of
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["ArrayJob", "Task", "TaskList", "handle"]
 
 # What one row for each task does not tell: it is asked for when somebody wants it.
 _LATER = ("stdout", "stderr", "reason_text", "next_step")
+
+Parameters = dict[str, Any]
+"""A row of a sweep: the values by the names of the parameters."""
+
+
+class _TaskRow(TypedDict):
+    """A row of the API's ``Tasks`` by the names of its columns."""
+
+    task: int
+    state: str
+    exit_code: int | None
+    signal: int | None
+    start_time: float | None
+    end_time: float | None
+    nodes: str | None
+    reason: str | None
 
 
 class Task(Job):
@@ -32,7 +51,7 @@ class Task(Job):
     def __init__(
         self,
         cluster: Cluster,
-        data: Mapping[str, Any],
+        data: api.Job,
         index: int,
         *,
         from_start: bool = False,
@@ -40,10 +59,10 @@ class Task(Job):
     ) -> None:
         super().__init__(cluster, data, from_start=from_start, task=index)
         self.index, self.array = index, array
-        self._parameters: dict[str, Any] | None = None
+        self._parameters: Parameters | None = None
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Parameters:
         """Its row of the sweep, by name; empty where there is none."""
         if self._parameters is None:
             whole = self.array or handle(
@@ -100,7 +119,7 @@ class ArrayJob(Job, is_array=True):
     """
 
     @functools.cached_property
-    def _parameters(self) -> dict[int, dict[str, Any]]:
+    def _parameters(self) -> dict[int, Parameters]:
         """The rows of the sweep by task; they never change."""
         return _Rows(self._cluster, self._reference, parameters=True).parameters if self._data.get("sweep") else {}
 
@@ -118,8 +137,9 @@ class ArrayJob(Job, is_array=True):
     @property
     def numbers(self) -> list[str]:
         """The Slurm ids: one, but of an array that is larger than the cluster takes several."""
-        parts = self._data.get("parts") or [{"id": self.id}]
-        return [part["id"] for part in parts if part["id"]]
+        parts = self._data.get("parts")
+        numbers = [part["id"] for part in parts] if parts else [self.id]
+        return [number for number in numbers if number]
 
     def __len__(self) -> int:
         known = self._range()
@@ -196,7 +216,7 @@ class ArrayJob(Job, is_array=True):
                 task = min(self.failed(), key=lambda task: (not has_run(task.data), task.index), default=None)
                 if task is not None:
                     whose, (text, stream) = headline(task.data), task._log()
-                    path = task._data.get(stream or "stdout")
+                    path = output_path(task._data, stream or "stdout")
             # Warnings were said when it was submitted.
             raise failure({**self.data, "warnings": []}, text, path, whose=whose)
         return self
@@ -218,13 +238,13 @@ class ArrayJob(Job, is_array=True):
             body.append([task, *map(given.get, names), *facts, *map(got.get, outputs)])
         return Table(["task", *names, "state", "exit_code", "elapsed", *outputs], body, with_none=names)
 
-    def _results(self) -> dict[int, dict[str, Any]]:
+    def _results(self) -> dict[int, dict[str, object]]:
         """Return what tasks left for the notebook; a file of values that cannot be read is left out."""
         from jupyter_slurm.client.jobs.outputs import (
             read_outputs,  # with all that pickles: few jobs have values
         )
 
-        results: dict[int, dict[str, Any]] = {}
+        results: dict[int, dict[str, object]] = {}
         first: int | None = 0
         while first is not None:
             told = self._cluster.client.get(self._path("values"), params={"first": first})
@@ -237,15 +257,15 @@ class ArrayJob(Job, is_array=True):
             first = told["next"]
         return results
 
-    def _with_row(self, row: Mapping[str, Any]) -> Task:
+    def _with_row(self, row: _TaskRow) -> Task:
         return Task(self._cluster, self._of_row(row), row["task"], from_start=self._from_start, array=self)
 
-    def _of_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def _of_row(self, row: _TaskRow) -> api.Job:
         """Return what a row tells of a task, in the form of a job of its own."""
         whole = {name: value for name, value in self._data.items() if name not in _LATER}
         own = {name: value for name, value in row.items() if name != "task"}
         own |= {"id": self._id_of(row["task"]), "task": row["task"], "tasks": None, "array": None, "parts": None}
-        return {**whole, **own, "finished": _is_over(row["state"])}
+        return cast("api.Job", {**whole, **own, "finished": _is_over(row["state"])})
 
     def _id_of(self, task: int) -> str:
         """Return what Slurm calls a task; one that was never submitted has its index behind the first number."""
@@ -294,15 +314,15 @@ class _Rows:
     def __init__(self, cluster: Cluster, reference: str, *, parameters: bool = False) -> None:
         asked = {"parameters": "true" if parameters else "false"}
         told = cluster.client.get(cluster.path("jobs", reference, "tasks"), params=asked)
-        self.rows = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+        self.rows = [cast("_TaskRow", dict(zip(told["columns"], row, strict=True))) for row in told["rows"]]
         self.names: list[str] = told["names"]
-        self.parameters: dict[int, dict[str, Any]] = {
+        self.parameters: dict[int, Parameters] = {
             row["task"]: dict(zip(self.names, map(value_of, literals), strict=True))
             for row, literals in zip(self.rows, told["parameters"], strict=False)
         }
 
 
-def handle(cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> Job:
+def handle(cluster: Cluster, data: api.Job, *, from_start: bool = False) -> Job:
     """Return the handle of a job: of an array, one that has its tasks."""
     return Job._handle_of(cluster, data, from_start=from_start)
 
@@ -311,6 +331,6 @@ def _is_over(state: str) -> bool:
     return JobState(state).is_finished or state in ("UNKNOWN", "NOT_SUBMITTED")
 
 
-def _elapsed(row: Mapping[str, Any]) -> float | None:
+def _elapsed(row: _TaskRow) -> float | None:
     start, end = row["start_time"], row["end_time"]
     return round(end - start) if start and end else None

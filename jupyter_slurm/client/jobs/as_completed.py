@@ -8,7 +8,7 @@ import queue
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import ArrayJob, Task
@@ -17,6 +17,9 @@ from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.render.job_card import is_finished
 from jupyter_slurm.errors import JobFailed, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["as_completed", "wait"]
 
@@ -106,7 +109,7 @@ class _Group:
         self._follower: Follower = whole._follow()
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> api.Job:
         """How the job stands."""
         return self._follower.data
 
@@ -158,7 +161,7 @@ def _when(job: Job) -> tuple[float, float, int]:
     What waits for another job is submitted after it.
     """
     number = re.match("[0-9]+", str(job._data.get("id") or ""))
-    ended, started = (job._data.get(name) or math.inf for name in ("end_time", "start_time"))
+    ended, started = job._data.get("end_time") or math.inf, job._data.get("start_time") or math.inf
     return ended, started, int(number[0]) if number else 0
 
 

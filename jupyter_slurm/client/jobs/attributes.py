@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.job_card import is_finished
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["JobAttributesMixin"]
 
@@ -15,7 +18,7 @@ class JobAttributesMixin:
     if TYPE_CHECKING:
 
         @property
-        def data(self) -> dict[str, Any]: ...  # noqa: D102
+        def data(self) -> api.Job: ...  # noqa: D102
 
     @property
     def state(self) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.job_card import advice, has_run, headline, is_finished, notes
 from jupyter_slurm.client.render.session_card import terminal_name
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import JobFailed
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["failure", "is_in_vain", "refuse_in_vain"]
 
 
-def failure(data: Mapping[str, Any], log: str, path: str | None, *, whose: str = "") -> JobFailed:
+def failure(data: api.Job, log: str, path: str | None, *, whose: str = "") -> JobFailed:
     """Return the error for a job that ended otherwise than COMPLETED.
 
     Parameters
@@ -48,18 +50,18 @@ def failure(data: Mapping[str, Any], log: str, path: str | None, *, whose: str =
     )
 
 
-def is_in_vain(data: Mapping[str, Any]) -> bool:
+def is_in_vain(data: api.Job) -> bool:
     """Tell whether a job waits for what cannot come any more."""
     return data.get("reason") == "DependencyNeverSatisfied" and not is_finished(data)
 
 
-def refuse_in_vain(data: Mapping[str, Any]) -> None:
+def refuse_in_vain(data: api.Job) -> None:
     """Raise JobFailed for a job that can never start: nobody is to wait for it."""
     if is_in_vain(data):
         raise failure(data, "", None)
 
 
-def _where(data: Mapping[str, Any], printed: bool, path: str | None) -> str:
+def _where(data: api.Job, printed: bool, path: str | None) -> str:
     """Say where the log of a job is, if it has one."""
     if printed and data.get("session"):
         return f"The whole log: `jupyter slurm log {terminal_name(data)} -n 1000`{f', or {path}' if path else ''}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jupyter_slurm.client import interrupts
@@ -21,7 +21,7 @@ from jupyter_slurm.client.jobs.report import Report
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.reader import OutputReader
-from jupyter_slurm.client.render.job_card import headline, is_finished, title
+from jupyter_slurm.client.render.job_card import headline, is_finished, output_path, title
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
@@ -29,6 +29,7 @@ from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageE
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jobs.outputs import Outputs
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Job"]
 
@@ -52,11 +53,9 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         if is_array:
             Job._kind_of_array = cls
 
-    def __init__(
-        self, cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False, task: int | None = None
-    ) -> None:
+    def __init__(self, cluster: Cluster, data: api.Job, *, from_start: bool = False, task: int | None = None) -> None:
         self._cluster = cluster
-        self._data = dict(data)
+        self._data: api.Job = {**data}
         self._task = task
         self._asked = time.monotonic()
         self._from_start = from_start
@@ -65,10 +64,10 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         self._is_shown = False
         self._submitted_in = live_view.cell_of(live_view.notebook()) if from_start else None
         self._outputs: Outputs | None = None
-        self._wanted: Callable[[dict[str, Any]], None] | None = None
+        self._wanted: Callable[[dict[str, object]], None] | None = None
 
     @property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> api.Job:
         """All that the agent knows of the job; see the schema ``Job`` of its API."""
         if not self._hear() and not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
             self.refresh()
@@ -209,7 +208,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         return self._handle_of(self._cluster, data, from_start=True)
 
     @staticmethod
-    def _handle_of(cluster: Cluster, data: Mapping[str, Any], *, from_start: bool = False) -> Job:
+    def _handle_of(cluster: Cluster, data: api.Job, *, from_start: bool = False) -> Job:
         """Return the handle of a job: of an array, one that has its tasks."""
         kind = Job if data.get("array") is None else Job._kind_of_array or Job
         return kind(cluster, data, from_start=from_start)
@@ -287,7 +286,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         """Raise JobFailed if the job is over and did not end well."""
         if self.is_finished and self.data["state"] != "COMPLETED":
             text, stream = self._written.log(ranks=self.data.get("ranks"))
-            raise failure(self.data, text, self._data.get(stream or "stdout"))
+            raise failure(self.data, text, output_path(self._data, stream or "stdout"))
         return self
 
     def __str__(self) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.render.allocation_card import name_of, time_left
 from jupyter_slurm.client.render.job_card import duration, tally
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["AllocationList", "JobList"]
 
@@ -65,7 +68,7 @@ class AllocationList(JobList[_J]):
         return Table(columns, [_held_row(job._data) for job in self])
 
 
-def _held_row(data: Mapping[str, Any]) -> list[str]:
+def _held_row(data: api.Job) -> list[str]:
     left, lease = time_left(data), data.get("lease")
     return [
         str(data.get("id") or "-"),
@@ -80,7 +83,7 @@ def _held_row(data: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _row(data: Mapping[str, Any]) -> list[str]:
+def _row(data: api.Job) -> list[str]:
     submitted = data.get("submit_time")
     return [
         str(data.get("id") or "-"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.render.job_card import is_finished, title
 from jupyter_slurm.client.render.terminal import printable
@@ -13,6 +13,7 @@ from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Record", "RecordMixin", "repeat"]
 
@@ -64,7 +65,7 @@ class RecordMixin:
         return Record(self._cluster.client.get(self._path("record")))
 
 
-def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes: Mapping[str, Any]) -> Any:
+def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes: Mapping[str, object]) -> Any:
     """Submit a job again, once, say what speaks against it, and return what is known of the new one.
 
     Parameters
@@ -97,7 +98,9 @@ def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes
     if record.get("cwd") is not None and not cluster.is_remote:
         around["cwd"] = record["cwd"]
     same = {name: value for name, value in repeated(record, text, options).items() if value is not None}
-    data = request_job(cluster, {"key": new_key(), "context": around, "origin": origin(), **same})
+    data = request_job(
+        cluster, cast("api.Submission", {"key": new_key(), "context": around, "origin": origin(), **same})
+    )
     say_doubts(data)
     return data
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.terminal import printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Report", "format_size"]
 
@@ -73,7 +76,7 @@ def _ask(peak: int) -> str:
     return f"{-(-mebibytes // 1024)}G" if mebibytes > 2048 else f"{mebibytes}M"
 
 
-def _gpu(gpu: dict[str, Any]) -> str:
+def _gpu(gpu: api.ReportGpu) -> str:
     used = f"{gpu['utilization']:.0%} busy at this moment" if gpu["utilization"] is not None else "how busy is not told"
     memory = f", {format_size(gpu['memory_used'])}" if gpu["memory_used"] is not None else ""
     return f"{gpu['name']}: {used}{memory}" + (f" of {format_size(gpu['memory_total'])}" if gpu["memory_total"] else "")

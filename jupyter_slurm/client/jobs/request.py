@@ -7,7 +7,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.clients import notebook
 from jupyter_slurm.client.clusters.cluster import Cluster
@@ -15,6 +15,9 @@ from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.upload import hand_over
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["check_lengths", "new_key", "origin", "request_job", "say_doubts"]
 
@@ -42,7 +45,7 @@ def check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
             )
 
 
-def origin() -> dict[str, Any]:
+def origin() -> api.SubmissionOrigin:
     """Return where the person is: the notebook and its folder, here, also when the cluster is elsewhere."""
     path = notebook() or ""
     folder = os.path.dirname(path)
@@ -54,7 +57,7 @@ def origin() -> dict[str, Any]:
     return {"folder": folder or None, "notebook": os.path.basename(path)[:1024] or None}
 
 
-def request_job(cluster: Cluster, body: Mapping[str, Any]) -> Any:
+def request_job(cluster: Cluster, body: api.Submission) -> Any:
     """Have sbatch run, once, and return what is known of the job.
 
     Parameters
@@ -81,7 +84,7 @@ def request_job(cluster: Cluster, body: Mapping[str, Any]) -> Any:
         ) from None
 
 
-def say_doubts(data: Mapping[str, Any]) -> None:
+def say_doubts(data: api.Job) -> None:
     """Say why a job that sbatch has taken may never run."""
     for doubt in data.get("doubts") or ():
         sys.stderr.write(printable(f"Warning: {doubt}") + "\n")

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.clients import whoami
 from jupyter_slurm.client.clusters.cluster import Cluster
@@ -15,6 +15,9 @@ from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.output.progress import ProgressLine
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["hand_over"]
 
@@ -65,7 +68,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
         raise WaitInterrupted(f"Interrupted on the way to {cluster.name}, {far}: nothing was submitted.") from None
 
 
-def _with_log_in(cluster: Cluster, path: str, asked: Mapping[str, Any]) -> Any:
+def _with_log_in(cluster: Cluster, path: str, asked: object) -> Any:
     """Ask; who has to log in first does that, and then it is asked again: nothing was submitted before."""
     with contextlib.suppress(NotConnected):
         return cluster.client.post(path, json=asked, idempotent=True)
@@ -93,7 +96,7 @@ def _is_large(values: Mapping[str, Any]) -> bool:
 class _UploadPrompts:
     """A request that is answered when everything has arrived, in a thread: this one looks how far that is."""
 
-    def __init__(self, cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: Cluster, path: str, body: object) -> None:
         self.is_over = threading.Event()
         self._answer: Any = None
         self._error: Exception | None = None
@@ -101,7 +104,7 @@ class _UploadPrompts:
             target=self._ask, args=(cluster, path, body), name="jupyter-slurm-sending", daemon=True
         ).start()
 
-    def _ask(self, cluster: Cluster, path: str, body: Mapping[str, Any]) -> None:
+    def _ask(self, cluster: Cluster, path: str, body: object) -> None:
         try:
             self._answer = cluster.client.post(path, json=body, idempotent=True, timeout=None)
         except Exception as error:  # noqa: BLE001 - it is raised where it is waited for

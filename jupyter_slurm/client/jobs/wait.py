@@ -20,6 +20,7 @@ from jupyter_slurm.errors import SlurmError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.output.follower import Follower
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["interrupted", "wait_async", "wait_here"]
 
@@ -32,7 +33,7 @@ class WaitMixin(Protocol):
     @property
     def title(self) -> str: ...
     @property
-    def data(self) -> dict[str, Any]: ...
+    def data(self) -> api.Job: ...
     def cancel(self) -> Any: ...
 
 

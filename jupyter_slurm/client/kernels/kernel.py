@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, choose, open_allocations
 from jupyter_slurm.client.clusters.cluster import Cluster
@@ -16,6 +15,9 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import OptionError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["WORDS", "KernelStep", "ask", "check", "running_kernel", "start"]
 
@@ -49,7 +51,7 @@ class KernelStep(Step):
         """The hash of the notebook that it belongs to."""
         return (self._data.get("kernel") or {}).get("owner")
 
-    def where(self, wait: float = 0.0) -> dict[str, Any]:
+    def where(self, wait: float = 0.0) -> api.KernelPlace:
         """Return where it is reached, as far as that is known.
 
         Parameters
@@ -65,7 +67,7 @@ class KernelStep(Step):
         """
         wait = min(wait, _LONGEST_WAIT)
         client, path = self._cluster.client, self._path("kernel")
-        told: dict[str, Any] = client.get(path, params={"wait": wait}, timeout=wait + _ANSWERS_WITHIN)
+        told: api.KernelPlace = client.get(path, params={"wait": wait}, timeout=wait + _ANSWERS_WITHIN)
         return told
 
     def end(self) -> KernelStep:
@@ -191,22 +193,24 @@ def start(
         default_python=python_named(None, cluster),
     )
     with submission.body(cluster) as body:
-        asked: dict[str, Any] = {part: body[part] for part in _OF_A_STEP if part in body}
+        asked = cast("api.Step", {part: value for part, value in body.items() if part in _OF_A_STEP})
         asked["key"] = key or body["key"]
         asked["kernel"] = {
-            **_told(owner, name, display_name),
+            "owner": owner or None,
+            "name": name or None,
+            "display_name": display_name or None,
             "kernel": words.get("kernel"),
             "secret": secret.hex(),
             "idle": idle_time(words.get("idle")),
             "lease": _lease(words.get("lease")),
             "dir": words.get("dir") or chosen.get("chdir"),
         }
-        if "transport" in words:
-            asked["kernel"]["transport"] = words["transport"]
+        if transport := words.get("transport"):
+            asked["kernel"]["transport"] = transport
         return KernelStep(cluster, hand_over(cluster, allocation._path("steps"), asked))
 
 
-def _told(owner: str, name: str, display_name: str) -> Mapping[str, Any]:
+def _told(owner: str, name: str, display_name: str) -> api.Kernel:
     return {"owner": owner or None, "name": name or None, "display_name": display_name or None}
 
 

@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, registered
 from jupyter_slurm.client.clusters.option_tables import option_table
@@ -25,6 +25,9 @@ from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.errors import ConfigError, JobNotFound, NotConnected, SlurmError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import Kernelspec
 
 __all__ = ["PROVISIONER", "KernelSpec", "add", "kernelspecs", "listed", "remove"]
 
@@ -163,7 +166,7 @@ def _placed(made: KernelSpec, *, is_own: bool) -> KernelSpec:
 def _write(made: KernelSpec, parsed: MagicLine) -> None:
     kernel = (parsed.words.get("kernel") or "python3").lower()
     language = next((known for known in _LANGUAGES if kernel.startswith(known)), kernel)
-    spec: dict[str, Any] = {
+    spec: Kernelspec = {
         "argv": [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *made.words],
         "display_name": made.display_name,
         "language": {"ir": "R"}.get(language, language),

@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import httpx
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError, from_problem
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import NotebookSession
 
 __all__ = ["Move", "MoveRequest", "Notebook", "find", "of_kernel", "wanted"]
 
@@ -69,8 +72,8 @@ def wanted(act: str, words: Sequence[str]) -> MoveRequest:
 class _Server:
     """A Jupyter server of this person that runs here; ``info`` is what stands in its runtime file."""
 
-    def __init__(self, info: Mapping[str, Any]) -> None:
-        self.url, self.root, self.pid = str(info["url"]), str(info.get("root_dir") or ""), int(info["pid"])
+    def __init__(self, info: Mapping[str, object]) -> None:
+        self.url, self.root, self.pid = str(info["url"]), str(info.get("root_dir") or ""), int(str(info["pid"]))
         # Below JupyterHub it has none of its own, and takes the one that it was given for its kernels.
         token = str(info.get("token") or os.environ.get("JUPYTERHUB_API_TOKEN") or "")
         socket = str(info.get("sock") or "")
@@ -136,7 +139,7 @@ class Notebook:
         SlurmError
             It cannot.
         """
-        asked: dict[str, Any] = {"notebook": self.path, "in": list(to.names)}
+        asked: dict[str, str | list[str]] = {"notebook": self.path, "in": list(to.names)}
         if to.kernel is not None:
             asked["kernel"] = to.kernel
         return Move(self._server, self._server.ask("POST", _MOVES, asked))
@@ -151,7 +154,7 @@ class Notebook:
 class Move:
     """A notebook on its way."""
 
-    def __init__(self, server: _Server, told: Mapping[str, Any]) -> None:
+    def __init__(self, server: _Server, told: Mapping[str, object]) -> None:
         self._server, self._told = server, told
 
     @property
@@ -240,7 +243,7 @@ def of_kernel(kernel: str) -> Notebook:
     return found
 
 
-def _open() -> Iterator[tuple[Notebook, Mapping[str, Any]]]:
+def _open() -> Iterator[tuple[Notebook, NotebookSession]]:
     """Return the notebooks that are open, with their sessions; servers that let nobody in are none of ours."""
     from jupyter_server.serverapp import list_running_servers  # takes half a second
 

@@ -9,14 +9,15 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import AgentError, LoginDeclined, PromptGone, SlurmError
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ask", "put"]
 
@@ -26,7 +27,7 @@ _SURELY = 5.0  # seconds within which a signal arrives
 _INDENT = "  "
 
 
-def put(client: AgentClient, prompt: Mapping[str, Any], *, declines: bool) -> None:
+def put(client: AgentClient, prompt: api.Prompt, *, declines: bool) -> None:
     """Ask the person and pass on what is said; who interrupts declines.
 
     Nobody is waited for when it is answered at another front door meanwhile, in JupyterLab's dialog perhaps. Where
@@ -108,7 +109,7 @@ def _unless_rung(bell: _WakeSignal, call: Callable[[], _T]) -> _T | None:
     return answer
 
 
-def _say(prompt: Mapping[str, Any]) -> None:
+def _say(prompt: api.Prompt) -> None:
     """Show what is asked; the first line is ours, and what stands at its left edge no host can say."""
     host = printable(prompt["host"])
     if prompt["kind"] in ("passphrase", "host-key"):
@@ -128,7 +129,7 @@ def _hidden(text: str) -> str:
         return getpass.getpass(text)
 
 
-def ask(prompt: Mapping[str, Any]) -> list[str]:
+def ask(prompt: api.Prompt) -> list[str]:
     """Put one prompt to the person at this terminal or notebook, and return what is said.
 
     Raises

@@ -6,9 +6,9 @@ import asyncio
 import base64
 import contextvars
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster
@@ -24,6 +24,9 @@ from jupyter_slurm.errors import (
     SlurmError,
     TransportError,
 )
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Follower"]
 
@@ -55,13 +58,13 @@ class Follower:
         self,
         cluster: Cluster,
         reference: str,
-        data: Mapping[str, Any],
+        data: api.Job,
         *,
         limit: int,
         display_limit: int,
         from_start: bool = False,
     ) -> None:
-        self.data: dict[str, Any] = dict(data)
+        self.data: api.Job = {**data}
         self.timeline = Timeline(limit, display_limit, has_ranks=has_ranks(data))
         self.error: SlurmError | None = None
         self.trouble = ""
@@ -87,11 +90,11 @@ class Follower:
                 self.started = False
                 self._work.cancel()
 
-    def know(self, data: Mapping[str, Any]) -> None:
+    def know(self, data: api.Job) -> None:
         """Take in what the agent has just answered about the job."""
         with self.lock:
             if not self.ended.is_set():
-                self.data = dict(data)
+                self.data = {**data}
         self._tell()
 
     def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False, is_for_all: bool = False) -> None:
@@ -163,7 +166,7 @@ class Follower:
             places[stream] = max(0, size - self._limit)
         return places
 
-    def _take(self, event: str, data: dict[str, Any]) -> None:
+    def _take(self, event: str, data: Any) -> None:
         if event == "output":
             self._take_output(data["stream"], int(data["offset"]), base64.b64decode(data["data"]))
         elif event == "job":

@@ -13,8 +13,8 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.output.follower import Follower
@@ -23,6 +23,10 @@ from jupyter_slurm.client.output.timeline import Panes, not_shown
 from jupyter_slurm.client.render.allocation_card import is_released
 from jupyter_slurm.client.render.job_card import as_html, as_text, output_as_html, output_as_text
 from jupyter_slurm.client.render.session_card import hides_log
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MessagePart, MimeBundle
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["LiveView", "bundle", "cell_of", "is_here", "notebook"]
 
@@ -53,7 +57,7 @@ def is_here(views: Iterable[LiveView]) -> bool:
     return shell is not None and any(shown.cell == cell_of(shell) for shown in views)
 
 
-def bundle(data: Mapping[str, Any], panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:
+def bundle(data: api.Job, panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:
     """Return a job in all the forms that front ends know."""
     if is_released(data) or hides_log(data):  # all that it prints then is that Slurm has cancelled it
         panes = ()
@@ -63,7 +67,7 @@ def bundle(data: Mapping[str, Any], panes: Panes = (), trouble: str = "", *, pri
     }
 
 
-def _content(block: Panes | DisplayedOutput) -> tuple[dict[str, Any], dict[str, Any]]:
+def _content(block: Panes | DisplayedOutput) -> tuple[MimeBundle, MimeBundle]:
     """Return data and metadata of what stands below the card."""
     if isinstance(block, DisplayedOutput):
         return block.data, block.metadata
@@ -96,7 +100,7 @@ class LiveView:
         self._drawn_at = 0.0
         self._drawn: list[Panes | DisplayedOutput | None] = []  # what stands in each place below it
         self._began = time.monotonic()
-        self._parent: dict[str, Any] = dict(getattr(shell.display_pub, "parent_header", None) or {})
+        self._parent: MessagePart = dict(getattr(shell.display_pub, "parent_header", None) or {})
 
     def open(self, *, live: bool = True) -> None:
         """Show the job under the cell being run and, if ``live``, keep it up to date."""
@@ -157,9 +161,7 @@ class LiveView:
                 self._shell.display_pub.publish(as_bundle(), transient={"display_id": f"{self._id}-controls"})
         return size + self._publish_below(blocks)
 
-    def _publish_card(
-        self, data: dict[str, Any], trouble: str, left_out: int, panes: Any, printed: bool, update: bool
-    ) -> int:
+    def _publish_card(self, data: api.Job, trouble: str, left_out: int, panes: Any, printed: bool, update: bool) -> int:
         card, now = (data, trouble, left_out, panes, printed), time.monotonic()
         if card == self._card and now - self._drawn_at < self._tick() / 2 and not self._closed:
             return 0
@@ -189,7 +191,7 @@ class LiveView:
             size += block.size if isinstance(block, DisplayedOutput) else sum(map(len, data.values()))
         return size
 
-    def _send(self, place: int, data: dict[str, Any], metadata: dict[str, Any], *, update: bool) -> None:
+    def _send(self, place: int, data: MimeBundle, metadata: MimeBundle, *, update: bool) -> None:
         """Publish under the cell that shows the job, also when another one runs by now."""
         publisher = self._shell.display_pub
         transient = {"display_id": f"{self._id}-{place}"}

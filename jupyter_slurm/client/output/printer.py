@@ -7,13 +7,16 @@ import queue
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.rich_output import DisplayedOutput, DisplayMessages, place_of
 from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, not_shown
 from jupyter_slurm.client.render.terminal import IncrementalFilter
 from jupyter_slurm.runner.cell.display import CLEAR, CLEAR_LATER
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.output.rich_output import DisplayMessage
 
 __all__ = ["Printer"]
 
@@ -85,7 +88,7 @@ class Printer:
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._texts = {stream: _Text() for stream in STREAMS}
         self._messages = DisplayMessages()
-        self._waiting: list[tuple[dict[str, Any], int]] = []  # what was printed before them is still to come
+        self._waiting: list[tuple[DisplayMessage, int]] = []  # what was printed before them is still to come
         self._left_out = 0
 
     def __enter__(self) -> Printer:
@@ -170,7 +173,7 @@ class Printer:
             path = self._follower.data.get(stream)
             sys.stderr.write(f"\n… the rest of {stream} is not shown here; all of it is in {path}\n")
 
-    def _show(self, message: dict[str, Any], size: int) -> None:
+    def _show(self, message: DisplayMessage, size: int) -> None:
         output = DisplayedOutput.of(message, size, 0)
         if message.get("type") not in ("display", "update") or output is None:
             return

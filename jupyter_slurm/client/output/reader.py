@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.client.output.progress import told
@@ -13,6 +13,9 @@ from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain
 from jupyter_slurm.domain.ranks import RankedOutput, has_ranks
 from jupyter_slurm.errors import JobOutputMissing, SlurmError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["OutputReader"]
 
@@ -38,7 +41,7 @@ class OutputReader:
         Then each task has its own.
     """
 
-    def __init__(self, client: AgentClient, path: str, data: Mapping[str, Any], *, is_array: bool) -> None:
+    def __init__(self, client: AgentClient, path: str, data: api.Job, *, is_array: bool) -> None:
         self._client, self._path, self._title = client, path, title(data)
         self._is_array, self._has_ranks = is_array, has_ranks(data)
 
@@ -70,7 +73,7 @@ class OutputReader:
         return content
 
     def log(
-        self, streams: Sequence[str] = ("stderr", "stdout"), ranks: Mapping[str, Any] | None = None
+        self, streams: Sequence[str] = ("stderr", "stdout"), ranks: api.JobRanks | None = None
     ) -> tuple[str, str | None]:
         """Return the end of the first stream that has anything, and which one that is; of ranks, the first to fail."""
         rank = ranks["first"]["rank"] if ranks else None

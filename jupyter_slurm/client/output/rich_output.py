@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, cast
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MimeBundle
 
 __all__ = ["DisplayMessages", "DisplayedOutput", "place_of"]
 
 _LONGEST = 32 * 1024 * 1024  # a line of the runner's is shorter
+
+
+class DisplayMessage(TypedDict, total=False):
+    """A line of the file, as far as it is well-formed: the first one says ``format``, each other one ``type``."""
+
+    format: int
+    type: str
+    id: str | None
+    data: MimeBundle
+    metadata: MimeBundle
+    at: Mapping[str, int]
+    wait: bool
+    job: str
+    restarts: int
 
 
 @dataclass
@@ -17,13 +34,13 @@ class DisplayedOutput:
     """One output: a MIME bundle, its display id if it has one, and after how many parts of the text it comes."""
 
     id: str | None
-    data: dict[str, Any]
-    metadata: dict[str, Any]
+    data: MimeBundle
+    metadata: MimeBundle
     size: int
     after: int
 
     @classmethod
-    def of(cls, message: dict[str, Any], size: int, after: int) -> DisplayedOutput | None:
+    def of(cls, message: DisplayMessage, size: int, after: int) -> DisplayedOutput | None:
         """Read a message; None where it is none."""
         data, metadata, name = message.get("data"), message.get("metadata"), message.get("id")
         if not isinstance(data, dict) or not isinstance(metadata, dict):
@@ -44,7 +61,7 @@ class DisplayMessages:
         self._line = bytearray()
         self._is_torn = False
 
-    def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
+    def feed(self, data: bytes) -> Iterator[tuple[DisplayMessage, int]]:
         """Take in a piece of the file; yield each message that is whole now, and its size in bytes."""
         *lines, rest = data.split(b"\n")
         for line in lines:
@@ -61,16 +78,16 @@ class DisplayMessages:
             self._line.clear()
 
 
-def _read(line: bytes) -> dict[str, Any] | None:
+def _read(line: bytes) -> DisplayMessage | None:
     """Return one message; of what is none (half a line of a job that was killed), None."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return message if isinstance(message, dict) else None
+    return cast("DisplayMessage", message) if isinstance(message, dict) else None
 
 
-def place_of(message: dict[str, Any], stream: str) -> int | None:
+def place_of(message: DisplayMessage, stream: str) -> int | None:
     """Return how many bytes of a stream had been written when this was; None where its file was not known there."""
     places = message.get("at")
     place = places.get(stream) if isinstance(places, dict) else None

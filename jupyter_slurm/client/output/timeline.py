@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.output.rich_output import DisplayedOutput, DisplayMessages, place_of
 from jupyter_slurm.client.output.text_stream import TextStream
-from jupyter_slurm.client.render.job_card import OutputPane
+from jupyter_slurm.client.render.job_card import OutputPane, output_path
 from jupyter_slurm.client.render.rank_fold import RankedScreen, open_rank
 from jupyter_slurm.client.render.terminal import Screen
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.output.rich_output import DisplayMessage
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["DISPLAY", "STREAMS", "Panes", "Timeline", "not_shown"]
 
@@ -60,23 +64,25 @@ class Timeline:
         self._clear_if_due()
         return data
 
-    def blocks(self, limit: int, data: Mapping[str, Any]) -> list[Panes | DisplayedOutput]:
+    def blocks(self, limit: int, data: api.Job | None) -> list[Panes | DisplayedOutput]:
         """Return what is to be seen, in its order. The first one is text, and may be empty; no other one is.
 
         Parameters
         ----------
         limit : int
             Characters; the streams share them.
-        data : mapping
+        data : mapping or None
             The job: where the whole of each stream is, and which rank is to be seen.
         """
         used = [stream for stream in STREAMS if self._texts[stream].has_any(0)]
         shown = {stream: self._texts[stream].shown(limit // len(used)) for stream in used}
+        paths = {stream: output_path(data, stream) if data else None for stream in used}
+        rank = open_rank(data) if data else None
         found: list[Panes | DisplayedOutput] = []
         waiting = list(reversed(self._shown))
         for number in range(len(self._places) + 1):
             panes = tuple(
-                OutputPane(stream, *shown[stream][number], data.get(stream), open_rank(data))
+                OutputPane(stream, *shown[stream][number], paths[stream], rank)
                 for stream in used
                 if number in shown[stream]
             )
@@ -88,14 +94,14 @@ class Timeline:
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yield all that is kept as text: stream by stream, between the displays."""
-        for block in self.blocks(2**62, {}):
+        for block in self.blocks(2**62, None):
             if isinstance(block, DisplayedOutput):
                 yield DISPLAY, block.text
             else:
                 for pane in block:
                     yield pane.stream, pane.text
 
-    def _take(self, message: dict[str, Any], size: int) -> str:
+    def _take(self, message: DisplayMessage, size: int) -> str:
         kind = message.get("type")
         if kind is None and "format" in message:
             run = message.get("job"), message.get("restarts")
@@ -114,7 +120,7 @@ class Timeline:
             return self._show(message, size, is_update=kind == "update")
         return ""
 
-    def _show(self, message: dict[str, Any], size: int, *, is_update: bool) -> str:
+    def _show(self, message: DisplayMessage, size: int, *, is_update: bool) -> str:
         output = DisplayedOutput.of(message, size, 0)
         if output is None:
             return ""
@@ -137,7 +143,7 @@ class Timeline:
             self._shown.append(output)
         return output.text
 
-    def _divide(self, message: dict[str, Any]) -> None:
+    def _divide(self, message: DisplayMessage) -> None:
         """Divide the text where a message stands in it; not twice at one place."""
         place = tuple(place_of(message, stream) for stream in STREAMS)
         if not self._places or self._places[-1] != place or self._is_new_run:

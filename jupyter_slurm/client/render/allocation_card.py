@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.session_card import start_note
 from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.domain.states import ENDING_STATES
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["held_facts", "held_notes", "is_open", "is_released", "name_of", "time_left"]
 
 
-def is_released(data: Mapping[str, Any]) -> bool:
+def is_released(data: api.Job) -> bool:
     """Tell whether an allocation was given back, or is about to be; False for one that ended otherwise before that."""
     return bool(data.get("released")) and (not data.get("finished") or data.get("state") == "CANCELLED")
 
 
-def is_open(data: Mapping[str, Any]) -> bool:
+def is_open(data: api.Job) -> bool:
     """Tell whether steps can be started in an allocation; those that come before it has begun wait."""
     # What is completing is over, and what is given back is about to be.
     return not data.get("finished") and data.get("state") not in ENDING_STATES and not is_released(data)
 
 
-def name_of(data: Mapping[str, Any]) -> str:
+def name_of(data: api.Job) -> str:
     """Return the name of a job; of an allocation, or a session, the one that it was given, if it was."""
     if data.get("kind") in ("allocation", "session") and data.get("label"):
         return f"{data['label']} ({data['kind']})"
     return str(data.get("name") or data.get("label") or "")
 
 
-def time_left(data: Mapping[str, Any]) -> float | None:
+def time_left(data: api.Job) -> float | None:
     """Return the seconds until the time limit of what runs."""
     start, limit = data.get("start_time"), data.get("time_limit")
     if data.get("state") != "RUNNING" or not start or not limit:
@@ -39,19 +42,19 @@ def time_left(data: Mapping[str, Any]) -> float | None:
     return max(0.0, float(start) + float(limit) - time.time())
 
 
-def held_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+def held_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     """Return what an allocation has, and for how long yet."""
     if data.get("finished") or data.get("kind") != "allocation" or is_released(data):
         return []
     said, left = [], time_left(data)
-    if data.get("gpus"):
-        said.append(f"{data['gpus']} GPU{'s' if data['gpus'] > 1 else ''}")
+    if gpus := data.get("gpus"):
+        said.append(f"{gpus} GPU{'s' if gpus > 1 else ''}")
     if left is not None:
         said.append(f"{duration(left)} left")
     return said
 
 
-def held_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+def held_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     """Return when it may start, that it ends soon, and what ends it without anybody."""
     if is_released(data) and data.get("released") == "forgotten":
         return ["Its kernel was killed, and nobody came back for it."]
@@ -60,9 +63,9 @@ def held_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> lis
     said, left = [text for text in [start_note(data)] if text], time_left(data)
     if data.get("kind") != "allocation":
         return said
-    if left is not None and is_near(left, data["time_limit"]):
+    if left is not None and is_near(left, data["time_limit"] or 0):
         said.append(f"Warning: it ends in {duration(left)}, with all that runs in it.")
-    if data.get("lease"):
-        ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration(data["lease"])
+    if lease := data.get("lease"):
+        ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration(lease)
         said.append(f"Used by %srun, %%srun and %%remote. {ends}after {unused} without a step or a kernel.")
     return said

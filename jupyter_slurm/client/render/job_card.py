@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.render.allocation_card import held_facts, held_notes, is_released
 from jupyter_slurm.client.render.rank_fold import fold
@@ -15,6 +15,9 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.render.terminal import plain, printable, to_html
 from jupyter_slurm.domain.advice.endings import SIGNALS
 from jupyter_slurm.domain.ranks import explain_ranks
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = [
     "OutputPane",
@@ -28,6 +31,7 @@ __all__ = [
     "notes",
     "output_as_html",
     "output_as_text",
+    "output_path",
     "sentences",
     "state_as_html",
     "tally",
@@ -65,12 +69,17 @@ class OutputPane:
         return f"… the beginning is not shown; all of it is in {self.path}" if self.shortened else ""
 
 
-def is_finished(data: Mapping[str, Any]) -> bool:
+def is_finished(data: api.Job) -> bool:
     """Tell whether nothing more will happen to a job."""
     return bool(data.get("finished"))
 
 
-def has_run(data: Mapping[str, Any]) -> bool:
+def output_path(data: api.Job, stream: str) -> str | None:
+    """Return the file of a stream of a job; None where that is not known."""
+    return data.get("stderr") if stream == "stderr" else data.get("stdout")
+
+
+def has_run(data: api.Job) -> bool:
     """Tell whether a job that is over ever began; Slurm gives one that did not its end for its start."""
     start, end = data.get("start_time"), data.get("end_time")
     return bool(
@@ -94,7 +103,7 @@ def duration(seconds: float) -> str:
     return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
 
 
-def title(data: Mapping[str, Any]) -> str:
+def title(data: api.Job) -> str:
     """Return what a job is called."""
     name, what = data.get("name") or data.get("label"), "Step" if data.get("allocation") else "Job"
     if data.get("kind") == "allocation":
@@ -111,7 +120,7 @@ def title(data: Mapping[str, Any]) -> str:
     return f"{what} {data.get('id') or '(no id yet)'}" + (f" ({name})" if name else "")
 
 
-def facts(data: Mapping[str, Any]) -> list[str]:
+def facts(data: api.Job) -> list[str]:
     """Return where a job is and for how long."""
     said = []
     if data.get("nodes"):
@@ -129,15 +138,15 @@ def facts(data: Mapping[str, Any]) -> list[str]:
         said.append(f"waiting for {duration(now - submitted)}")
     if data.get("restarts"):
         said.append(f"restarts: {data['restarts']}")
-    if data.get("time_limit") and not (is_finished(data) or told_state(data)):
-        said.append(f"limit {duration(data['time_limit'])}")
+    if (limit := data.get("time_limit")) and not (is_finished(data) or told_state(data)):
+        said.append(f"limit {duration(limit)}")
     said += [*held_facts(data, duration), *session_facts(data, duration), *stage_facts(data)]
     if data.get("tasks"):
         said.append("tasks: " + tally(data))
     return said
 
 
-def _used(data: Mapping[str, Any], seconds: float) -> str:
+def _used(data: api.Job, seconds: float) -> str:
     """Return how long something ran; of an allocation, how much of its time that is."""
     if data.get("kind") != "allocation":
         return f"ran {duration(seconds)}"
@@ -145,12 +154,12 @@ def _used(data: Mapping[str, Any], seconds: float) -> str:
     return f"used {duration(seconds)}" + (f" of {duration(limit)}" if limit else "")
 
 
-def tally(data: Mapping[str, Any]) -> str:
+def tally(data: api.Job) -> str:
     """Return how many tasks of an array are in which state; empty for what is none."""
     return ", ".join(f"{count} {state}" for state, count in sorted((data.get("tasks") or {}).items()))
 
 
-def _end(data: Mapping[str, Any]) -> list[str]:
+def _end(data: api.Job) -> list[str]:
     """Return exit code or signal where they say something: Slurm has an exit code 0 for whatever it ended itself."""
     signal, code, state = data.get("signal"), data.get("exit_code"), data.get("state")
     if signal in SIGNALS and state not in ("OUT_OF_MEMORY", "TIMEOUT"):
@@ -158,25 +167,25 @@ def _end(data: Mapping[str, Any]) -> list[str]:
     return [f"exit code {code}"] if code or (code == 0 and state == "COMPLETED") else []
 
 
-def headline(data: Mapping[str, Any]) -> str:
+def headline(data: api.Job) -> str:
     """Return a job in one line."""
     return printable(f"{title(data)}: " + ", ".join([_state(data), *facts(data)])).replace("\n", "\\n")
 
 
-def _state(data: Mapping[str, Any]) -> str:
+def _state(data: api.Job) -> str:
     """Return the state, in Slurm's word; what was given back is CANCELLED for Slurm, which looks like a failure."""
     if is_released(data):
         return "given back" if is_finished(data) else "being given back"
     return told_state(data) or str(data.get("state"))
 
 
-def advice(data: Mapping[str, Any], *, printed: bool) -> str:
+def advice(data: api.Job, *, printed: bool) -> str:
     """Return what to do next; what is said of the last lines of the output only where there are some."""
     step = str(data.get("next_step") or "")
     return step if printed or not step.startswith("The last lines of its output") else ""
 
 
-def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) -> list[str]:
+def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[str]:
     """Return what else there is to say: why it waits or failed, what to do next, warnings."""
     said = [f"Warning: {text}" for text in data.get("warnings") or []]
     reason, words = data.get("reason"), data.get("reason_text")
@@ -187,11 +196,11 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
         said.append(explain_ranks(data.get("ranks")))
     if data.get("state") not in ("RUNNING", "COMPLETED") and not is_released(data):
         said.append(advice(data, printed=printed))
-    error, submitting = data.get("error") or {}, data.get("state") == "SUBMITTING"
+    error, submitting = data.get("error"), data.get("state") == "SUBMITTING"
     if submitting:
         told = [error.get("detail"), error.get("hint")] if error else ["sbatch has not answered yet"]
         said.append(sentences(*told))
-    else:
+    elif error:
         said += [str(error.get("detail") or ""), str(error.get("hint") or "")]
     said += [_component(part) for part in data.get("components") or []]
     if data.get("tasks"):
@@ -209,12 +218,12 @@ def notes(data: Mapping[str, Any], trouble: str = "", *, printed: bool = False) 
     return [text for text in said if text]
 
 
-def _component(part: Mapping[str, Any]) -> str:
+def _component(part: api.JobComponent) -> str:
     where = f", on {part['nodes']}" if part["nodes"] else ""
     return f"Component {part['id']}: {part['state']}{where}, partition {part['partition']}"
 
 
-def as_text(data: Mapping[str, Any], panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
+def as_text(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
     """Return a job and its output as plain text; ``printed``: there is more of that elsewhere."""
     said = notes(data, trouble, printed=printed or bool(panes))
     lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in said)]
@@ -234,7 +243,7 @@ def output_as_text(panes: Sequence[OutputPane]) -> str:
     return "\n".join(lines)
 
 
-def as_html(data: Mapping[str, Any], panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
+def as_html(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
     """Return a job and its output as HTML without scripts; everything in it is escaped."""
     parts = [
         '<div class="jupyter-slurm-job" style="line-height:1.4">',
@@ -242,16 +251,16 @@ def as_html(data: Mapping[str, Any], panes: Sequence[OutputPane], trouble: str =
         state_as_html(data),
         f"<span{_CALMLY}> {escape(' · '.join(facts(data)))}</span></div>",
     ]
-    session = data.get("session") or {}
+    session = data.get("session")
     for note in notes(data, trouble, printed=printed or bool(panes)):
         said = escape(note)
-        if note in (session.get("url"), session.get("path")):
+        if session and note in (session["url"], session["path"]):
             said = f'<a href="{said}" target="_blank" rel="noopener noreferrer">{said}</a>'
         parts.append(f"<div{_CALMLY}>{said}</div>")
     return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
 
 
-def state_as_html(data: Mapping[str, Any]) -> str:
+def state_as_html(data: api.Job) -> str:
     """Return the state in its colour, with as much of the text's own as keeps it readable."""
     color = _color(data)
     style = f"color:color-mix(in srgb, var(--jp-{color},{_FALLBACK[color]}) 60%, currentColor);font-weight:bold"
@@ -276,7 +285,7 @@ def _pre(stream: str, text: str) -> str:
     return f'<pre title="{stream}" style="{_PRE};{_STREAM[stream]}"><span>{to_html(text)}</span></pre>'
 
 
-def _color(data: Mapping[str, Any]) -> str:
+def _color(data: api.Job) -> str:
     if not is_finished(data):
         return _BUSY if data.get("state") != "PENDING" else _CALM
     if is_released(data):

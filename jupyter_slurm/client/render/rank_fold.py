@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.terminal import Screen, end_of
 from jupyter_slurm.domain.ranks import RankedOutput, has_ranks
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["RankedScreen", "fold", "open_rank"]
 
@@ -76,11 +78,12 @@ class RankedScreen:
         return max(_LEAST, self._limit // 4 // max(_FEW, len(self._screens)))
 
 
-def open_rank(data: Mapping[str, Any]) -> int | None:
+def open_rank(data: api.Job) -> int | None:
     """Return which rank of a job is to be seen: the one that failed first, else 0; None where it has none."""
     if not has_ranks(data):
         return None
-    return int(data["ranks"]["first"]["rank"]) if data.get("ranks") else 0
+    ranks = data.get("ranks")
+    return int(ranks["first"]["rank"]) if ranks else 0
 
 
 def fold(text: str, rank: int) -> tuple[str, str, str]:

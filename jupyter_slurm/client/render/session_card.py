@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = [
     "end_note",
@@ -27,7 +30,7 @@ __all__ = [
 _WORDS = {"unreachable": "ready, but not reached from here"}
 
 
-def session_state(data: Mapping[str, Any]) -> str:
+def session_state(data: api.Job) -> str:
     """Return how far a session is; empty for what is none, and for one that is over: Slurm says how."""
     session = data.get("session")
     return str(session["state"]) if session and not data.get("finished") else ""
@@ -38,25 +41,25 @@ def server_prefix() -> str | None:
     return os.environ.get("JUPYTER_SLURM_BASE_URL")
 
 
-def path_here(session: Mapping[str, Any]) -> str:
+def path_here(session: api.Session) -> str:
     """Return the path under which that server shows a session; empty: it does not."""
     prefix, path = server_prefix(), str(session["path"])
     return path if prefix and path.startswith(f"{prefix}jupyter-slurm/") else ""
 
 
-def is_ready(data: Mapping[str, Any]) -> bool:
+def is_ready(data: api.Job) -> bool:
     """Tell whether a session can be opened."""
     return session_state(data) in ("ready", "reconnecting")
 
 
-def hides_log(data: Mapping[str, Any]) -> bool:
+def hides_log(data: api.Job) -> bool:
     """Tell whether what Jupyter logs is of no interest: it is there, or ended as it should."""
     if not data.get("session"):
         return False
     return is_ready(data) or (bool(data.get("finished")) and data.get("state") in ("COMPLETED", "CANCELLED"))
 
 
-def told_state(data: Mapping[str, Any]) -> str:
+def told_state(data: api.Job) -> str:
     """Return how far a session that runs is, in words; empty for any other job, whose state Slurm's word tells."""
     state = session_state(data)
     if state == "starting":
@@ -64,16 +67,17 @@ def told_state(data: Mapping[str, Any]) -> str:
     return "" if state in ("submitted", "pending") else _WORDS.get(state, state)
 
 
-def shown_command(data: Mapping[str, Any]) -> str:
+def shown_command(data: api.Job) -> str:
     """Return the name of the command that serves; empty for a Jupyter."""
-    command = (data.get("session") or {}).get("command")
+    session = data.get("session")
+    command = session and session.get("command")
     return str(command[0]).rpartition("/")[2] if command else ""
 
 
-def session_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+def session_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     """Return what a session has, which Jupyter or what else it is, and for how long yet."""
-    state, session = session_state(data), data.get("session") or {}
-    if not state:
+    session = data.get("session")
+    if not session or not session_state(data):
         return []
     said, gpus = [], data.get("gpus")
     if gpus:
@@ -86,10 +90,10 @@ def session_facts(data: Mapping[str, Any], duration: Callable[[float], str]) -> 
     return said
 
 
-def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> list[str]:
+def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     """Return where a session is, how it is opened, and what ends it."""
-    state, session = session_state(data), data.get("session") or {}
-    if not state:
+    session = data.get("session")
+    if not session or not session_state(data):
         return []
     said, is_jupyter = [str(session.get("message") or ""), end_note(data, duration)], not session.get("command")
     if is_ready(data):
@@ -105,18 +109,18 @@ def session_notes(data: Mapping[str, Any], duration: Callable[[float], str]) -> 
     return said
 
 
-def end_note(data: Mapping[str, Any], duration: Callable[[float], str]) -> str:
+def end_note(data: api.Job, duration: Callable[[float], str]) -> str:
     """Return that the time limit of a session is near, and what then becomes of it; empty: it is not."""
-    session = data.get("session") or {}
-    if not session.get("ends"):
+    session = data.get("session")
+    if not session or not (ends := session.get("ends")):
         return ""
-    left = duration(max(0.0, session["ends"] - time.time()))
+    left = duration(max(0.0, ends - time.time()))
     if session.get("resume"):
         return f"Warning: in {left} it begins anew, and what its kernels have in memory is lost."
     return f"Warning: it ends in {left}, with all that runs in it."
 
 
-def start_note(data: Mapping[str, Any]) -> str:
+def start_note(data: api.Job) -> str:
     """Return when what waits may start; empty: that is not known."""
     start = data.get("estimated_start")
     if data.get("state") != "PENDING" or not start or start <= time.time():
@@ -125,9 +129,10 @@ def start_note(data: Mapping[str, Any]) -> str:
     return "Earliest start, as Slurm sees it now: " + time.strftime(day, time.localtime(start))
 
 
-def session_history(data: Mapping[str, Any]) -> str:
+def session_history(data: api.Job) -> str:
     """Return when a session came how far, with how long each step took, and what serves where it is no Jupyter."""
     session, said, before = data["session"], list[str](), None
+    assert session is not None
     for step in session["steps"]:
         took = "" if before is None else f" (after {max(0.0, step['time'] - before):.0f} s)"
         at = time.strftime("%Y-%m-%d %H:%M:%S" if before is None else "%H:%M:%S", time.localtime(step["time"]))
@@ -138,7 +143,7 @@ def session_history(data: Mapping[str, Any]) -> str:
     return f"{data.get('label')}: {', '.join(said)}" + (f"; runs {shlex.join(command)}" if command else "")
 
 
-def terminal_name(data: Mapping[str, Any]) -> str:
+def terminal_name(data: api.Job) -> str:
     """Return how a terminal names a session."""
     cluster = str(data.get("cluster") or "")
     is_here = cluster == "local" or cluster.startswith("local-")  # what is named so is no profile

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.staging import names
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["is_given_up", "stage_facts", "stage_notes"]
 
 
-def stage_facts(data: Mapping[str, Any]) -> list[str]:
+def stage_facts(data: api.Job) -> list[str]:
     """Return in few words what came back."""
-    stage = data.get("stage") or {}
-    if stage.get("state") != "back":
+    stage = data.get("stage")
+    if not stage or stage.get("state") != "back":
         return []
     count = stage["files"]
     return [f"{count or 'no'} new or changed file{'' if count == 1 else 's'} came back"]
 
 
-def stage_notes(data: Mapping[str, Any]) -> list[str]:
+def stage_notes(data: api.Job) -> list[str]:
     """Return where the folders of a job are, and what did not come back."""
-    stage = data.get("stage") or {}
+    stage = data.get("stage")
     if not stage:
         return []
     said = []
@@ -42,16 +44,17 @@ def stage_notes(data: Mapping[str, Any]) -> list[str]:
     return said
 
 
-def is_given_up(data: Mapping[str, Any]) -> bool:
+def is_given_up(data: api.Job) -> bool:
     """Tell whether results of a job are on its cluster alone, and nobody tries to bring them any more."""
-    return bool((data.get("stage") or {}).get("given_up"))
+    stage = data.get("stage")
+    return bool(stage and stage.get("given_up"))
 
 
-def _next_time(data: Mapping[str, Any]) -> str:
+def _next_time(data: api.Job) -> str:
     if not is_given_up(data):
         return "the next job of this folder brings it."
     return f"`jupyter slurm bring {data.get('id') or data.get('key')}`, or job.bring(), tries again."
 
 
-def _places(stage: Mapping[str, Any]) -> str:
+def _places(stage: api.JobStage) -> str:
     return ", ".join(folder["dest"] for folder in stage["folders"])

@@ -25,7 +25,11 @@ class CommandText(str):
         printer.text(repr(str(self)) if is_within else printable(self).rstrip("\n"))
 
 
-class Table(Sequence[dict[str, Any]]):
+Row = dict[str, Any]
+"""A row of a table: its values by the names of the columns."""
+
+
+class Table(Sequence[Row]):
     """Rows and columns: of text, as a Slurm command gave them, or of values.
 
     ``table["JOBID"]`` is a column, ``table[0]`` a row as a dictionary, ``table[:10]`` a shorter table.
@@ -53,16 +57,16 @@ class Table(Sequence[dict[str, Any]]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Row]:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
     @overload
-    def __getitem__(self, key: int) -> dict[str, Any]: ...
+    def __getitem__(self, key: int) -> Row: ...
     @overload
     def __getitem__(self, key: slice) -> Table: ...
     @overload
     def __getitem__(self, key: str) -> list[Any]: ...
-    def __getitem__(self, key: int | slice | str) -> dict[str, Any] | Table | list[Any]:
+    def __getitem__(self, key: int | slice | str) -> Row | Table | list[Any]:
         """Return a column by its name, a row by its number, or a part of the table."""
         if isinstance(key, slice):
             return Table(self.columns, self.rows[key], title=self.title, with_none=self._with_none)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, named
 from jupyter_slurm.client.interrupts import WaitInterrupted
@@ -20,6 +20,9 @@ from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import ConfigError, OptionError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["WORDS", "environment_named", "idle_time", "launch", "named_in", "there"]
 
@@ -78,7 +81,7 @@ def there(name: str | None) -> Cluster:
         raise
 
 
-def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, Any]], None] = say_doubts) -> Session:
+def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[api.Job], None] = say_doubts) -> Session:
     """Have a job run a Jupyter, or the command behind ``--``, once.
 
     Parameters
@@ -118,7 +121,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, 
         stage=stage_of(words),
     )
     with submission.body(cluster) as body:
-        asked: dict[str, Any] = {name: body[name] for name in _OF_A_LAUNCH if name in body}
+        asked = cast("api.Launch", {name: value for name, value in body.items() if name in _OF_A_LAUNCH})
         asked |= {"name": words.get("name"), "idle": idle_time(words.get("idle")), "dir": words.get("dir")}
         asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
         asked["jupyter"] = words.get("jupyter")
@@ -133,7 +136,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[Mapping[str, 
     return Session(cluster, data, from_start=True)
 
 
-def _post(cluster: Cluster, asked: Mapping[str, Any]) -> Any:
+def _post(cluster: Cluster, asked: api.Launch) -> Any:
     return cluster.client.post(cluster.path("sessions"), json=asked, idempotent=True)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from jupyter_slurm.client.clusters.cluster import current
@@ -15,7 +15,7 @@ from jupyter_slurm.client.jobs.failure import failure
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import JobList
 from jupyter_slurm.client.login.call import answering
-from jupyter_slurm.client.render.job_card import duration
+from jupyter_slurm.client.render.job_card import duration, output_path
 from jupyter_slurm.client.render.session_card import (
     end_note,
     is_ready,
@@ -26,6 +26,9 @@ from jupyter_slurm.client.render.session_card import (
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Session", "SessionList", "session", "sessions"]
 
@@ -68,8 +71,9 @@ class Session(Job):
         return server
 
     @property
-    def _session(self) -> Mapping[str, Any]:
-        told: Mapping[str, Any] = self.data["session"]
+    def _session(self) -> api.Session:
+        told = self.data["session"]
+        assert told is not None  # as of every job of this kind
         return told
 
     @property
@@ -118,7 +122,7 @@ class Session(Job):
         """
         client, path = self._cluster.client, self._cluster.path("sessions", self._reference, "open")
         told = answering(client, self._cluster.name, lambda: client.post(path, timeout=None))
-        self._data = {name: value for name, value in told.items() if name != "page"}
+        self._data = cast("api.Job", {name: value for name, value in told.items() if name != "page"})
         if self._follower is not None:
             self._follower.know(self._data)
         page: str | None = told["page"]
@@ -142,7 +146,7 @@ class Session(Job):
         return self.tail(lines, "stderr")
 
     def wait_ready(
-        self, timeout: float | None = None, *, told: Callable[[Mapping[str, Any]], None] = lambda data: None
+        self, timeout: float | None = None, *, told: Callable[[api.Job], None] = lambda data: None
     ) -> Session:
         """Wait until it can be opened.
 
@@ -184,17 +188,18 @@ class Session(Job):
             follower.unlisten(heard)
         if follower.error is not None:
             raise follower.error
-        self._data = dict(follower.data)
+        self._data = {**follower.data}
         told(self._data)
         if follower.ended.is_set():
             text, stream = self._written.log(ranks=None)
-            raise failure(self._data, text, self._data.get(stream or "stderr"))
+            raise failure(self._data, text, output_path(self._data, stream or "stderr"))
         if not is_ready(self._data):
             self.page()  # as far as the agent can get without asking anybody, it is not reached
         return self
 
     def _row(self) -> list[str]:
         told, session = self._data, self._data["session"]
+        assert session is not None
         values = (told.get("label"), session["state"], told.get("id"), told.get("nodes"), session["url"])
         return [str(value or "") for value in values]
 

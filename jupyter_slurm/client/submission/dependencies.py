@@ -27,7 +27,7 @@ _ITEM = re.compile(rf"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{{1,10}})\])?|(?P<id>{
 
 def dependency_options(
     words: Mapping[str, str | None],
-    namespace: Mapping[str, Any],
+    namespace: Mapping[str, object],
     cluster: Cluster,
     table: OptionTable,
     options: Sequence[str],
@@ -54,7 +54,7 @@ def dependency_options(
     return [f"--dependency={','.join(conditions)}"] if conditions else []
 
 
-def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) -> Iterator[Job]:
+def _jobs(word: str, item: str, namespace: Mapping[str, object], cluster: Cluster) -> Iterator[Job]:
     match = _ITEM.fullmatch(item)
     if match is None:
         raise UsageError(f"{word}=: {item!r} is neither the name of a job nor its id.", hint=_hint(word))
@@ -68,10 +68,11 @@ def _jobs(word: str, item: str, namespace: Mapping[str, Any], cluster: Cluster) 
     if match["task"] is not None:
         if not isinstance(value, ArrayJob | list | tuple):
             raise UsageError(f"{word}=: {name} has no tasks.", hint=_hint(word))
+        whole: Sequence[object] | ArrayJob = value
         try:
-            value = value[int(match["task"])]
+            value = whole[int(match["task"])]
         except IndexError:
-            raise UsageError(f"{word}=: {item}: there are only {len(value)}.", hint=_hint(word)) from None
+            raise UsageError(f"{word}=: {item}: there are only {len(whole)}.", hint=_hint(word)) from None
     for one in value if isinstance(value, list | tuple) else [value]:
         yield _job_of(word, item, one, cluster)
 
@@ -139,7 +140,7 @@ def _numbers(word: str, job: Job) -> list[str]:
             f"{word}=: tasks of {job.title} have failed, so this job would never start.",
             hint="afterany= waits for an end of any kind.",
         )
-    return [part["id"] for part in parts if part not in over]
+    return [str(part["id"]) for part in parts if part not in over]
 
 
 def _hint(word: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.clusters.slurm_command import when_allowed
@@ -14,6 +13,9 @@ from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
 from jupyter_slurm.client.submission.submit import Submission
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Estimate", "estimate", "estimate_allocation"]
 
@@ -35,7 +37,7 @@ class Estimate:
         The words of sbatch.
     """
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: api.Estimate) -> None:
         start = data.get("start")
         self.start = None if start is None else datetime.datetime.fromtimestamp(start).astimezone()
         self.cpus: int | None = data.get("cpus")

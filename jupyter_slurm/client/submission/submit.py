@@ -7,9 +7,9 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, context
 from jupyter_slurm.client.jobs.array import handle
@@ -20,6 +20,7 @@ from jupyter_slurm.client.render.terminal import printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.variables import PackedVariables
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep import Sweep
 
 __all__ = ["Preview", "Submission", "preview", "python_named", "submit"]
@@ -73,15 +74,15 @@ class Submission:
     default_python: str | None = None
     resume: int | None = None
     launcher: str | None = None
-    stage: Mapping[str, Any] | None = None
+    stage: api.Stage | None = None
 
     @contextlib.contextmanager
-    def body(self, cluster: Cluster) -> Iterator[dict[str, Any]]:
+    def body(self, cluster: Cluster) -> Iterator[api.Submission]:
         """Give the request, under a key of its own: it may be repeated without making a second job."""
         with self.values.on_disk() if self.values else contextlib.nullcontext() as values:
             yield self._body(cluster, values)
 
-    def _body(self, cluster: Cluster, values: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _body(self, cluster: Cluster, values: api.Variables | None) -> api.Submission:
         named = {
             "python": self.python,
             "filename": self.filename,
@@ -96,7 +97,7 @@ class Submission:
         }
         around = context(cluster)
         check_lengths((*self.options, *self.args), around.get("env") or {})
-        return {
+        request = {
             "key": new_key(),
             "kind": self.kind,
             "text": self.text,
@@ -106,6 +107,7 @@ class Submission:
             "origin": origin(),
             **{name: value for name, value in named.items() if value is not None},
         }
+        return cast("api.Submission", request)
 
 
 class Preview:
@@ -125,7 +127,7 @@ class Preview:
         Why the cluster would refuse it, or never run it.
     """
 
-    def __init__(self, data: Mapping[str, Any], source: str | None = None) -> None:
+    def __init__(self, data: api.Preview, source: str | None = None) -> None:
         self.argv: list[str] = list(data["argv"])
         self.script: str = data["script"]
         self.source = source
@@ -158,7 +160,7 @@ def preview(cluster: Cluster, submission: Submission) -> Preview:
     return Preview(data, submission.text if submission.kind == "python" else None)
 
 
-def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[Mapping[str, Any]], None] | None = None) -> Job:
+def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[api.Job], None] | None = None) -> Job:
     """Submit, once.
 
     Parameters

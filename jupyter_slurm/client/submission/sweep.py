@@ -17,7 +17,7 @@ __all__ = ["sweep_of", "warn_of_hidden"]
 _HINT = "sweep=NAME takes a list of dicts, a DataFrame, or a dict with the values of each parameter."
 
 
-def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, Any]) -> Sweep | None:
+def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, object]) -> Sweep | None:
     """Return the sweep that a magic line asks for; None where it asks for none.
 
     Raises
@@ -47,7 +47,7 @@ def warn_of_hidden(sweep: Sweep, cell: str) -> None:
             sys.stderr.write(f"Warning: {name} is a parameter of the sweep: {name}(…) calls its value, not Python's.\n")
 
 
-def _named(text: str, namespace: Mapping[str, Any], *, zipped: bool) -> Sweep:
+def _named(text: str, namespace: Mapping[str, object], *, zipped: bool) -> Sweep:
     if text not in namespace:
         name, equals, values = text.partition("=")
         if equals and name.isidentifier():

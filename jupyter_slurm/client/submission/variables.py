@@ -6,11 +6,14 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.variables import values as file_of
 from jupyter_slurm.runner.variables.packing import CannotTravel, TooLarge, packed
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["PackedVariables", "parcel"]
 
@@ -39,7 +42,7 @@ class PackedVariables:
         self,
         sent: Sequence[str],
         wanted: Sequence[str],
-        namespace: Mapping[str, Any],
+        namespace: Mapping[str, object],
         limit: int,
         given: Set[str] = frozenset(),
     ) -> None:
@@ -53,9 +56,9 @@ class PackedVariables:
             raise UsageError(f"Not submitted: {error}") from error
 
     @contextlib.contextmanager
-    def on_disk(self) -> Iterator[dict[str, Any]]:
+    def on_disk(self) -> Iterator[api.Variables]:
         """Put what is sent into a private file for as long as the submission takes; gives what the API is told."""
-        told = {"in": self.sent, "out": self.wanted, "limit": self.limit}
+        told: api.Variables = {"in": self.sent, "out": self.wanted, "limit": self.limit}
         if not self._items:
             yield told
             return
@@ -66,7 +69,7 @@ class PackedVariables:
 
 
 def parcel(
-    words: Mapping[str, str | None], namespace: Mapping[str, Any], limit: int, given: Set[str] = frozenset()
+    words: Mapping[str, str | None], namespace: Mapping[str, object], limit: int, given: Set[str] = frozenset()
 ) -> PackedVariables:
     """Return what ``in=`` and ``out=`` of a magic line ask for; see :class:`PackedVariables`."""
     asked = {word: _names(word, words[word] or "") for word in ("in", "out") if word in words}

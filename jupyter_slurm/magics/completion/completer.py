@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 from jupyter_slurm.client.clusters import name_completion
 from jupyter_slurm.client.clusters.option_tables import known_table, named_options
@@ -54,6 +54,15 @@ _TABLES: Final = {
 }
 
 
+class MatcherResult(TypedDict, total=False):
+    """What IPython takes from a matcher (its Matcher API, version 2)."""
+
+    completions: Sequence[Any]
+    matched_fragment: str
+    ordered: bool
+    suppress: bool
+
+
 class _CursorContext(NamedTuple):
     """Where the cursor stands: the magic, the words before, the word that is being typed and its open quote."""
 
@@ -64,7 +73,7 @@ class _CursorContext(NamedTuple):
     quote: str
 
 
-def complete(shell: Any, line: str, cell: str) -> dict[str, Any]:
+def complete(shell: Any, line: str, cell: str) -> MatcherResult:
     """Return what could stand at the cursor, in IPython's words.
 
     Parameters

@@ -76,7 +76,7 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Suggestion |
 
 def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[NamedEntity]:
     """Return the person's own variables that may be meant, with their types."""
-    own: Mapping[str, Any] = shell.user_ns
+    own: Mapping[str, object] = shell.user_ns
     return [
         NamedEntity(name, _about(value))
         for name, value in own.items()

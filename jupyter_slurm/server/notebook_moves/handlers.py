@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.decorator import authorized
@@ -21,6 +21,9 @@ from jupyter_slurm.config import load_settings
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, UsageError
 from jupyter_slurm.server.notebook_moves.move import MoveTarget, NotebookMove
 from jupyter_slurm.server.problem_handler import ProblemHandler
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import Kernelspec, NotebookSession
 
 __all__ = ["HANDLERS", "NotebookMoves"]
 
@@ -112,15 +115,15 @@ class NotebookMoves:
         """Give up what is under way: nobody would bring the notebook to its kernel."""
         await asyncio.gather(*(move.give_up() for move in self._known.values()))
 
-    async def _session(self, notebook: str) -> Mapping[str, Any]:
+    async def _session(self, notebook: str) -> NotebookSession:
         for session in await ensure_async(self._sessions.list_sessions()):
             if session["path"].strip("/") == notebook and session.get("kernel"):
-                found: Mapping[str, Any] = session
+                found: NotebookSession = session
                 return found
         raise JobNotFound(f"No notebook {notebook!r} is open here with a kernel.", hint="Open it, and run a cell.")
 
 
-def _found(kernel: str, specs: Mapping[str, Any]) -> str:
+def _found(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
     """Return the name of a kernelspec, by that or by how it is shown."""
     names = [name for name, spec in specs.items() if kernel in (name, spec.get("display_name"))]
     if not names:
@@ -131,7 +134,7 @@ def _found(kernel: str, specs: Mapping[str, Any]) -> str:
     return kernel if kernel in names else names[0]
 
 
-def _followed(name: str, spec: Mapping[str, Any]) -> str:
+def _followed(name: str, spec: Kernelspec) -> str:
     """Return the kernelspec whose next allocation is meant."""
     if not _is_ours(spec):
         raise UsageError(
@@ -146,7 +149,7 @@ def _followed(name: str, spec: Mapping[str, Any]) -> str:
     return name
 
 
-def _check(names: Sequence[str], *specs: Mapping[str, Any]) -> None:
+def _check(names: Sequence[str], *specs: Kernelspec) -> None:
     if wrong := next((name for name in names if not name.isidentifier()), None):
         raise UsageError(f"{wrong!r} is no name of a variable.", hint="For example in=x,model.")
     if other := next((spec for spec in specs if names and spec and not _is_python(spec)), None):
@@ -156,12 +159,12 @@ def _check(names: Sequence[str], *specs: Mapping[str, Any]) -> None:
         )
 
 
-def _is_ours(spec: Mapping[str, Any]) -> bool:
+def _is_ours(spec: Kernelspec) -> bool:
     provisioner = (spec.get("metadata") or {}).get("kernel_provisioner") or {}
     return bool(provisioner.get("provisioner_name") == PROVISIONER)
 
 
-def _is_python(spec: Mapping[str, Any]) -> bool:
+def _is_python(spec: Kernelspec) -> bool:
     language = str(spec.get("language")).lower()
     return language == "python" or (_is_ours(spec) and language not in _NO_PYTHON)
 

@@ -7,9 +7,9 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from jupyter_core.utils import ensure_async
 from tornado import web
@@ -17,6 +17,9 @@ from tornado import web
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.server.notebook_moves.variables import CannotTravel, KernelGone, VariableTransfer
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import NotebookSession
 
 __all__ = ["MoveTarget", "NotebookMove"]
 
@@ -70,7 +73,7 @@ class NotebookMove:
         What it, and the notebook's session, are known by.
     """
 
-    def __init__(self, sessions: Any, kernels: Any, session: Mapping[str, Any], target: MoveTarget) -> None:
+    def __init__(self, sessions: Any, kernels: Any, session: NotebookSession, target: MoveTarget) -> None:
         self.id, self.session = secrets.token_hex(8), str(session["id"])
         self._sessions, self._kernels = sessions, kernels
         self._path, self._old, self._new = str(session["path"]), str(session["kernel"]["id"]), ""
@@ -86,9 +89,14 @@ class NotebookMove:
         """Whether nothing more happens."""
         return self._state in ("done", "failed", "cancelled")
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, str | list[str]]:
         """Return what is told of it."""
-        told = {"id": self.id, "notebook": self._path, "kernel": self._kernel, "in": list(self._names)}
+        told: dict[str, str | list[str]] = {
+            "id": self.id,
+            "notebook": self._path,
+            "kernel": self._kernel,
+            "in": list(self._names),
+        }
         return {**told, "state": self._state, "text": printable(self._text)}
 
     async def give_up(self) -> None:

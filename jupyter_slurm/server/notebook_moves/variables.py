@@ -13,9 +13,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from jupyter_slurm.runner.variables.transit import TYPE
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MessagePart
 
 __all__ = ["CannotTravel", "KernelGone", "ReceivedVariables", "VariableTransfer"]
 
@@ -156,37 +159,37 @@ class VariableTransfer:
         told = await self._call(f"unpack({list(names)!r}, globals())")
         return ReceivedVariables(tuple(told["came"]), tuple(told["troubles"]))
 
-    async def _call(self, call: str, waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
+    async def _call(self, call: str, waits: Callable[[], None] = lambda: None) -> MessagePart:
         """Call a function of ``runner/variables/transit.py``."""
         found = await self._evaluated(_expressions(call), waits)
         failed = [one for one in found.values() if one.get("status") != "ok"]
         if failed or TYPE not in found.get("2", {}).get("data", {}):
             why = f"{failed[0].get('ename')}: {failed[0].get('evalue')}" if failed else "it knows no user_expressions"
             raise CannotTravel(f"The kernel cannot be asked for variables: {why}")
-        told: Mapping[str, Any] = json.loads(found["2"]["data"][TYPE])
+        told: MessagePart = json.loads(found["2"]["data"][TYPE])
         return told
 
-    async def _evaluated(self, expressions: Mapping[str, str], waits: Callable[[], None]) -> Mapping[str, Any]:
+    async def _evaluated(self, expressions: Mapping[str, str], waits: Callable[[], None]) -> MessagePart:
         while True:
             reply = await self._reply(lambda: self._ask(expressions), waits)
             if reply.get("status") == "ok":
-                found: Mapping[str, Any] = reply.get("user_expressions") or {}
+                found: MessagePart = reply.get("user_expressions") or {}
                 return found
             if reply.get("status") != "aborted":  # a cell before it has failed, and all that waited is given up
                 raise KernelGone(str(reply.get("evalue") or "The kernel does not answer."))
 
     def _ask(self, expressions: Mapping[str, str]) -> str:
-        options: dict[str, Any] = {"silent": True, "store_history": False, "allow_stdin": False}
+        options: dict[str, bool] = {"silent": True, "store_history": False, "allow_stdin": False}
         return str(self._client.execute("", user_expressions=dict(expressions), stop_on_error=False, **options))
 
-    async def _reply(self, ask: Callable[[], str], waits: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
+    async def _reply(self, ask: Callable[[], str], waits: Callable[[], None] = lambda: None) -> MessagePart:
         """Ask, and return the answer; a kernel that was restarted meanwhile is asked again."""
         request, process = ask(), self._process
         while True:
             with contextlib.suppress(queue.Empty, TimeoutError):
                 message = await self._client.get_shell_msg(timeout=_LOOK)
                 if message["parent_header"].get("msg_id") == request:
-                    content: Mapping[str, Any] = message["content"]
+                    content: MessagePart = message["content"]
                     return content
                 continue
             if not await self._manager.is_alive():
