@@ -143,7 +143,7 @@ def _jupyter_labextension_paths() -> list[dict[str, str]]:
     return [{"src": "labextension", "dest": "jupyter-slurm"}]
 
 
-def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+def _jupyter_server_extension_points() -> list[dict[str, str | type]]:
     from jupyter_slurm.server import extension_points
 
     return extension_points()

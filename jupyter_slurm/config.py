@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,7 @@ def _allowed(trait: Any) -> str:
     return f"Allowed: {trait.info()}{'' if least is None else f', at least {least:g}'}. {trait.help}"
 
 
-def _tell_unknown(name: str, known: dict[str, Any], source: str) -> None:
+def _tell_unknown(name: str, known: Collection[str], source: str) -> None:
     if (source, name) not in _told:
         _told.add((source, name))
         near = get_close_matches(name, known, n=1)

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 __all__ = [
     "AgentBusy",
@@ -90,6 +90,17 @@ _TYPE_PREFIX = "urn:jupyter-slurm:error:"
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+class ProblemDocument(TypedDict):
+    """An error as the API tells it (RFC 9457): ``Problem`` of openapi.yaml."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    hint: str
+    details: Mapping[str, Any]
+
+
 class SlurmError(Exception):
     """Base of all errors of this package.
 
@@ -120,7 +131,7 @@ class SlurmError(Exception):
         lines = [f"{type(self).__name__}: {self.message}", *([self.hint] if self.hint else [])]
         return [_HIDDEN.sub(lambda found: ascii(found[0])[1:-1], line) for line in lines]
 
-    def to_problem(self) -> dict[str, Any]:
+    def to_problem(self) -> ProblemDocument:
         """Return this error as a problem document (RFC 9457)."""
         return {
             "type": _TYPE_PREFIX + self.code,
@@ -339,7 +350,7 @@ def _tree(cls: type[SlurmError]) -> Iterator[type[SlurmError]]:
         yield from _tree(child)
 
 
-def from_problem(problem: Mapping[str, Any]) -> SlurmError:
+def from_problem(problem: Mapping[str, object]) -> SlurmError:
     """Return the error that a problem document stands for.
 
     A type that this version does not know becomes a plain :class:`SlurmError`, so that a newer agent can be understood.

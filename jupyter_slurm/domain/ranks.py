@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["LAUNCHERS", "RankedOutput", "explain_ranks", "has_ranks", "several_tasks"]
 
@@ -34,7 +37,7 @@ class RankedOutput:
             yield None if rank is None else int(rank), b"".join(piece[2] for piece in pieces)
 
 
-def has_ranks(data: Mapping[str, Any]) -> bool:
+def has_ranks(data: Mapping[str, object]) -> bool:
     """Tell whether a job, or its record, says that its cell runs in several tasks, whose output is labelled."""
     return data.get("launcher") not in (None, "", "ray")
 
@@ -45,7 +48,7 @@ def several_tasks(options: Mapping[str, str | None]) -> bool:
     return any((first := re.match(r"\d{1,9}", count)) is not None and int(first[0]) > 1 for count in counts)
 
 
-def explain_ranks(told: Mapping[str, Any] | None) -> str:
+def explain_ranks(told: api.JobRanks | None) -> str:
     """Say which rank of a job failed first, from what the runner told; empty where none did."""
     if not told:
         return ""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, cast
 
 from jupyter_slurm.domain.queries.cluster import Node, Partition
-from jupyter_slurm.domain.queries.limits import Limits
+from jupyter_slurm.domain.queries.limits import Limit, Limits
 from jupyter_slurm.domain.slurm_values import Gres
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Gpus", "Resources", "gpus_of", "standing"]
 
@@ -29,6 +32,17 @@ class Gpus(NamedTuple):
     used: int
     free: int
     most: int
+
+
+class ToldResources(TypedDict):
+    """The API's ``Resources``, but for what is not Slurm's to say: whether it answers, and the cost."""
+
+    asked_at: float
+    gpus: Sequence[api.Gpus]
+    partitions: Sequence[api.ResourcesPartition]
+    nodes: Sequence[api.ResourcesNode]
+    use: Mapping[str, int] | None
+    limits: Sequence[api.ResourcesLimit] | None
 
 
 @dataclass(frozen=True)
@@ -57,18 +71,18 @@ class Resources:
         """The GPUs of all nodes."""
         return gpus_of(self.nodes)
 
-    def as_dict(self, *, has_nodes: bool = True) -> dict[str, Any]:
+    def as_dict(self, *, has_nodes: bool = True) -> ToldResources:
         """Return them as the API tells them, memory in MiB; the nodes of a large cluster are left out on request."""
         return {
             "asked_at": self.asked_at,
-            "gpus": [one._asdict() for one in self.gpus],
+            "gpus": [_told(one) for one in self.gpus],
             "partitions": [self._partition(one) for one in self.partitions],
             "nodes": [_node(one) for one in self.nodes] if has_nodes else [],
             "use": None if self.limits is None else dict(self.limits.use),
-            "limits": None if self.limits is None else [asdict(one) for one in self.limits.limits],
+            "limits": None if self.limits is None else [_limit(one) for one in self.limits.limits],
         }
 
-    def _partition(self, partition: Partition) -> dict[str, Any]:
+    def _partition(self, partition: Partition) -> api.ResourcesPartition:
         nodes = self._of_partition.get(partition.name, [])
         return {
             "name": partition.name,
@@ -79,7 +93,7 @@ class Resources:
             "nodes": dict(Counter(standing(node) for node in nodes)),
             "cpus": sum(node.cpus for node in nodes),
             "cpus_free": sum(node.cpus_idle for node in nodes if _starts_jobs(node)),
-            "gpus": [one._asdict() for one in gpus_of(nodes)],
+            "gpus": [_told(one) for one in gpus_of(nodes)],
         }
 
     @cached_property
@@ -115,6 +129,14 @@ def gpus_of(nodes: Iterable[Node]) -> list[Gpus]:
     ]
 
 
+def _told(gpus: Gpus) -> api.Gpus:
+    return {"type": gpus.type, "total": gpus.total, "used": gpus.used, "free": gpus.free, "most": gpus.most}
+
+
+def _limit(limit: Limit) -> api.ResourcesLimit:
+    return cast("api.ResourcesLimit", asdict(limit))
+
+
 def _starts_jobs(node: Node) -> bool:
     return node.is_up and not _KEPT.intersection(node.flags)
 
@@ -141,7 +163,7 @@ def _counted(gres: Sequence[Gres]) -> Counter[str]:
     return found
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: Node) -> api.ResourcesNode:
     return {
         "name": node.name,
         "state": node.state,

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from jupyter_slurm.embedded.daemons import Daemons
 from jupyter_slurm.embedded.layout import Layout
@@ -59,7 +58,7 @@ class ClusterStatus:
     missing: list[str] | None = None
     nodes: dict[str, str] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it as JSON values."""
         return asdict(self)
 

@@ -10,10 +10,13 @@ import tomllib
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.embedded.toml_fields import Table
 from jupyter_slurm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain.profile_tables import TomlTable
 
 __all__ = [
     "Account",
@@ -180,7 +183,7 @@ def load_description(path: Path | None = None) -> Description:
         raise ConfigError(f"The cluster description {path} is nested too deeply for one.") from None
 
 
-def parse_description(data: dict[str, Any]) -> Description:
+def parse_description(data: TomlTable) -> Description:
     """Check a description that was read from TOML. Raises :class:`~jupyter_slurm.errors.ConfigError`."""
     table = Table(data, "")
     with table:

@@ -12,9 +12,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.kernels import kernel_info_cache
+
+if TYPE_CHECKING:
+    from jupyter_client.connect import KernelConnectionInfo
 
 __all__ = ["SHOWN_AS", "main"]
 
@@ -45,7 +48,7 @@ def main(args: Sequence[str]) -> int:
     return asyncio.run(_serve(asked.file, connection, words))
 
 
-async def _serve(file: str, connection: dict[str, Any], words: list[str]) -> int:
+async def _serve(file: str, connection: KernelConnectionInfo, words: list[str]) -> int:
     from jupyter_slurm.kernels.proxy import KernelProxy
     from jupyter_slurm.kernels.startup import KernelStartup
     from jupyter_slurm.kernels.state_file import KernelStateFile

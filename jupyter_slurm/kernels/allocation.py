@@ -174,7 +174,7 @@ class KernelAllocation:
                 self._allocation = Allocation(cluster, told)
         if left.get("step"):
             with contextlib.suppress(JobNotFound):
-                self._step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", left["step"])))
+                self._step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", str(left["step"]))))
 
     def _end(self, restart: bool) -> None:
         if self._step is not None:

@@ -8,16 +8,19 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import platformdirs
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MessagePart
 
 __all__ = ["known", "remember"]
 
 _LARGEST = 1 << 20  # characters
-_PLAIN: dict[str, Any] = {
+_PLAIN: MessagePart = {
     "status": "ok",
     "protocol_version": "5.3",
     "implementation": "ipython",
@@ -35,7 +38,7 @@ _PLAIN: dict[str, Any] = {
     "help_links": [],
 }
 # What IRkernel and IJulia say of their languages: a notebook that is new keeps what it is told first.
-_LANGUAGES: dict[str, dict[str, Any]] = {
+_LANGUAGES: dict[str, MessagePart] = {
     "ir": {
         "name": "R",
         "mimetype": "text/x-r-source",
@@ -47,7 +50,7 @@ _LANGUAGES: dict[str, dict[str, Any]] = {
 }
 
 
-def known(words: Sequence[str]) -> dict[str, Any]:
+def known(words: Sequence[str]) -> MessagePart:
     """Return what the last kernel that was asked for in these words has said; of the first one, what is likely."""
     with contextlib.suppress(OSError, ValueError):
         with _path(words).open("rb") as file:
@@ -57,7 +60,7 @@ def known(words: Sequence[str]) -> dict[str, Any]:
     return _likely(words)
 
 
-def _likely(words: Sequence[str]) -> dict[str, Any]:
+def _likely(words: Sequence[str]) -> MessagePart:
     named = next((word.partition("=")[2].lower() for word in words if word.startswith("kernel=")), "python3")
     if named.startswith("python"):
         return _PLAIN
@@ -66,7 +69,7 @@ def _likely(words: Sequence[str]) -> dict[str, Any]:
     return {**_PLAIN, "implementation": named, "language_info": {"version": "", **language}}
 
 
-def remember(words: Sequence[str], told: Mapping[str, Any]) -> None:
+def remember(words: Sequence[str], told: MessagePart) -> None:
     """Keep what a kernel says; never a reason to fail."""
     text = json.dumps(dict(told))
     if len(text) > _LARGEST:  # no kernel has so much to say of itself

@@ -7,7 +7,7 @@ import shlex
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import chosen, registered
 from jupyter_slurm.client.clusters.option_tables import option_table
@@ -19,6 +19,7 @@ from jupyter_slurm.errors import HostKeyError, LoginFailed, SlurmError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ClusterLogin"]
 
@@ -55,7 +56,8 @@ class ClusterLogin:
             It cannot be reached now. After a refusal nobody is asked again, until somebody has logged in elsewhere.
         """
         name, line = named_in(shlex.join(self._words))
-        if self._refusal is not None and self._connection(registered(name or chosen())).get("state") != "connected":
+        told = None if self._refusal is None else self._connection(registered(name or chosen()))
+        if self._refusal is not None and (told is None or told["state"] != "connected"):
             raise self._refusal
         self._refusal = None
         try:
@@ -90,17 +92,17 @@ class ClusterLogin:
                 if prompt["cluster"] == cluster.name and prompt["questions"]:
                     return f"{prompt['host']} asks for a log-in: {answer}, answers it."
             told = self._connection(cluster)
-            if told.get("state") == "disconnected":
-                return sentences(f"Nobody is logged in to {cluster.name}", told.get("message"), f"{answer}, logs in")
-            if told.get("state") == "lost":
-                return sentences(told.get("message"))
+            if told is not None and told["state"] == "disconnected":
+                return sentences(f"Nobody is logged in to {cluster.name}", told["message"], f"{answer}, logs in")
+            if told is not None and told["state"] == "lost":
+                return sentences(told["message"])
         return ""
 
     @staticmethod
-    def _connection(cluster: Cluster) -> dict[str, Any]:
+    def _connection(cluster: Cluster) -> api.Connection | None:
         """Return how the log-in stands, by what the agent knows already."""
-        known: list[dict[str, Any]] = cluster.client.get("/v1/clusters", timeout=_ANSWERS_WITHIN)
-        return next((one.get("connection") or {} for one in known if one["id"] == cluster.name), {})
+        known: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_ANSWERS_WITHIN)
+        return next((one.get("connection") for one in known if one["id"] == cluster.name), None)
 
 
 def _begun(call: Callable[[], None]) -> Future[None]:

@@ -108,7 +108,7 @@ class SlurmProvisioner(LocalProvisioner):
         await super().cleanup(restart)
 
     @property
-    def slurm_place(self) -> dict[str, Any] | None:
+    def slurm_place(self) -> dict[str, object] | None:
         """Where the kernel has its GPUs, for whoever shows it: ``cluster``, ``allocation``. None: nobody knows."""
         left = self._left
         return {name: left.get(name) for name in ("cluster", "allocation")} if left.get("cluster") else None
@@ -118,7 +118,7 @@ class SlurmProvisioner(LocalProvisioner):
         return str(getattr(self.kernel_spec, "display_name", ""))
 
     @property
-    def _left(self) -> dict[str, Any]:
+    def _left(self) -> state_file.KernelState:
         return state_file.read(self._file)
 
     @property

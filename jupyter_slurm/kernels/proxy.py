@@ -7,8 +7,8 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.terminal import printable
@@ -26,6 +26,12 @@ from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
 from jupyter_slurm.kernels.outage_notice import OutageNotice
 from jupyter_slurm.runner.link import link
+
+if TYPE_CHECKING:
+    from jupyter_client.connect import KernelConnectionInfo
+
+    from jupyter_slurm.client.jupyter_types import MessagePart
+    from jupyter_slurm.kernels.channels.keeper_connection import KeeperNote
 
 __all__ = ["ConnectionInfo", "KernelProxy", "KernelStartError"]
 
@@ -110,7 +116,7 @@ class KernelProxy:
     """
 
     def __init__(
-        self, connection: Mapping[str, Any], place: ConnectionInfo, kernel_info: Mapping[str, Any], introduced: Any
+        self, connection: KernelConnectionInfo, place: ConnectionInfo, kernel_info: MessagePart, introduced: Any
     ):
         self._place = place
         self._channels = ZmqChannels(connection, self._take)
@@ -120,7 +126,7 @@ class KernelProxy:
         self._running: KernelForwarding | None = None
         self._is_running = False
         self._outage = OutageNotice(lambda: self._carrier.words if self._carrier else 0, self._tell, place.trouble)
-        self._note: Mapping[str, Any] = {}  # how the kernel ended, by its keeper
+        self._note: KeeperNote = {}  # how the kernel ended, by its keeper
         self._unused = ""  # why the keeper has ended it
         self._has_ended = asyncio.Event()
         self._over: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -160,7 +166,7 @@ class KernelProxy:
         else:
             self._standin.take(channel, message)
 
-    def _answer(self, channel: str, message: Message, content: Mapping[str, Any]) -> None:
+    def _answer(self, channel: str, message: Message, content: MessagePart) -> None:
         self._channels.tell("status", {"execution_state": "busy"}, message.header)
         self._channels.answer(channel, message, content)
         self._channels.tell("status", {"execution_state": "idle"}, message.header)
@@ -302,13 +308,13 @@ class KernelProxy:
     def _arrived(self, parcel: Parcel) -> None:
         try:
             if parcel.channel == link.NOTE:
-                self._noted(parcel.note())
+                self._noted(cast("KeeperNote", parcel.note()))
             elif self._running is not None:
                 self._running.arrived(parcel)
         except (ValueError, KeyError, IndexError) as error:
             log.warning("what came from the node makes no sense: %s", error)
 
-    def _noted(self, note: Mapping[str, Any]) -> None:
+    def _noted(self, note: KeeperNote) -> None:
         event = note.get("event")
         if event == "started":
             if isinstance(info := note.get("kernel_info"), dict):

@@ -6,7 +6,6 @@ import contextlib
 import sys
 from collections.abc import Mapping
 from subprocess import DEVNULL, run
-from typing import Any
 
 __all__ = ["give_back_later"]
 
@@ -32,6 +31,13 @@ def give_back_later(connection_file: str, env: Mapping[str, str] | None = None, 
         "-f",
         connection_file,
     ]
-    silent: dict[str, Any] = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL, "start_new_session": True}
     with contextlib.suppress(OSError):
-        run(["/bin/sh", "-c", '"$@" &', "sh", *command], env=env, check=False, **silent)
+        run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *command],
+            env=env,
+            check=False,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            start_new_session=True,
+        )

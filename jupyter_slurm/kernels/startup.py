@@ -7,8 +7,8 @@ import contextlib
 import secrets
 import shlex
 import socket
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.clusters.option_tables import option_table
@@ -37,6 +37,8 @@ from jupyter_slurm.kernels.proxy import KernelStartError
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.kernels.state_file import KernelState
 
 
 __all__ = ["KernelStartup", "is_of_same_allocation"]
@@ -132,7 +134,7 @@ class KernelStartup(KernelAllocation):
                 return self._is_attachable(left)
         return False
 
-    def _is_attachable(self, left: Mapping[str, Any]) -> bool:
+    def _is_attachable(self, left: KernelState) -> bool:
         cluster = self._there
         if not left.get("step"):
             return False
@@ -159,8 +161,15 @@ class KernelStartup(KernelAllocation):
             self._allocation = None
         if self._allocation is None:
             label = f"kernel-{secrets.token_hex(4)}"
-            known = {"words": self._words, "cluster": cluster.name, "shared": "on" in words}
-            post.write(**known, state="starting", label=label, allocation=None, step=None)
+            post.write(
+                words=self._words,
+                cluster=cluster.name,
+                shared="on" in words,
+                state="starting",
+                label=label,
+                allocation=None,
+                step=None,
+            )
             self._allocation = ask(cluster, parsed, **whose, label=label)
             post.write(allocation=self._allocation.key)
         self._allocation._follow()  # whoever follows it uses it, and is told what becomes of it
@@ -244,7 +253,7 @@ class KernelStartup(KernelAllocation):
         return open_tunnel(self._there, str(self._granted.key), where["port"], node=where["node"], socket=True)
 
 
-def _shown(where: Mapping[str, Any]) -> str:
+def _shown(where: api.KernelPlace) -> str:
     return f"{where['stage']} …" if where["stage"] else ""
 
 

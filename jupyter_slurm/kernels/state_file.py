@@ -10,18 +10,35 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack, cast
 
 from jupyter_slurm.kernels.release import give_back_later
 
-__all__ = ["ENDING", "KernelStateFile", "read"]
+__all__ = ["ENDING", "KernelState", "KernelStateFile", "read"]
 
 ENDING = ".slurm"
 """What its name has behind that of the connection file."""
 
 _LARGEST = 1 << 22
 _LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
+
+
+class KernelState(TypedDict, total=False):
+    """The content of the file."""
+
+    begun: float
+    owner: str
+    words: Sequence[str]
+    cluster: str
+    shared: bool
+    state: str
+    label: str | None
+    allocation: str | None
+    step: str | None
+    secret: str
+    received: int
 
 
 class KernelStateFile:
@@ -46,12 +63,12 @@ class KernelStateFile:
     def __init__(self, connection_file: str, notebook: str | None = None, kernel: str = "") -> None:
         self.path = connection_file + ENDING
         self._file = _open_when_free(self.path)
-        self.data: dict[str, Any] = _content(self._file)
+        self.data: KernelState = _content(self._file)
         self.owner = str(self.data.get("owner") or _owner_of(notebook, kernel))
         if not self.data and notebook:
             self._adopt()
 
-    def write(self, **told: Any) -> None:
+    def write(self, **told: Unpack[KernelState]) -> None:
         """Say something else, or more."""
         self.data = {"begun": time.time(), **self.data, "owner": self.owner, **told}
         text = json.dumps(self.data).encode() + b"\n"
@@ -108,7 +125,7 @@ def _rank(path: Path) -> tuple[bool, float]:
     return told.get("state") not in ("running", "restarting"), begun if isinstance(begun, float) else 0.0
 
 
-def read(connection_file: str) -> dict[str, Any]:
+def read(connection_file: str) -> KernelState:
     """Return what the signpost of a connection file says; nothing where there is none."""
     try:
         file = os.open(connection_file + ENDING, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -159,9 +176,9 @@ def _is_at(path: str, file: int) -> bool:
     return False
 
 
-def _content(file: int) -> dict[str, Any]:
+def _content(file: int) -> KernelState:
     try:
         told = json.loads(os.pread(file, _LARGEST, 0).partition(b"\n")[0])
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return cast("KernelState", told) if isinstance(told, dict) else {}

@@ -9,7 +9,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.client.clusters.cluster import Cluster, for_submission
 from jupyter_slurm.client.clusters.option_tables import option_table
@@ -38,6 +38,7 @@ from jupyter_slurm.runner.cell.sweep import INDEX
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep import Sweep
 
 __all__ = ["CELL_WORDS", "FILE_WORDS", "check", "submit_cell", "submit_file"]
@@ -80,6 +81,22 @@ _REFUSED = {
 _WRAPPER = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"  # as sbatch itself writes it
 
 
+class _Interpreter(TypedDict, total=False):
+    """The Python of a submission, and how often it begins anew."""
+
+    resume: int | None
+    python: str
+    default_python: str
+
+
+class _FileParts(_Interpreter, total=False):
+    """The parts of the submission of a file that words of the line decide."""
+
+    sweep: Sweep | None
+    env: str | None
+    stage: api.Stage | None
+
+
 def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> Job | Preview | Estimate:
     """Run ``%%sbatch``: the cell becomes a job."""
     cluster, prefix = for_submission(), "%%sbatch "
@@ -99,12 +116,13 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
         hint_at_launchers(parsed, cell, table)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     sweep = _sweep(parsed, namespace)
+    interpreter: _Interpreter = {**_pythons(parsed, cluster, kind), **_resumed(parsed, cluster, kind)}
     submission = Submission(
         kind,
         cell,
         options_of(parsed),
         parsed.args,
-        **{**_pythons(parsed, cluster, kind), **_resumed(parsed, cluster, kind)},
+        **interpreter,
         env=parsed.words.get("env"),
         stage=stage_of(parsed.words),
         filename=cell_name(shell) if kind == "python" else None,
@@ -136,7 +154,7 @@ def _given(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set
     return {INDEX, *(sweep.names if sweep else ())} if sweep or is_array else set()
 
 
-def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> dict[str, Any]:
+def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
     """Return what ``resume`` asks for; for a script, with the Python that watches over it on the node."""
     if "resume" not in parsed.words:
         return {}
@@ -153,9 +171,13 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
         # The text of a script is the node's: its variables are not those of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
-    more: dict[str, Any] = {"sweep": _sweep(parsed, namespace), "env": parsed.words.get("env")}
-    more["stage"] = stage_of(parsed.words)
-    more |= {**_pythons(parsed, cluster, "script"), **_resumed(parsed, cluster, "script")}
+    more: _FileParts = {
+        **_pythons(parsed, cluster, "script"),
+        **_resumed(parsed, cluster, "script"),
+        "sweep": _sweep(parsed, namespace),
+        "env": parsed.words.get("env"),
+        "stage": stage_of(parsed.words),
+    }
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
@@ -233,12 +255,13 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
     check_name(parsed)
 
 
-def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> dict[str, str]:
+def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
     """Return the interpreter for a Python cell; with ``env=``, what is not named is the environment's to say."""
     is_open = "env" in parsed.words and "python" not in parsed.words
     if kind == "script" and not is_open:
         return {}
-    return {"default_python" if is_open else "python": python_of(parsed, cluster)}
+    python = python_of(parsed, cluster)
+    return {"default_python": python} if is_open else {"python": python}
 
 
 def _say_doubts(cluster: Cluster, submission: Submission) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from jupyter_slurm.client.clusters.cluster import Cluster, context
@@ -45,7 +45,9 @@ async def completed(client: AgentClient, cluster: str, asked: api.Launch, *, bas
     return told
 
 
-async def surrounded(client: AgentClient, cluster: str, asked: Mapping[str, Any], *, folder: str) -> dict[str, Any]:
+async def surrounded(
+    client: AgentClient, cluster: str, asked: Mapping[str, object], *, folder: str
+) -> dict[str, object]:
     """Return a request with the circumstances of a notebook of this server, where it came without any."""
     if "context" in asked:
         return dict(asked)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain.profile_tables import TomlTable
 
 __all__ = ["TABLES", "known_in"]
 
@@ -14,7 +17,7 @@ __all__ = ["TABLES", "known_in"]
 TABLES: Final = ("partitions", "accounts", "qos", "gpus")
 
 
-def known_in(data: Mapping[str, Any], place: Callable[[Sequence[str]], str]) -> Mapping[str, Mapping[str, Any]]:
+def known_in(data: TomlTable, place: Callable[[Sequence[str]], str]) -> Mapping[str, TomlTable]:
     """Return these tables of a profile.
 
     Parameters

@@ -12,11 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 import fastjsonschema
 
 from jupyter_slurm.domain.containers.image_reference import check_bind, check_described
+from jupyter_slurm.domain.profile_tables import (
+    AdviceTable,
+    ContainerTable,
+    CostTable,
+    EnvironmentTable,
+    LaunchTable,
+    StorageTable,
+    TomlTable,
+)
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.known_names import known_in
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
@@ -128,13 +137,13 @@ class Profile:
     unproven: bool = False
     title: str = ""
     python: str = "python3"
-    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    container: Mapping[str, Any] = field(default_factory=dict)
-    cost: Mapping[str, Any] = field(default_factory=dict)
-    advice: Mapping[str, Any] = field(default_factory=dict)
-    launch: Mapping[str, Any] = field(default_factory=dict)
-    storage: Mapping[str, Any] = field(default_factory=dict)
-    known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    environments: Mapping[str, EnvironmentTable] = field(default_factory=dict)
+    container: ContainerTable = field(default_factory=ContainerTable)
+    cost: CostTable = field(default_factory=CostTable)
+    advice: AdviceTable = field(default_factory=AdviceTable)
+    launch: LaunchTable = field(default_factory=LaunchTable)
+    storage: StorageTable = field(default_factory=StorageTable)
+    known: Mapping[str, TomlTable] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -194,7 +203,7 @@ def parse_profile(name: str, raw: bytes, path: str) -> Profile:
     return _profile(name, data, path, text)
 
 
-def told_by(name: str, raw: bytes, path: str) -> Mapping[str, Any]:
+def told_by(name: str, raw: bytes, path: str) -> TomlTable:
     """Return all that a profile says, with what the one says that it extends.
 
     Raises
@@ -207,14 +216,14 @@ def told_by(name: str, raw: bytes, path: str) -> Mapping[str, Any]:
     return data
 
 
-def _read(name: str, raw: bytes, path: str) -> tuple[Mapping[str, Any], str]:
+def _read(name: str, raw: bytes, path: str) -> tuple[TomlTable, str]:
     if name == "local" or name.startswith("local-"):
         raise ConfigError(
             f"{path}: {name!r} is the name of this machine's own Slurm.", hint="Give the file another name."
         )
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
-        data = tomllib.loads(text)
+        data: TomlTable = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         place = f"{path}:{line[1]}" if line else path
@@ -230,7 +239,7 @@ def _read(name: str, raw: bytes, path: str) -> tuple[Mapping[str, Any], str]:
     return data, text
 
 
-def _extended(data: Mapping[str, Any], path: str, text: str) -> dict[str, Any]:
+def _extended(data: TomlTable, path: str, text: str) -> TomlTable:
     """Return a profile upon the one that it extends: each of its keys counts instead of the one there."""
     names, named = shipped_names(), data["extends"]
     if not isinstance(named, str) or named not in names:
@@ -242,7 +251,7 @@ def _extended(data: Mapping[str, Any], path: str, text: str) -> dict[str, Any]:
     return _merged(tomllib.loads(shipped_text(named)), {key: data[key] for key in data if key != "extends"})
 
 
-def _merged(base: Mapping[str, Any], upon: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(base: TomlTable, upon: TomlTable) -> TomlTable:
     both = {
         key: _merged(base[key], upon[key]) for key in base.keys() & upon.keys() if _are_tables(base[key], upon[key])
     }
@@ -259,7 +268,7 @@ def _at(path: str, text: str, keys: Sequence[str]) -> str:
     return path if line is None else f"{path}:{line}"
 
 
-def _profile(name: str, data: Mapping[str, Any], path: str, text: str) -> Profile:
+def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
     login, shell, slurm = data["login"], data.get("shell", {}), data.get("slurm", {})
     tunnels = data.get("tunnels", {})
     for key in ("ports", "node_ports"):
@@ -292,7 +301,7 @@ def _profile(name: str, data: Mapping[str, Any], path: str, text: str) -> Profil
     )
 
 
-def check_environments(told: Mapping[str, Any], path: str, text: str = "") -> Mapping[str, Mapping[str, Any]]:
+def check_environments(told: TomlTable, path: str, text: str = "") -> Mapping[str, EnvironmentTable]:
     """Return environments of jobs as they are described; ``path`` and ``text`` are for what is told of mistakes.
 
     Raises
@@ -314,7 +323,7 @@ def check_environments(told: Mapping[str, Any], path: str, text: str = "") -> Ma
     return told
 
 
-def check_container(told: Mapping[str, Any], path: str, text: str = "") -> Mapping[str, Any]:
+def check_container(told: TomlTable, path: str, text: str = "") -> ContainerTable:
     """Return what holds for all containers; ``path`` and ``text`` are for what is told of mistakes.
 
     Raises
@@ -329,10 +338,10 @@ def check_container(told: Mapping[str, Any], path: str, text: str = "") -> Mappi
     except UsageError as error:
         place = _at(path, text, ["container", "bind"])
         raise ConfigError(f"{place}: container.bind: {error.message}", hint=error.hint) from None
-    return told
+    return cast("ContainerTable", told)
 
 
-def check_table(name: str, told: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+def check_table(name: str, told: TomlTable, path: str) -> TomlTable:
     """Return ``[advice]``, ``[cost]``, ``[launch]`` or ``[storage]``; ``path`` is for what is told when that is wrong.
 
     Raises
@@ -346,7 +355,7 @@ def check_table(name: str, told: Mapping[str, Any], path: str) -> Mapping[str, A
     return told
 
 
-def _check(data: Mapping[str, Any], path: str, hint: str, text: str = "") -> None:
+def _check(data: TomlTable, path: str, hint: str, text: str = "") -> None:
     """Check what was read; the key that is wrong is named, and its line where the text is given."""
     try:
         _checker()(data)

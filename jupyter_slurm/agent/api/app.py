@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote_to_bytes
 
 from jupyter_slurm._version import __version__
@@ -20,6 +20,9 @@ from jupyter_slurm.agent.api.http_server import Connection
 from jupyter_slurm.agent.api.schema import Document, Operation
 from jupyter_slurm.agent.json_encoding import encode
 from jupyter_slurm.errors import SlurmError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.errors import ProblemDocument
 
 __all__ = ["MAX_BODY", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "make_app", "problem"]
 
@@ -105,7 +108,7 @@ class AccessCheck:
             raise HttpError(403)
 
 
-def problem(error: BaseException) -> tuple[int, dict[str, Any]]:
+def problem(error: BaseException) -> tuple[int, ProblemDocument]:
     """Return status and problem document for whatever was raised; what we did not foresee shows no inside."""
     if isinstance(error, HttpError):
         code, detail = _TITLES[error.status]

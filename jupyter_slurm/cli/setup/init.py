@@ -128,7 +128,7 @@ class _Interview:
     def __init__(self, args: argparse.Namespace, name: str, path: str) -> None:
         self._args, self._name, self._path = args, name, path
         config = os.path.abspath(args.ssh_config) if args.ssh_config else None
-        self._login: dict[str, Any] = {"ssh_config": config} if config else {}
+        self._login: dict[str, object] = {"ssh_config": config} if config else {}
         self._known = host_names(config or os.path.expanduser("~/.ssh/config"))
 
     def text(self) -> tuple[Profile, str]:

@@ -17,7 +17,7 @@ from jupyter_slurm.client.output.progress import ProgressLine
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TransportError
 
 if TYPE_CHECKING:
-    pass
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["hand_over"]
 
@@ -50,7 +50,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
     is_staged = bool(body.get("stage")) and not body.get("dry_run")
     if not (cluster.is_remote or is_staged):
         return cluster.client.post(path, json=body, idempotent=True)
-    is_large = is_staged or _is_large(body.get("values") or {})
+    is_large = is_staged or _is_large(body.get("values"))
     if logs_in and is_large:
         _log_in(cluster)
     elif logs_in:
@@ -59,7 +59,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
         return cluster.client.post(path, json=body, idempotent=True)
     asking = _UploadPrompts(cluster, path, body)
     try:
-        return _followed(cluster, body, asking)
+        return _followed(cluster, body["key"], "folders" if body.get("stage") else "values", asking)
     except KeyboardInterrupt:
         if (far := _given_up(cluster, body["key"], asking)) is None:
             raise
@@ -87,7 +87,9 @@ def _log_in(cluster: Cluster) -> None:
         raise
 
 
-def _is_large(values: Mapping[str, Any]) -> bool:
+def _is_large(values: api.Variables | None) -> bool:
+    if not values:
+        return False
     if path := values.get("file"):
         return os.path.getsize(path) > _SMALL
     return bool(values.get("in"))  # those of another job, which the agent has: how much that is, it says
@@ -118,14 +120,13 @@ class _UploadPrompts:
         return self._answer
 
 
-def _followed(cluster: Cluster, body: Mapping[str, Any], asking: _UploadPrompts) -> Any:
+def _followed(cluster: Cluster, key: str, what: str, asking: _UploadPrompts) -> Any:
     """Wait for the answer, and say how far what travels is."""
-    what = "folders" if body.get("stage") else "values"
     line, is_whole = ProgressLine(f"{what} to {cluster.name}"), False
     try:
         while not asking.is_over.wait(_LOOKS_EVERY):
             with contextlib.suppress(SlurmError):  # what the request itself is answered counts
-                sending = cluster.client.get(cluster.path("jobs", body["key"])).get("sending")
+                sending = cluster.client.get(cluster.path("jobs", key)).get("sending")
                 if sending:
                     line.at(sending["done"], sending["total"])
         answer = asking.answer()

@@ -13,7 +13,7 @@ _DEFAULT: Final = "default"
 _MEMORY: Final = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
-def advised(advice: Mapping[str, Any], request: Request) -> list[str]:
+def advised(advice: Mapping[str, object], request: Request) -> list[str]:
     """Return what a site would have otherwise, in sentences.
 
     Parameters
@@ -43,7 +43,7 @@ def _cpus(most: Any, request: Request, gpus: int | None, types: set[str]) -> Ite
     )
 
 
-def _memory(example: str | None, request: Request, types: set[str]) -> Iterator[str]:
+def _memory(example: object, request: Request, types: set[str]) -> Iterator[str]:
     if example and types and not any(request.chosen.get(name) for name in _MEMORY):
         yield f"A job with GPUs that says no --mem may wait here although GPUs are free: --mem={example}, for example."
 

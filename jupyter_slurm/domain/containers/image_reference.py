@@ -8,10 +8,12 @@ Sources: the grammar of github.com/distribution/reference; docker-run(1), apptai
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain.profile_tables import EnvironmentTable
 
 __all__ = ["RUNTIMES", "check_bind", "check_described", "is_path", "reference", "runtimes_for"]
 
@@ -59,7 +61,7 @@ def runtimes_for(image: str) -> tuple[str, ...]:
     return RUNTIMES[2:] if is_path(image) else RUNTIMES
 
 
-def check_described(told: Mapping[str, Any]) -> None:
+def check_described(told: EnvironmentTable) -> None:
     """See that the description of an environment, as a profile has it, can be one of a container.
 
     Raises

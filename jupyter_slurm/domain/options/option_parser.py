@@ -10,10 +10,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from jupyter_slurm.domain.options.option_tables import OPTIONS, PERMUTING
 from jupyter_slurm.errors import OptionError, UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv", "option_meant"]
 
@@ -156,7 +159,7 @@ class OptionTable:
                 specs[known] = specs[known]._replace(help=entry.help)
         return OptionTable(self.command, specs, self._foreign)
 
-    def as_list(self) -> list[dict[str, Any]]:
+    def as_list(self) -> list[api.Option]:
         """Return the table for the API."""
         return [
             {

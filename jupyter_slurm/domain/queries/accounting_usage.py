@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from jupyter_slurm.domain.queries.framing import delimited_records
 from jupyter_slurm.domain.queries.job_history import question_argv
@@ -58,7 +58,7 @@ class AccountedJob:
     start: int | None
     end: int | None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, str | int | None]:
         """Return it as the API tells it."""
         return {**vars(self)}
 
@@ -126,7 +126,7 @@ def _job(field: Mapping[str, str], seconds: int) -> AccountedJob:
     )
 
 
-def summed(jobs: Iterable[AccountedJob]) -> list[dict[str, Any]]:
+def summed(jobs: Iterable[AccountedJob]) -> list[dict[str, str | int]]:
     """Return how many jobs there are of each kind, and their CPU and GPU seconds; the kinds in their order."""
     sums: dict[tuple[str, ...], list[int]] = {}
     for job in jobs:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.framing import delimited_records
 from jupyter_slurm.domain.queries.job_history import question_argv
 from jupyter_slurm.domain.slurm_values import parse_count, parse_tres
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = [
     "GPU_QUERY",
@@ -42,6 +45,20 @@ GPU_QUERY: Final = (
 )
 
 _CLOCK = re.compile(r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+(?:\.\d+)?)", re.ASCII)
+
+
+class UsageNumbers(TypedDict):
+    """The part of the API's ``Report`` that comes of what was used and what there was."""
+
+    elapsed: float | None
+    time_limit: int | None
+    cpus: int | None
+    cpu_time: float | None
+    cpu_efficiency: float | None
+    memory_peak: int | None
+    memory_asked: int | None
+    memory_efficiency: float | None
+    gpus_asked: int | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +88,7 @@ class Usage:
     tres: str = ""
     memory_asked: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> UsageNumbers:
         """Return the numbers, with what they are of what there was: 0 to 1, or more where more was used."""
         asked = parse_tres(self.tres).get("mem", self.memory_asked)
         had = (self.elapsed or 0) * (self.cpus or 0)
@@ -155,9 +172,9 @@ def parse_gpus_given(output: bytes) -> int:
     return int(found[1]) if found else 0
 
 
-def parse_gpus(output: bytes) -> list[dict[str, Any]]:
+def parse_gpus(output: bytes) -> list[api.ReportGpu]:
     """Read what :data:`GPU_QUERY` printed: a list of name, utilization (0 to 1), bytes of memory used and there."""
-    gpus = []
+    gpus: list[api.ReportGpu] = []
     for line in output.decode("utf-8", "replace").splitlines():
         fields: Sequence[str] = [field.strip() for field in line.rsplit(",", 3)]
         if len(fields) == 4:

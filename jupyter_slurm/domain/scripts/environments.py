@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from jupyter_slurm.domain.scripts.script import quote_argv
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain.profile_tables import TomlTable
 
 __all__ = ["FAILED", "Environment", "keeps_environment", "module_command"]
 
@@ -93,7 +96,7 @@ class Environment:
     gpus: str | None = None
 
     @classmethod
-    def described(cls, name: str, told: Mapping[str, Any]) -> Environment:
+    def described(cls, name: str, told: TomlTable) -> Environment:
         """Return the environment that a table of a profile describes."""
         lists = {field: tuple(told.get(field, ())) for field in ("modules", "bind")}
         return cls(name, **{**told, **lists})
@@ -103,7 +106,7 @@ class Environment:
         """Whether it takes a shell to make it."""
         return bool(self.venv or self.conda or self.modules)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return what is recorded of it."""
         told = {
             **asdict(self),

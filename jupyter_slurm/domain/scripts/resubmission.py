@@ -49,7 +49,7 @@ class JobEnd(NamedTuple):
     state: str | None
 
 
-def check_repeatable(record: Mapping[str, Any]) -> None:
+def check_repeatable(record: Mapping[str, object]) -> None:
     """Refuse what cannot be submitted again.
 
     Raises
@@ -71,7 +71,7 @@ def check_repeatable(record: Mapping[str, Any]) -> None:
         )
 
 
-def has_source(record: Mapping[str, Any]) -> bool:
+def has_source(record: Mapping[str, object]) -> bool:
     """Tell whether what was typed is another thing than the batch script."""
     is_begun = record.get("sweep") or record.get("part") or record.get("resume") or record.get("watched")
     return record["kind"] == "python" or bool(is_begun)
@@ -161,7 +161,7 @@ def _conditions(value: str) -> list[tuple[str, list[str]]]:
     return found
 
 
-def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapping[str, Any]) -> list[str]:
+def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapping[str, object]) -> list[str]:
     """Return options of sbatch with changes: each replaces what was said of it on the line.
 
     Raises

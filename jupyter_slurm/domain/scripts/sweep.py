@@ -13,12 +13,15 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.scripts.script import header_lines, interpreter_of, quote_argv
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.cell.sweep import INDEX, value_of
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["MOST_TASKS", "Sweep", "literal_of", "task_script", "typed_literal"]
 
@@ -124,7 +127,7 @@ class Sweep:
             table.append(tuple(literal_of(name, values[name]) for name in names))
         return cls(names, tuple(table))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> api.Sweep:
         """Return the table as the API takes it."""
         return {"names": self.names, "rows": self.rows}
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.jobs.report import format_size
 from jupyter_slurm.client.render.terminal import printable
@@ -13,6 +12,10 @@ from jupyter_slurm.kernels.channels.messages import Message
 from jupyter_slurm.kernels.channels.placeholder import fail, stop
 from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
 from jupyter_slurm.runner.link import link
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MessagePart
+    from jupyter_slurm.kernels.channels.keeper_connection import KeeperNote
 
 __all__ = ["KernelForwarding"]
 
@@ -76,7 +79,7 @@ class KernelForwarding:
         if not self._channels.publish(message.frames, message.kind) and len(self._unread) < _MOST:
             self._unread[message.of] = self._unread.get(message.of, 0) + sum(map(len, message.frames))
 
-    def dropped(self, note: Mapping[str, Any]) -> None:
+    def dropped(self, note: KeeperNote) -> None:
         """Say in a cell that some of its output is gone."""
         size = format_size(int(note.get("bytes") or 0))
         text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
@@ -93,7 +96,7 @@ class KernelForwarding:
         if not self.tell(text):
             self._warning = text
 
-    def _say(self, text: str, parent: Mapping[str, Any] | None) -> None:
+    def _say(self, text: str, parent: MessagePart | None) -> None:
         self._channels.tell("stream", {"name": "stderr", "text": printable(text)}, parent)
 
     def fail(self, name: str, text: str) -> None:

@@ -6,18 +6,35 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.kernels.channels.messages import Frames
 from jupyter_slurm.runner.link import link
 from jupyter_slurm.runner.link.handshake import GREETS_WITHIN, PeerRejected, PeerReplaced, ProxyHandshake
 from jupyter_slurm.runner.link.link import Message as Parcel
 
-__all__ = ["KeeperConnection", "Parcel", "PeerRejected", "PeerReplaced", "ReconnectDelays"]
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MessagePart
+
+__all__ = ["KeeperConnection", "KeeperNote", "Parcel", "PeerRejected", "PeerReplaced", "ReconnectDelays"]
 
 _READ = 256 << 10  # bytes at once
 _TICK = 1.0  # seconds between two looks whether the other end is there
 _SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
+
+
+class KeeperNote(TypedDict, total=False):
+    """A note of the keeper: its ``event``, and what belongs to that."""
+
+    event: str
+    kernel_info: MessagePart
+    begun: bool
+    why: str
+    hint: str
+    signal: int
+    log: str
+    bytes: int
+    parent: MessagePart
 
 
 class ReconnectDelays:

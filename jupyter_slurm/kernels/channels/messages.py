@@ -9,10 +9,13 @@ import datetime
 import hmac
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MessagePart
 
 __all__ = ["Frames", "Message", "MessageFraming"]
 
@@ -40,17 +43,17 @@ class Message:
     idents: list[bytes] = field(default_factory=list)
 
     @cached_property
-    def header(self) -> dict[str, Any]:
+    def header(self) -> MessagePart:
         """Who says it, when and what kind it is."""
         return _object(self.frames[0])
 
     @cached_property
-    def parent(self) -> dict[str, Any]:
+    def parent(self) -> MessagePart:
         """The header of what it answers, or comes of."""
         return _object(self.frames[1])
 
     @cached_property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> MessagePart:
         """What it says."""
         return _object(self.frames[3])
 
@@ -115,7 +118,7 @@ class MessageFraming:
         """Return what is sent for a message: signed, to whom it is for."""
         return [*idents, _DELIMITER, self._sign(frames), *frames]
 
-    def make(self, kind: str, content: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> Frames:
+    def make(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> Frames:
         """Return a message of our own."""
         self._number += 1
         header = {
@@ -137,11 +140,11 @@ class MessageFraming:
         return signer.hexdigest().encode("ascii")
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: MessagePart) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8", "backslashreplace")
 
 
-def _object(frame: bytes) -> dict[str, Any]:
+def _object(frame: bytes) -> MessagePart:
     """Return a JSON object; ValueError: it is none."""
     try:
         value = json.loads(frame)

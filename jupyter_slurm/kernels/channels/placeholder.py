@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.kernels.channels.messages import Message
 from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.jupyter_types import MessagePart
 
 __all__ = ["KernelPlaceholder", "fail", "stop"]
 
 _PATIENCE = 3.0  # seconds that a cell waits before it says what for: most kernels are there by then
 
-_NOTHING: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+_NOTHING: dict[str, Callable[[MessagePart], MessagePart]] = {
     "complete_request": lambda asked: {
         "matches": [],
         "cursor_start": asked.get("cursor_pos", 0),
@@ -38,7 +41,7 @@ class KernelPlaceholder:
         What it says of the kernel, which the last one of its kind has said.
     """
 
-    def __init__(self, channels: ZmqChannels, kernel_info: Mapping[str, Any]) -> None:
+    def __init__(self, channels: ZmqChannels, kernel_info: MessagePart) -> None:
         self._channels, self._kernel_info = channels, kernel_info
         self._waiting: list[tuple[str, Message]] = []
         self._said: list[str] = []
@@ -97,7 +100,7 @@ class KernelPlaceholder:
         elif message.kind.endswith("_request"):
             self._reply(channel, message, {"status": "error", "ename": name, "evalue": text, "traceback": []})
 
-    def _reply(self, channel: str, message: Message, content: Mapping[str, Any]) -> None:
+    def _reply(self, channel: str, message: Message, content: MessagePart) -> None:
         self._channels.tell("status", {"execution_state": "busy"}, message.header)
         self._channels.answer(channel, message, content)
         self._channels.tell("status", {"execution_state": "idle"}, message.header)

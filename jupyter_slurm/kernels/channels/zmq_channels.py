@@ -7,12 +7,17 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import zmq
 import zmq.asyncio
 
 from jupyter_slurm.kernels.channels.messages import Frames, Message, MessageFraming
+
+if TYPE_CHECKING:
+    from jupyter_client.connect import KernelConnectionInfo
+
+    from jupyter_slurm.client.jupyter_types import MessagePart
 
 __all__ = ["ZmqChannels"]
 
@@ -43,13 +48,13 @@ class ZmqChannels:
         A port is taken.
     """
 
-    def __init__(self, connection: Mapping[str, Any], take: Callable[[str, Message], None]) -> None:
+    def __init__(self, connection: KernelConnectionInfo, take: Callable[[str, Message], None]) -> None:
         self._connection, self._take = connection, take
         key = str(connection.get("key", "")).encode()
         self.wire = MessageFraming(key, connection.get("signature_scheme") or "hmac-sha256")
         self._context = zmq.Context()
         self._loops: list[asyncio.Task[None]] = []
-        self._sockets: dict[str, Any] = {}
+        self._sockets: dict[str, zmq.asyncio.Socket] = {}
         kinds = {"shell": zmq.ROUTER, "control": zmq.ROUTER, "stdin": zmq.ROUTER, "hb": zmq.REP, "iopub": zmq.XPUB}
         around = zmq.asyncio.Context(self._context)
         for name, kind in kinds.items():
@@ -59,7 +64,8 @@ class ZmqChannels:
         self._unread_bytes = 0
 
     def _bind(self, socket: Any, name: str) -> Any:
-        given, port = self._connection, self._connection[f"{name}_port"]
+        given: Mapping[str, object] = self._connection
+        port = given[f"{name}_port"]
         socket.linger = _LAST_WORDS
         if name == "iopub":
             socket.sndhwm = _SLOWEST
@@ -68,7 +74,7 @@ class ZmqChannels:
             socket.router_handover = True  # a client that comes again is the same one
         if given.get("curve_secretkey"):
             socket.curve_secretkey, socket.curve_publickey = (
-                given[name].encode() for name in ("curve_secretkey", "curve_publickey")
+                str(given[name]).encode() for name in ("curve_secretkey", "curve_publickey")
             )
             socket.curve_server = True
         is_path = given.get("transport") == "ipc"
@@ -138,11 +144,11 @@ class ZmqChannels:
         self._sockets["iopub"].send_multipart([large.get(at, part) for at, part in enumerate(parts)], copy=not large)
         return True
 
-    def answer(self, channel: str, to: Message, content: Mapping[str, Any]) -> None:
+    def answer(self, channel: str, to: Message, content: MessagePart) -> None:
         """Answer a request."""
         kind = to.kind.removesuffix("_request") + "_reply"
         self.send(channel, self.wire.make(kind, content, to.header), to.idents)
 
-    def tell(self, kind: str, content: Mapping[str, Any], parent: Mapping[str, Any] | None = None) -> None:
+    def tell(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> None:
         """Publish a message of our own."""
         self.publish(self.wire.make(kind, content, parent), kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.queries import job_usage
 from jupyter_slurm.domain.queries.job_usage import Usage
@@ -13,6 +13,9 @@ from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["report_of"]
 
@@ -118,7 +121,7 @@ async def _allocated(client: SlurmClient, entry: TrackedJob, found: Usage, now: 
     )
 
 
-async def _gpus(client: SlurmClient, entry: TrackedJob, asked: int | None, notes: list[str]) -> list[dict[str, Any]]:
+async def _gpus(client: SlurmClient, entry: TrackedJob, asked: int | None, notes: list[str]) -> list[api.ReportGpu]:
     """Ask the GPUs of a running job, in a step that takes nothing from it."""
     if asked is None:
         return []

@@ -1,0 +1,90 @@
+"""Types of the tables of a site profile, as ``sites/profile.schema.json`` has them.
+
+None of them checks anything: a profile is held against its schema when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+__all__ = [
+    "AdviceTable",
+    "ContainerTable",
+    "CostTable",
+    "EnvironmentTable",
+    "LaunchTable",
+    "StorageTable",
+    "TomlTable",
+]
+
+TomlTable = Mapping[str, Any]
+"""A table of TOML that no schema has been held against yet, or a whole file."""
+
+
+class EnvironmentTable(TypedDict, total=False):
+    """``[env.NAME]``: an environment of jobs."""
+
+    venv: str
+    conda: str
+    modules: Sequence[str]
+    variables: Mapping[str, str]
+    work_dir: str
+    python: str
+    image: str
+    runtime: str
+    bind: Sequence[str]
+
+
+class ContainerTable(TypedDict, total=False):
+    """``[container]``: what holds for all containers of jobs."""
+
+    runtime: str
+    bind: Sequence[str]
+    gpu_variable: str
+    gpus: str
+    image_dir: str
+    shared: Sequence[str]
+    base: str
+    build_dir: str
+    build_options: Sequence[str]
+
+
+class AdviceTable(TypedDict, total=False):
+    """``[advice]``: how the site would have jobs."""
+
+    cpus_per_gpu: float | Mapping[str, float]
+    memory: str
+
+
+class CostTable(TypedDict, total=False):
+    """``[cost]``: what the site takes."""
+
+    unit: str
+    cpu_hour: float
+    gpu_hour: float | Mapping[str, float]
+    partitions: Mapping[str, float]
+
+
+class LaunchTable(TypedDict, total=False):
+    """``[launch]``: what stands first in a form that launches a session."""
+
+    partition: str
+    gpus: int
+    gpu_type: str
+    cpus: int
+    memory: str
+    time: str
+    account: str
+    qos: str
+    env: str
+    dir: str
+
+
+class StorageTable(TypedDict, total=False):
+    """``[storage]``: where the files of jobs go."""
+
+    shared: str
+    local: str
+    home_on_nodes: bool
+    expires: str
