@@ -153,9 +153,8 @@ class Step(_Unrepeatable):
     @property
     def allocation(self) -> Allocation:
         """Where it runs."""
-        return Allocation(
-            self._cluster, self._cluster.client.get(self._cluster.path("jobs", str(self._data["allocation"])))
-        )
+        path = self._cluster.path("jobs", str(self._data["allocation"]))
+        return Allocation(self._cluster, self._cluster.client.get(path))
 
     def interrupt(self) -> Step:
         """Interrupt what runs, as Ctrl-C does; :meth:`cancel` ends it in any case."""
@@ -402,5 +401,5 @@ def _release_all() -> None:
     for allocation in _released_at_exit:
         with contextlib.suppress(SlurmError):
             if not allocation._data.get("finished"):
-                body: api.CancelJobRequest = {"signal": None}
-                allocation._cluster.client.post(allocation._path("cancel"), json=body, timeout=_LAST_WORDS)
+                path, client = allocation._path("cancel"), allocation._cluster.client
+                client.post(path, json={"signal": None}, timeout=_LAST_WORDS)

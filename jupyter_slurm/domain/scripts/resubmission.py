@@ -77,7 +77,7 @@ def has_source(record: Mapping[str, object]) -> bool:
     return record["kind"] == "python" or bool(is_begun)
 
 
-def repeated(record: Mapping[str, Any], text: str, options: Sequence[str]) -> dict[str, Any]:
+def repeated(record: Mapping[str, object], text: str, options: Sequence[str]) -> dict[str, object]:
     """Return the submission that repeats a record: all of it but key, context and origin.
 
     Parameters
