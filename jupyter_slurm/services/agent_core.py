@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection
 from jupyter_slurm.services.clusters.composition import AgentContext, compose_cluster
 from jupyter_slurm.services.clusters.housekeeping import Housekeeping
 from jupyter_slurm.services.clusters.registry import ClusterRegistry
@@ -104,7 +104,8 @@ class Core:
         if self._store is None:
             raise RuntimeError("the core has not been started")
         agent = AgentContext(self.settings, self._store, self.bus, self._clock)
-        cluster = compose_cluster(location, transport, agent, dict if site is None else site.describe_connection)
+        describe_connection = ClusterConnection if site is None else site.describe_connection
+        cluster = compose_cluster(location, transport, agent, describe_connection)
         await cluster.start(self.sessions.tend)
         profile, desk = (None, None) if site is None else (site.profile, site.desk)
         self.tunnels.know(cluster, transport, location, profile, desk)

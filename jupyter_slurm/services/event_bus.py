@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from typing import Any
 
 __all__ = ["EventBus"]
 
-Event = tuple[str, dict[str, Any]]
+Event = tuple[str, Mapping[str, Any]]
 
 
 class EventBus:
@@ -39,7 +39,7 @@ class EventBus:
         """Whether one of those that listen stands for a person in front of a screen."""
         return any(self._queues.values())
 
-    def publish(self, event: str, data: dict[str, Any]) -> None:
+    def publish(self, event: str, data: Mapping[str, Any]) -> None:
         """Tell everybody; never waits."""
         for queue in self._queues:
             queue.put((event, data))

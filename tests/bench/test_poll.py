@@ -40,7 +40,7 @@ async def main():
     settings = Settings(job_root=home + "/jobs", state_dir=home + "/state")
     where = here(settings, os.environ["SLURM_CONF"], os.environ["PATH"])
     agent = AgentContext(settings, JobIndex(home + "/state/index.sqlite"), EventBus())
-    cluster = compose_cluster(where, LocalTransport(), agent)
+    cluster = compose_cluster(where, LocalTransport(), agent, dict)
     context = {"cwd": home, "env": dict(os.environ), "umask": 0o022, "limits": {}}
     for number in range(OWN):
         await cluster.submit({"key": f"20260101-000000-{number:016x}", "kind": "script",

@@ -16,6 +16,7 @@ from jupyter_slurm.errors import AgentBusy
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
 if TYPE_CHECKING:  # it takes a while to import, and a client that only asks has no need of it
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.agent_core import Core
     from jupyter_slurm.services.clusters.cluster import Cluster
 
@@ -121,7 +122,7 @@ async def _launch_session(core: Core, call: Call) -> Reply:
     return Reply(answer, status=200 if asked["dry_run"] else 201)
 
 
-def _answer_prompt(core: Core, call: Call) -> list[Json]:
+def _answer_prompt(core: Core, call: Call) -> list[api.Prompt]:
     core.clusters.answer_prompt(call.path["prompt"], call.body["answers"])
     return core.clusters.list_prompts()
 
@@ -218,7 +219,7 @@ class Routes:
     """
 
     def __init__(
-        self, core: Core, document: Document, describe: Callable[[], Json], stop: Callable[[bool], None]
+        self, core: Core, document: Document, describe: Callable[[], api.Agent], stop: Callable[[bool], None]
     ) -> None:
         self._core, self._document, self._describe, self._stop = core, document, describe, stop
         self.presence = Presence(core.users)

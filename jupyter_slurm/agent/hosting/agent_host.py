@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from jupyter_slurm import _version
 from jupyter_slurm.agent.api.app import AccessCheck, make_app
@@ -25,6 +25,7 @@ from jupyter_slurm.errors import AgentError, AgentUnreachable
 
 if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.agent_core import Core
 
 __all__ = [
@@ -104,7 +105,7 @@ class AgentHost:
         leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})
         self._leadership, self._server = leadership, server
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> api.Agent:
         """Return what ``GET /v1/agent`` says."""
         return {
             "name": "jupyter-slurm",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.allocations.kernels import Kernels
@@ -32,12 +32,24 @@ from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.resubmit import asked_again
 from jupyter_slurm.services.submission.submitter import Submitter
 
-__all__ = ["Cluster", "ClusterIdentity", "ConnectionState"]
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = ["Cluster", "ClusterConnection", "ClusterIdentity", "ConnectionState"]
 
 log = logging.getLogger(__name__)
 
-ConnectionState = Callable[[], dict[str, Any]]
-"""Returns how a cluster is reached, as the API tells it; nothing of a Slurm of this machine."""
+
+class ClusterConnection(TypedDict, total=False):
+    """The fields of a cluster in the API that say how it is reached; none of a Slurm of this machine."""
+
+    profile: str | None
+    python: str
+    connection: api.Connection | None
+    users: Sequence[api.User]
+
+
+ConnectionState = Callable[[], ClusterConnection]
 
 
 class ClusterIdentity:
@@ -80,14 +92,14 @@ class Cluster:
         What the API asks for, each by its concept.
     describe_connection : callable
         Returns how the cluster is reached.
-    launch : mapping
+    launch : dict
         What stands first in a form that launches a session.
     """
 
     identity: ClusterIdentity
     location: ClusterLocation
     describe_connection: ConnectionState
-    launch: Mapping[str, Any]
+    launch: api.ClusterLaunch
     bus: EventBus
     client: SlurmClient
     tracker: Tracker
@@ -135,7 +147,7 @@ class Cluster:
         for part in (*asking, *working, self.runner_watch, self.jobs):
             await part.stop()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> api.Cluster:
         """Return the cluster as the API tells it."""
         active = [entry for entry in self.tracker.active() if not entry.is_step]
         return {
@@ -145,7 +157,7 @@ class Cluster:
             "folder": self.tracker.folder.path,
             "active": len({entry.part.of if entry.part else id(entry) for entry in active}),
             "poll": self.poller.status(),
-            "launch": dict(self.launch),
+            "launch": self.launch,
             **self.describe_connection(),
         }
 
@@ -178,14 +190,14 @@ class Cluster:
 
     # -- commands
 
-    async def run_command(self, argv: list[str], *, table: bool, context: Mapping[str, Any]) -> dict[str, Any]:
+    async def run_command(self, argv: list[str], *, table: bool, context: Mapping[str, Any]) -> api.CommandResult:
         """Run a Slurm command as a person typed it; with ``table``, as a table where the command has one."""
         answer = await pass_through(self.client, argv, table=table, context=context)
         if argv[0] == "scancel":
             self.poller.wake()
         return answer
 
-    async def command_options(self, command: str) -> dict[str, Any]:
+    async def command_options(self, command: str) -> api.Options:
         """Return the options of a command as this Slurm has them."""
         table = await self.client.options(command)
         version = await self.client.version()

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_slurm.domain.cluster_facts import NAMED, NamedEntity
 from jupyter_slurm.domain.profile_facts import beside, named_in
@@ -17,6 +17,9 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["NameCompletion", "told_by_site"]
 
@@ -54,7 +57,7 @@ class NameCompletion:
         self._learn_names, self._environments, self._site = learn_names, location.environments, location.known
         self._looking: asyncio.Task[None] | None = None
 
-    async def told(self, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
+    async def told(self, kind: str, wait: float, partitions: str = "") -> api.Names:
         """Return the names of a kind as the API tells them.
 
         Parameters
@@ -125,14 +128,14 @@ def _names_of(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
         yield NamedEntity(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
 
 
-def told_by_site(site: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def told_by_site(site: Mapping[str, Any], kind: str) -> api.Names:
     """Return what the profile tells of names of a kind, where the cluster has told nothing yet."""
     return _told(None, named_in(site, kind))
 
 
-def _told(taken: float | None, names: Any) -> dict[str, Any]:
+def _told(taken: float | None, names: Any) -> api.Names:
     """Return names for the API. What is no text can neither be told in JSON nor typed."""
-    told = [{"name": name, "about": _text(about)} for name, about in names if name == _text(name)]
+    told: list[api.Name] = [{"name": name, "about": _text(about)} for name, about in names if name == _text(name)]
     return {"taken": taken, "names": told}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.services.allocations.kernels import Kernels
@@ -34,6 +35,9 @@ from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.submitter import SubmissionServices, Submitter
 from jupyter_slurm.transport.base import Transport
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["AgentContext", "compose_cluster"]
 
 
@@ -60,7 +64,7 @@ class AgentContext:
 
 
 def compose_cluster(
-    location: ClusterLocation, transport: Transport, agent: AgentContext, describe_connection: ConnectionState = dict
+    location: ClusterLocation, transport: Transport, agent: AgentContext, describe_connection: ConnectionState
 ) -> Cluster:
     """Make the services of one Slurm; nothing is asked and nothing runs before :meth:`Cluster.start`.
 
@@ -72,7 +76,7 @@ def compose_cluster(
         Runs commands there.
     agent : AgentContext
         What all clusters share.
-    describe_connection : callable, optional
+    describe_connection : callable
         Returns how the cluster is reached, as the API tells it.
     """
     settings, clock = agent.settings, agent.clock
@@ -92,7 +96,7 @@ def compose_cluster(
         identity=identity,
         location=location,
         describe_connection=describe_connection,
-        launch={"idle": settings.session_idle, **location.launch},
+        launch=cast("api.ClusterLaunch", {"idle": settings.session_idle, **location.launch}),
         bus=agent.bus,
         client=client,
         tracker=tracker,

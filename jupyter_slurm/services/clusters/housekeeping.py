@@ -7,7 +7,7 @@ import contextlib
 import logging
 import posixpath
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jupyter_slurm.domain.staging import BASE
 from jupyter_slurm.errors import SlurmError, TransportError
@@ -17,6 +17,9 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.manager import Staging
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Housekeeping", "StagedCopies"]
 
@@ -74,7 +77,7 @@ class Housekeeping:
         """Clean up soon: there is a cluster that was not there the last time."""
         self._arrived.set()
 
-    async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> dict[str, Any]:
+    async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> api.Cleaned:
         """Remove the directories of jobs that ended long ago; return which, and how many are kept."""
         days = self._days if older_than_days is None else older_than_days
         removed: list[str] = []

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import posixpath
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import ConfigError, NotConnected, PromptGone, TransportError, UsageError
@@ -17,6 +17,9 @@ from jupyter_slurm.services.slurm.identity import cluster_id, read_about
 from jupyter_slurm.services.slurm.location import here
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.local.transport import LocalTransport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ClusterRegistry"]
 
@@ -61,19 +64,19 @@ class ClusterRegistry:
 
     # -- for the API
 
-    def list_clusters(self) -> list[dict[str, Any]]:
+    def list_clusters(self) -> list[api.Cluster]:
         """Return the clusters known, and those that a site profile names."""
         local = [cluster.as_dict() for cluster in self._clusters.values()]
         names = {name for name, site in self._sites.items() if not site.is_idle}
         names |= {*list_profiles(self._settings.sites)}
         return local + [self._describe_site(name) for name in sorted(names - {*self._clusters})]
 
-    def describe(self, name: str) -> dict[str, Any]:
+    def describe(self, name: str) -> api.Cluster:
         """Return one cluster that is known."""
         site = self._sites.get(name)
         return self.get(name).as_dict() if site is None else site.now()
 
-    async def register(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> dict[str, Any]:
+    async def register(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> api.Cluster:
         """Know the Slurm that a client sees with its SLURM_CONF and PATH, or that of a site profile."""
         if profile is not None:
             return self.site(profile).as_dict()
@@ -88,14 +91,14 @@ class ClusterRegistry:
             cluster.publish()  # who listens has heard of it before it had a name
         return cluster.as_dict()
 
-    async def connect(self, name: str) -> dict[str, Any]:
+    async def connect(self, name: str) -> api.Cluster:
         """Log in to the cluster of a profile, unless that is done; see :meth:`Site.connect`."""
         if (site := self._sites.get(name)) is None:
             return self.get(name).as_dict()
         await (await site.connect()).identity.learn()
         return site.as_dict()
 
-    async def disconnect(self, name: str) -> dict[str, Any]:
+    async def disconnect(self, name: str) -> api.Cluster:
         """End the log-in to the cluster of a profile."""
         if name not in self._sites and name not in list_profiles(self._settings.sites):
             return self.get(name).as_dict()
@@ -116,7 +119,7 @@ class ClusterRegistry:
         elif not site.is_usable:
             raise NotConnected(f"Nobody is logged in to {name}.", hint=f"`%slurm use {name}` logs in.")
 
-    def list_prompts(self) -> list[dict[str, Any]]:
+    def list_prompts(self) -> list[api.Prompt]:
         """Return what hosts want to know from the user."""
         return [prompt for site in self._sites.values() for prompt in site.desk.waiting()]
 
@@ -128,7 +131,7 @@ class ClusterRegistry:
                 return
         raise PromptGone("This question is settled: it was answered somewhere else, or the log-in ended.")
 
-    async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> dict[str, Any]:
+    async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> api.Names:
         """See :meth:`NameCompletion.told`; where nobody is logged in, the profile tells what it knows."""
         if (site := self._sites.get(name)) is not None and not site.is_connected:
             return told_by_site({**site.profile.known, "cost": site.profile.cost}, kind)
@@ -194,7 +197,7 @@ class ClusterRegistry:
         cluster.publish()
         return cluster
 
-    def _describe_site(self, name: str) -> dict[str, Any]:
+    def _describe_site(self, name: str) -> api.Cluster:
         """Return a cluster of a profile, also of one that cannot be used, with the reason."""
         try:
             return (self._sites[name] if name in self._sites else self.site(name)).as_dict()

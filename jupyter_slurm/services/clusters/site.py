@@ -7,11 +7,11 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
-from jupyter_slurm.services.clusters.cluster import Cluster
+from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection
 from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.connections.prompts import PromptQueue
 from jupyter_slurm.services.event_bus import EventBus
@@ -21,6 +21,7 @@ from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.connections.transports import SiteTransports
 
 __all__ = ["Site", "unusable"]
@@ -29,13 +30,13 @@ log = logging.getLogger(__name__)
 
 _COMES_BACK = 30.0  # seconds that who connects waits for a connection that was lost
 _SILENT = 2.0  # seconds without an answer that nobody wonders at
-_NOBODY = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
+_NOBODY: api.ClusterPoll = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
 
 
-def unusable(name: str, message: str) -> dict[str, Any]:
+def unusable(name: str, message: str) -> api.Cluster:
     """Return what the API tells of a profile that cannot be read."""
-    connection = {"state": "disconnected", "hosts": [], "since": 0.0, "message": message}
-    told = {"id": name, "name": name, "slurm_conf": None, "poll": _NOBODY}
+    connection: api.Connection = {"state": "disconnected", "hosts": [], "since": 0.0, "message": message}
+    told: api.Cluster = {"id": name, "name": name, "slurm_conf": None, "poll": _NOBODY}
     return {**told, "profile": name, "connection": connection, "users": []}
 
 
@@ -173,25 +174,28 @@ class Site:
 
         await log_out(self.profile, self._context.login_folder)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> api.Cluster:
         """Return the cluster as the API tells it."""
         if self._cluster is not None:
             return self._cluster.as_dict()
         name, title, slurm_conf = self.profile.name, self.profile.title, self.profile.slurm_conf
-        return {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY, **self.describe_connection()}
+        known: api.Cluster = {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY}
+        return {**known, **self.describe_connection()}
 
-    def now(self) -> dict[str, Any]:
+    def now(self) -> api.Cluster:
         """Return the cluster as it stands this very moment, also when its link has only just become silent."""
         told = self.as_dict()
-        if self.carried is not None and (silent := self.carried.link.silent_for) >= _SILENT:
-            told["connection"]["message"] = f"{self.carried.link.name} has not answered for {silent:.0f} s"
-            told["connection"]["state"] = "lost"
+        connection = told.get("connection")
+        if self.carried is not None and connection and (silent := self.carried.link.silent_for) >= _SILENT:
+            connection["message"] = f"{self.carried.link.name} has not answered for {silent:.0f} s"
+            connection["state"] = "lost"
         return told
 
-    def describe_connection(self) -> dict[str, Any]:
+    def describe_connection(self) -> ClusterConnection:
         """Return how the cluster is reached, as the API tells it."""
         hosts = list(self.carried.hosts) if self.carried else [self.profile.host]
-        connection = {"state": self._state, "hosts": hosts, "since": self._since, "message": self._message}
+        state, since, message = self._state, self._since, self._message
+        connection: api.Connection = {"state": state, "hosts": hosts, "since": since, "message": message}
         users = self._context.clients.of(self.profile.name) if self._cluster is not None else []
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
 

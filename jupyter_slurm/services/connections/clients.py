@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ClientRegistry", "ClientUse"]
 
@@ -63,7 +66,7 @@ class ClientRegistry:
         if (before := self._at.pop(user.key, None)) is not None:
             self._changed(before[1])
 
-    def of(self, cluster: str) -> list[dict[str, Any]]:
+    def of(self, cluster: str) -> list[api.User]:
         """Return who uses a cluster, as the API tells it, the first one first."""
         return [
             {"kind": user.kind, "name": user.name, "pid": user.pid, "since": since}

@@ -6,11 +6,14 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import PromptGone, UsageError
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.transport.ssh.prompts import Prompt
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["PromptQueue"]
 
@@ -36,9 +39,9 @@ class PromptQueue:
         self, cluster: str, bus: EventBus, *, patience: float = 600.0, clock: Callable[[], float] = time.time
     ) -> None:
         self._cluster, self._bus, self._patience, self._clock = cluster, bus, patience, clock
-        self._open: dict[str, tuple[dict[str, Any], asyncio.Future[list[str] | None]]] = {}
+        self._open: dict[str, tuple[api.Prompt, asyncio.Future[list[str] | None]]] = {}
 
-    def waiting(self) -> list[dict[str, Any]]:
+    def waiting(self) -> list[api.Prompt]:
         """Return the questions that wait for an answer, the oldest first."""
         return [told for told, _ in self._open.values()]
 
@@ -49,7 +52,7 @@ class PromptQueue:
     async def ask(self, prompt: Prompt) -> list[str] | None:
         """Wait for the answers to a prompt; None: the person declined, or nobody came."""
         key = secrets.token_hex(8)
-        told = {
+        told: api.Prompt = {
             "id": key,
             "cluster": self._cluster,
             "host": prompt.host,

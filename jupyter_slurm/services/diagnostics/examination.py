@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, UsageError
@@ -13,6 +12,9 @@ from jupyter_slurm.services.clusters.site import Site
 from jupyter_slurm.services.connections.ssh_keys import lacking, let_in
 from jupyter_slurm.services.connections.transports import SiteTransports, way_of
 from jupyter_slurm.services.diagnostics.doctor import ClusterCheck
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Examination", "admit"]
 
@@ -30,14 +32,15 @@ class Examination:
         self._site, self._before, self._after = site, list[Finding](), list[Finding]()
         self._shows_way = False
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> api.Examination:
         """Return what was found so far, as the API tells it."""
         way = self._site.arrival if self._shows_way else []
+        findings = (*self._before, *way, *self._after)
         carried = self._site.carried
         hops = carried.walk.hops if carried is not None else []
         return {
-            "findings": [asdict(finding) for finding in (*self._before, *way, *self._after)],
-            "failed": any(finding.status == "failed" for finding in (*self._before, *way, *self._after)),
+            "findings": [_finding(one) for one in findings],
+            "failed": any(finding.status == "failed" for finding in findings),
             "keyless": [{"host": hops[number].host.name, "public": public} for number, public in lacking(hops)],
         }
 
@@ -101,7 +104,11 @@ class Examination:
         )
 
 
-async def admit(site: Site, host: str) -> dict[str, Any]:
+def _finding(one: Finding) -> api.Finding:
+    return {"status": one.status, "about": one.about, "said": one.said, "todo": one.todo}
+
+
+async def admit(site: Site, host: str) -> api.AdmitKeyResponse:
     """Have a host of the way, which took none of the person's keys, let one in from now on.
 
     Raises

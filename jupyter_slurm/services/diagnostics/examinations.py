@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import AgentBusy, UsageError
 from jupyter_slurm.services.clusters.site import Site
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.diagnostics.examination import Examination
 
 __all__ = ["Examinations"]
@@ -28,7 +29,7 @@ class Examinations:
         self._last: dict[str, Examination] = {}
         self._under_way: set[str] = set()
 
-    async def examine(self, cluster: str, *, job: str, options: Sequence[str]) -> dict[str, Any]:
+    async def examine(self, cluster: str, *, job: str, options: Sequence[str]) -> api.Examination:
         """Look over the cluster of a profile and the way to it; see :class:`Examination`.
 
         Raises
@@ -49,13 +50,13 @@ class Examinations:
             self._under_way.discard(cluster)
         return examination.told()
 
-    def told(self, cluster: str) -> dict[str, Any]:
+    def told(self, cluster: str) -> api.Examination:
         """Return what the last look over a cluster has found so far."""
         if cluster not in self._last:
             raise UsageError(f"{cluster} was not looked over.", hint=f"`jupyter slurm doctor {cluster}` does it.")
         return self._last[cluster].told()
 
-    async def admit(self, cluster: str, host: str) -> dict[str, Any]:
+    async def admit(self, cluster: str, host: str) -> api.AdmitKeyResponse:
         """Have a host let the person's key in; see :func:`jupyter_slurm.services.diagnostics.examination.admit`."""
         from jupyter_slurm.services.diagnostics.examination import admit
 

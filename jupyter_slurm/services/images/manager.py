@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.domain.containers.build_context import has_add
 from jupyter_slurm.domain.containers.build_files import kind_of
@@ -19,13 +19,15 @@ from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["ImageCluster", "Images", "RunnerFiles"]
 
 _PYTHON = "python3"  # of the login node, and of any node: it only begins
 _LOOKS = 60.0  # seconds
 _ASKED = ("act", "from", "replace", "base", "environment")
 _OF_THE_SITE = ("image_dir", "build_dir")
-_FIELDS = ("image", "path", "node", "runtime", "size", "made", "source", "user", "job")
 _RUNTIMES_OF_FILES = {
     "dockerfile": ("docker", "podman", "charliecloud"),
     "definition": ("apptainer", "singularity"),
@@ -105,15 +107,23 @@ class Images:
         script = {"kind": "script", "text": job_script(begun), "script_name": "image", "args": [], "image": wish}
         return await cluster.submit({"python": None, "label": None, **passed, **script, **beside, "options": options})
 
-    async def told(self, name: str) -> dict[str, Any]:
+    async def told(self, name: str) -> api.Images:
         """Return the images that there are, the latest first, and where they are kept."""
         cluster = self._cluster(name)
         answer = await self._ask(cluster, "list")
         named = cluster.location.environments
         found = [one for one in answer["images"] if isinstance(one.get("image"), str)]
-        told = [
+        told: list[api.Image] = [
             {
-                **{field: one.get(field) for field in _FIELDS},
+                "image": one["image"],
+                "path": one.get("path"),
+                "node": one.get("node"),
+                "runtime": one.get("runtime"),
+                "size": one.get("size"),
+                "made": one.get("made"),
+                "source": one.get("source"),
+                "user": one.get("user"),
+                "job": one.get("job"),
                 "shared": bool(one.get("shared")),
                 "environments": sorted(env for env, said in named.items() if _is_meant(said.get("image"), one)),
             }
@@ -121,7 +131,7 @@ class Images:
         ]
         return {"folder": answer["folder"], "images": sorted(told, key=lambda one: -(one["made"] or 0.0))}
 
-    async def remove(self, name: str, image: str) -> dict[str, Any]:
+    async def remove(self, name: str, image: str) -> api.RemoveImageResponse:
         """Remove an image from the folder of images; Docker's stores of nodes are not reached from here."""
         wanted = reference(image)
         answer = await self._ask(self._cluster(name), "remove", image=wanted)

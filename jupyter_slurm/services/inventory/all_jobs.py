@@ -7,11 +7,14 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
 from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["AllJobs"]
 
@@ -56,7 +59,7 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         super().__init__(max(_FRESH, interval), clock=clock, monotonic=monotonic)
         self._client, self._user = client, user
 
-    async def told(self, *, wait: float) -> dict[str, Any]:
+    async def told(self, *, wait: float) -> api.Queue:
         """Return the jobs of others as the API tells them; see :meth:`SharedQuery._look`."""
         known, standing = await self._look(wait=wait, is_newer=False)
         return {

@@ -8,18 +8,25 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypedDict, TypeVar
 
 from jupyter_slurm.errors import ControllerError, SlurmError
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
-__all__ = ["SharedQuery"]
+__all__ = ["AnswerAge", "SharedQuery"]
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _SOON = 1  # seconds after which it is worth asking us again for what Slurm has not said yet
+
+
+class AnswerAge(TypedDict):
+    """The fields of an answer in the API that say since when it is not known any more, and why."""
+
+    unknown_since: float | None
+    said: str
 
 
 class SharedQuery(ABC, Generic[T]):
@@ -57,7 +64,7 @@ class SharedQuery(ABC, Generic[T]):
     async def _ask_slurm(self, begun: float) -> T:
         """Return what Slurm says; ``begun`` is when it was asked."""
 
-    async def _look(self, *, wait: float, is_newer: bool) -> tuple[T, dict[str, Any]]:
+    async def _look(self, *, wait: float, is_newer: bool) -> tuple[T, AnswerAge]:
         """Return what is known, and what the API tells of how old it is.
 
         Parameters

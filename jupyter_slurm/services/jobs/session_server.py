@@ -17,6 +17,7 @@ from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.tunnel.accepted_peer import NAME
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.jobdir.job_directory import JobFolder
 
 __all__ = [
@@ -41,7 +42,7 @@ class TunnelLike(Protocol):
 
     @property
     def is_broken(self) -> bool: ...  # noqa: D102
-    def as_dict(self) -> dict[str, Any]: ...  # noqa: D102
+    def as_dict(self) -> api.Tunnel: ...  # noqa: D102
 
 
 @dataclass

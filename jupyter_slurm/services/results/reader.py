@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from jupyter_slurm.errors import JobOutputMissing, UsageError
@@ -48,7 +48,7 @@ class ResultReader:
         client: SlurmClient,
         tracker: Tracker,
         wake: Callable[[], None],
-        reached: Callable[[], dict[str, Any]],
+        reached: Callable[[], Mapping[str, Any]],
         find: Callable[[str], Awaitable[TrackedJob]],
         shown: Callable[[str, TrackedJob], TrackedJob],
     ) -> None:

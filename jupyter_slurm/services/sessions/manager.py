@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.jobdir.job_json import GrantRecord
@@ -27,6 +27,9 @@ from jupyter_slurm.services.sessions.login_pages import LoginPages
 from jupyter_slurm.services.sessions.protocols import SessionCluster
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.tunnels.manager import Tunnels, owner
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Sessions"]
 
@@ -309,7 +312,7 @@ class Sessions:
         served, wanted = entry.session.server, entry.record.session if entry.record else None
         if served is None:
             return
-        goal = {"job": entry.key, "port": served.port, "local_port": wanted.port if wanted else None}
+        goal: api.TunnelWanted = {"job": entry.key, "port": served.port, "local_port": wanted.port if wanted else None}
         try:
             served.tunnel = await self._tunnels.reach(cluster.id, goal, asked=asked)
             served.error = None

@@ -52,7 +52,7 @@ class SessionCluster(Protocol):
     def actions(self) -> JobCancellation:
         """Ends jobs."""
 
-    def describe_connection(self) -> dict[str, Any]:
+    def describe_connection(self) -> Mapping[str, Any]:
         """Return how the cluster is reached, as the API tells it."""
 
     async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import base64
 import secrets
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.options.commands import COMMANDS, check_ends
 from jupyter_slurm.domain.queries import tables
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.services.slurm.client import SlurmClient, next_step, printable, text_of
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["pass_through"]
 
 
 async def pass_through(
     client: SlurmClient, argv: list[str], *, table: bool, context: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> api.CommandResult:
     """Run a command; with ``table``, as a table where the command has one. Return the answer as the API has it.
 
     Raises

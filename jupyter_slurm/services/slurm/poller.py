@@ -7,9 +7,12 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from jupyter_slurm.errors import SlurmError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Polled", "Poller"]
 
@@ -99,14 +102,14 @@ class Poller:
         if self.error is not None:
             raise self.error
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> api.ClusterPoll:
         """Return what can be said of the polling: seconds since the last question, of silence, and between two."""
         now = self._clock()
         return {
             "seconds_since": None if self.last is None else round(now - self.last, 3),
             "failing_for": None if self._failing_since is None else round(now - self._failing_since, 3),
             "interval": self._bounded(),
-            "error": self.error.to_problem() if self.error else None,
+            "error": cast("api.Problem", self.error.to_problem()) if self.error else None,
         }
 
     async def _run(self) -> None:

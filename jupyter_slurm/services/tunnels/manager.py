@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, TunnelError, UsageError
@@ -27,6 +27,9 @@ from jupyter_slurm.transport.listening_ports import listeners
 from jupyter_slurm.transport.local.files import make_private
 from jupyter_slurm.transport.ssh.prompts import Prompter
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port, listen_on_socket
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Tunnels", "owner"]
 
@@ -113,15 +116,15 @@ class Tunnels:
         """How many there are on clusters that can be asked."""
         return sum(self._is_reached(tunnel.asked.cluster) for tunnel in self._tunnels.values())
 
-    def told(self, cluster: str) -> list[dict[str, Any]]:
+    def told(self, cluster: str) -> list[api.Tunnel]:
         """Return those of a cluster, the oldest first."""
         return [tunnel.as_dict() for tunnel in self._tunnels.values() if tunnel.asked.cluster == cluster]
 
-    async def open(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    async def open(self, cluster: str, wanted: api.TunnelWanted) -> api.Tunnel:
         """Open a tunnel for a person who waits for it; see :meth:`reach`."""
         return (await self.reach(cluster, wanted)).as_dict()
 
-    async def reach(self, cluster: str, wanted: dict[str, Any], *, asked: bool = True) -> Tunnel:
+    async def reach(self, cluster: str, wanted: api.TunnelWanted, *, asked: bool = True) -> Tunnel:
         """Open a tunnel, or return the one that is there.
 
         Parameters
@@ -193,7 +196,7 @@ class Tunnels:
                 tunnel.redirect(port)
         self._remember()
 
-    async def close(self, cluster: str, tunnel: str) -> dict[str, Any]:
+    async def close(self, cluster: str, tunnel: str) -> api.Tunnel:
         """Close a tunnel.
 
         Raises

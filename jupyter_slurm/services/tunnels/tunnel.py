@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as NotInTime
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jupyter_slurm.domain.queries.cluster import expand_hosts
 from jupyter_slurm.errors import (
@@ -34,6 +34,9 @@ from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
 from jupyter_slurm.transport.base import Route, Stream
 from jupyter_slurm.transport.ssh.link.threads import DaemonThreadPool
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ReachedCluster", "Tunnel", "TunnelCluster", "TunnelSpec", "goal_of"]
 
@@ -180,7 +183,7 @@ class Tunnel:
         """Whether it was not ready the last time that it was used; it may be again."""
         return not self._is_closed and self._error is not None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> api.Tunnel:
         """Return the tunnel as the API tells it."""
         asked = self.asked
         try:
@@ -188,9 +191,13 @@ class Tunnel:
             kind, failed = reach.kind(self.goal), reach.failed(self.goal)
         except SlurmError:
             kind, failed = "", {}
-        told = {name: value for name, value in asdict(asked).items() if name != "submitted"}
         return {
-            **told,
+            "id": asked.id,
+            "cluster": asked.cluster,
+            "port": asked.port,
+            "local_port": asked.local_port,
+            "socket": asked.socket,
+            "since": asked.since,
             "job": self.goal.job or None,
             "node": self.goal.node or None,
             "url": f"http://127.0.0.1:{asked.local_port}/" if asked.local_port else None,
