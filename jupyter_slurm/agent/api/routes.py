@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.agent.api.app import Answer, Call, Reply
 from jupyter_slurm.agent.api.presence import Presence
 from jupyter_slurm.agent.api.schema import Document
-from jupyter_slurm.agent.api.sse import latest_only, send_events
+from jupyter_slurm.agent.api.sse import Event, latest_only, send_events
 from jupyter_slurm.errors import AgentBusy
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
@@ -55,7 +55,6 @@ _MOST_STREAMS = 512
 _STREAM_AGAIN = 10
 
 
-Json = dict[str, Any]
 Handler = Callable[["Core", Call], Any]
 """Returns what an operation answers, or a coroutine that does; a Reply where the answer is more than its content."""
 
@@ -64,7 +63,7 @@ def _cluster(core: Core, call: Call) -> Cluster:
     return core.cluster(call.path["cluster"])
 
 
-async def _list_jobs(core: Core, call: Call) -> list[Json]:
+async def _list_jobs(core: Core, call: Call) -> list[api.Job]:
     jobs = await _cluster(core, call).jobs.list_jobs(active=call.query["state"] == "active")
     if (most := call.query.get("finished")) is not None:
         finished = itertools.count(1)  # the newest come first
@@ -72,7 +71,7 @@ async def _list_jobs(core: Core, call: Call) -> list[Json]:
     return jobs
 
 
-async def _list_steps(core: Core, call: Call) -> list[Json]:
+async def _list_steps(core: Core, call: Call) -> list[api.Job]:
     cluster = _cluster(core, call)
     return cluster.steps.of(await cluster.jobs.find(call.path["job"]))
 
@@ -83,12 +82,12 @@ async def _start_step(core: Core, call: Call) -> Reply:
     return Reply(await cluster.steps.start(allocation, call.body), status=201)
 
 
-async def _get_kernel(core: Core, call: Call) -> Json:
+async def _get_kernel(core: Core, call: Call) -> api.KernelPlace:
     cluster = _cluster(core, call)
     return await cluster.kernels.where(await cluster.jobs.find(call.path["job"]), call.query["wait"])
 
 
-async def _bring_results(core: Core, call: Call) -> Json:
+async def _bring_results(core: Core, call: Call) -> api.Job:
     cluster = _cluster(core, call)
     await cluster.staging.bring(await cluster.jobs.find(call.path["job"]))
     return await cluster.jobs.describe(call.path["job"])
@@ -310,12 +309,12 @@ class Routes:
         holds = call.query["holds"]
         return await self._send(call, self._bus_events(holds), holds=holds)
 
-    async def _bus_events(self, is_looked_at: bool) -> AsyncGenerator[tuple[str, Json], None]:
+    async def _bus_events(self, is_looked_at: bool) -> AsyncGenerator[Event, None]:
         async with self._core.bus.subscribe(is_looked_at=is_looked_at) as events:
             async for event, data in latest_only(events):
-                yield event, dict(data)
+                yield event, data
 
-    async def _send(self, call: Call, events: AsyncIterator[tuple[str, Json]], *, holds: bool = True) -> Reply:
+    async def _send(self, call: Call, events: AsyncIterator[Event], *, holds: bool = True) -> Reply:
         if len(self._open) >= _MOST_STREAMS:
             raise AgentBusy(
                 f"{_MOST_STREAMS} event streams are open, and there cannot be more.",

@@ -14,7 +14,7 @@ from typing import Any
 from jupyter_slurm.agent.api.app import Exchange, problem
 from jupyter_slurm.agent.json_encoding import encode
 
-__all__ = ["HEARTBEAT", "latest_only", "send_events"]
+__all__ = ["HEARTBEAT", "Event", "latest_only", "send_events"]
 
 HEARTBEAT = 15.0
 """Seconds between two signs of life on a stream without events."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.jobdir.job_json import EnvironmentRecord, KernelRecord
@@ -56,7 +57,7 @@ class Kernels:
     def __init__(self, client: SlurmClient, tracker: Tracker, environments: Environments, home: str) -> None:
         self._client, self._tracker, self._environments, self._home = client, tracker, environments, home
 
-    async def plan(self, asked: Mapping[str, Any]) -> PlannedKernel:
+    async def plan(self, asked: api.Step) -> PlannedKernel:
         """Work out what a step needs to be the kernel that is asked for.
 
         Raises
@@ -89,7 +90,7 @@ class Kernels:
         files = {"kernel.json": json.dumps({**known, "image": image, "cwd": cwd}).encode()}
         return PlannedKernel(step, to_kernel_record(kernel), recorded, files)
 
-    async def where(self, entry: TrackedJob, wait: float) -> dict[str, Any]:
+    async def where(self, entry: TrackedJob, wait: float) -> api.KernelPlace:
         """Return where a kernel is reached, as soon as that is known.
 
         Parameters
@@ -108,25 +109,31 @@ class Kernels:
             raise UsageError(f"job {entry.key or entry.id} is no kernel")
         until, pause = asyncio.get_running_loop().time() + wait, _FIRST
         while True:
-            told = {"node": None, "port": None, "stage": None, **await self._left(entry)}
+            told = await self._read_place(entry)
             if told["port"] or entry.is_finished or asyncio.get_running_loop().time() >= until:
-                return {"state": entry.state.name, "finished": entry.is_finished, **told}
+                return {**told, "state": entry.state.name, "finished": entry.is_finished}
             await asyncio.sleep(pause)
             pause = min(_LONGEST, 1.2 * pause)
 
-    async def _left(self, entry: TrackedJob) -> dict[str, Any]:
+    async def _read_place(self, entry: TrackedJob) -> api.KernelPlace:
         """Return what the keeper, and what starts its kernel, have left; nothing while they cannot have begun."""
+        found: api.KernelPlace = {
+            "state": entry.state.name,
+            "finished": entry.is_finished,
+            "node": None,
+            "port": None,
+            "stage": None,
+        }
         allocation = self._tracker.find(entry.allocation or "")
         if entry.is_finished or (entry.state.is_pending and not (allocation and allocation.state.is_running)):
-            return {}
-        found: dict[str, Any] = {}
+            return found
         assert entry.folder is not None
         transport = self._client.transport
         with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             told = await read_left(transport, entry.folder.file("keeper.json"), _NOTE)
             port = int(told["port"])
             if 0 < port < 65_536:
-                found = {"node": str(told["node"]), "port": port}
+                found["node"], found["port"] = str(told["node"]), port
         with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             if entry.record and entry.record.environment and entry.record.environment.image:
                 found["stage"] = str((await read_left(transport, entry.folder.file("served.json"), _NOTE))["stage"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from jupyter_slurm._version import __version__
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.step_options import step_options
@@ -24,7 +25,7 @@ _GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "t
 _ONE_TASK = ("--nodes=1", "--ntasks=1")
 
 
-def plan_step(asked: Mapping[str, Any], table: OptionTable, allocation: TrackedJob) -> dict[str, Any]:
+def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> dict[str, Any]:
     """Return what the holder needs to know."""
     options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
     names = step_options(table, options, is_process=is_one_task)
@@ -48,7 +49,7 @@ def plan_step(asked: Mapping[str, Any], table: OptionTable, allocation: TrackedJ
 
 
 def record_step(
-    asked: Mapping[str, Any], step: Mapping[str, Any], allocation: TrackedJob, cluster: ClusterFolder, now: float
+    asked: api.Step, step: Mapping[str, Any], allocation: TrackedJob, cluster: ClusterFolder, now: float
 ) -> tuple[JobRecordFile, bytes]:
     """Return the record of a step and its script.
 
@@ -89,12 +90,14 @@ def record_step(
     if kind == "python":
         filename, values = asked.get("filename") or "<cell>", asked.get("values")
         cell = CellRecord(source=text, filename=filename, python=asked.get("python") or None)
-        values = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"]) if values else None
-        record = replace(record, cell=cell, values=values)
+        record = replace(record, cell=cell)
+        if values:
+            sent = ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"])
+            record = replace(record, values=sent)
     return record, text.encode("utf-8", "surrogateescape")
 
 
-def _run_by(asked: Mapping[str, Any], name: str, python: str | None) -> list[str]:
+def _run_by(asked: api.Step, name: str, python: str | None) -> list[str]:
     """Return what srun runs, as it is told."""
     args = list(asked.get("args") or [])
     if asked["kind"] in ("process", "kernel"):

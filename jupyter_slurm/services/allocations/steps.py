@@ -15,9 +15,10 @@ import posixpath
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.step_options import BUSY
 from jupyter_slurm.domain.records import JobRecord
@@ -76,7 +77,7 @@ class Steps:
 
     # -- what a front door asks for
 
-    async def start(self, allocation: TrackedJob, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def start(self, allocation: TrackedJob, request: Mapping[str, Any]) -> api.Job:
         """Ask for a step, once.
 
         Raises
@@ -84,6 +85,7 @@ class Steps:
         UsageError, JobError
             There is no such step.
         """
+        asked = cast(api.Step, request)
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
         if allocation.kind != "allocation" or allocation.folder is None:
@@ -101,7 +103,7 @@ class Steps:
                 )
             return await self._start(allocation, asked)
 
-    async def _start(self, allocation: TrackedJob, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _start(self, allocation: TrackedJob, asked: api.Step) -> api.Job:
         process = owner_of(asked, self._tracker.find, allocation)
         folder = self._tracker.folder.job(asked["key"])
         step = plan_step(asked, await self._client.options("srun"), allocation)
@@ -114,7 +116,7 @@ class Steps:
             record = replace(record, kernel=process.record.kernel if process.record else None)
         files = {record.script: script, "job.json": dump(record.to_json()), "step.json": dump(step)}
         files |= kernel.files if kernel else {}
-        if path := (asked.get("values") or {}).get("file"):
+        if (values := asked.get("values")) and (path := values.get("file")):
             files["in.values"] = await asyncio.to_thread(read_own, path)
         entry = TrackedJob(self._tracker.name, folder=folder)
         entry.recall(record, self._tracker.clock())
@@ -138,7 +140,7 @@ class Steps:
         await self._renew(allocation)
         return job_dict(entry)
 
-    async def _of_another(self, key: str) -> dict[str, Any]:
+    async def _of_another(self, key: str) -> api.Job:
         """Return a step that another agent asks for."""
         found = await self._shelf.get(key)
         if found is None:
@@ -167,14 +169,12 @@ class Steps:
         assert allocation.folder is not None
         return allocation.folder.file(posixpath.join("steps", name))
 
-    def of(self, allocation: TrackedJob) -> list[dict[str, Any]]:
+    def of(self, allocation: TrackedJob) -> list[api.Job]:
         """Return the steps of an allocation, the first one first."""
         steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
         return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
 
-    async def send(
-        self, step: TrackedJob, signal: str | None, cancel: Callable[[str], Awaitable[Any]]
-    ) -> dict[str, Any]:
+    async def send(self, step: TrackedJob, signal: str | None, cancel: Callable[[str], Awaitable[Any]]) -> api.Job:
         """Interrupt a step (INT), or end it; ``cancel`` ends an allocation that waits for this one alone.
 
         Raises
@@ -195,12 +195,12 @@ class Steps:
                 await cancel(allocation.key or "")
         return job_dict(step)
 
-    async def with_memory(self, step: TrackedJob, told: dict[str, Any]) -> dict[str, Any]:
+    async def with_memory(self, step: TrackedJob, told: api.Job) -> api.Job:
         """Add to what is told of a process for cells how much memory it has, as it wrote that down on its node."""
         if step.kind == "process" and step.folder is not None and not step.is_finished:
             with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
                 noted = await read_left(self._client.transport, step.folder.file("memory.json"), _NOTE)
-                told["memory"] = {name: int(noted[name]) for name in ("now", "most")}
+                told["memory"] = {"now": int(noted["now"]), "most": int(noted["most"])}
         return told
 
     # -- what goes on meanwhile

@@ -167,7 +167,7 @@ class Cluster:
 
     # -- submission
 
-    async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit a job, or show what would be submitted.
 
         Raises
@@ -179,7 +179,7 @@ class Cluster:
         self.leases.asked_for(asked)
         return told
 
-    async def resubmit(self, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def resubmit(self, reference: str, asked: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit a job of ours again, under a key of its own; see
         :func:`jupyter_slurm.services.submission.resubmit.asked_again`.
         """

@@ -7,7 +7,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.job_actions import COSTS, DONE, act_argv, refusals
@@ -22,6 +22,9 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.slurm.client import printable, text_of
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["JobActions"]
 
@@ -62,7 +65,7 @@ class JobActions:
         self._client, self._tracker, self._poller = sources.client, sources.tracker, sources.poller
         self._jobs, self._recovery, self._leases, self._steps = jobs, recovery, leases, steps
 
-    async def cancel(self, reference: str, signal: str | None = None) -> dict[str, Any]:
+    async def cancel(self, reference: str, signal: str | None = None) -> api.Job:
         """Cancel a job or send it a signal; what then became of it is asked for at once."""
         entry = await self._jobs.find(reference, is_shown=False)
         if signal is None and entry.submission.upload is not None and entry.submission.upload.give_up():
@@ -96,7 +99,9 @@ class JobActions:
                 await self._tracker.see(entry, await self._client.describe(entry.id))
             self._poller.wake()
 
-    async def act(self, act: str, references: Sequence[str], time_limit: str | None = None) -> list[dict[str, Any]]:
+    async def act(
+        self, act: str, references: Sequence[str], time_limit: str | None = None
+    ) -> list[api.ActOnJobsResponseItem]:
         """Do the same with some jobs; return for each what went wrong, and how it is now, in their order.
 
         Raises
@@ -112,18 +117,16 @@ class JobActions:
         await self._run(act, cases, minutes)
         if cases:
             await self._look(cases)
-        answers = [
-            _answer(one.error, self._describe(one.entry, one.reference)) if isinstance(one, _JobAction) else one
-            for one in found
+        return [
+            self._answer(one.reference, one.error, one.entry) if isinstance(one, _JobAction) else one for one in found
         ]
-        return [{"job": reference, **answer} for reference, answer in zip(named, answers, strict=True)]
 
-    async def _case_or_answer(self, act: str, reference: str) -> _JobAction | dict[str, Any]:
+    async def _case_or_answer(self, act: str, reference: str) -> _JobAction | api.ActOnJobsResponseItem:
         try:
             case = await self._case(act, reference)
-            return case or _answer(None, self._describe(await self._jobs.find(reference, is_shown=False), reference))
+            return case or self._answer(reference, None, await self._jobs.find(reference, is_shown=False))
         except SlurmError as error:
-            return _answer(error, None)
+            return self._answer(reference, error, None)
 
     async def _case(self, act: str, reference: str) -> _JobAction | None:
         """Return what is to be done by a command; None: it is done, or there is nothing to do."""
@@ -193,8 +196,12 @@ class JobActions:
                 if case.entry.id is not None and singles.is_ready():
                     await self._tracker.see(case.entry, await self._client.describe(case.entry.id))
 
-    def _describe(self, entry: TrackedJob, reference: str) -> dict[str, Any]:
-        return job_dict(self._jobs.select_task(reference, entry))
+    def _answer(self, reference: str, error: SlurmError | None, entry: TrackedJob | None) -> api.ActOnJobsResponseItem:
+        return {
+            "job": reference,
+            "error": cast("api.Problem", error.to_problem()) if error else None,
+            "now": job_dict(self._jobs.select_task(reference, entry)) if entry is not None else None,
+        }
 
 
 def _minutes(act: str, time_limit: str | None) -> int | None:
@@ -233,7 +240,3 @@ def _batches(cases: Sequence[_JobAction]) -> Iterator[list[_JobAction]]:
         some.append(case)
     if some:
         yield some
-
-
-def _answer(error: SlurmError | None, job: dict[str, Any] | None) -> dict[str, Any]:
-    return {"error": error.to_problem() if error else None, "now": job}

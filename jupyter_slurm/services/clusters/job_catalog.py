@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
@@ -21,6 +21,9 @@ from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.poller import Poller
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["JobCatalog", "JobSources"]
 
@@ -68,7 +71,7 @@ class JobCatalog:
 
     # -- for the API
 
-    async def list_jobs(self, *, active: bool) -> list[dict[str, Any]]:
+    async def list_jobs(self, *, active: bool) -> list[api.Job]:
         """Return the jobs of this user, newest first; as fresh as the shortest interval and Slurm allow."""
         await self._glance(_LIST_S)
         if self._poller.error is None:
@@ -84,21 +87,21 @@ class JobCatalog:
                 found.append(told)
         return found
 
-    async def describe(self, reference: str) -> dict[str, Any]:
+    async def describe(self, reference: str) -> api.Job:
         """Return one job, or one task of an array (``12_3``)."""
         entry = await self.find(reference)
         if entry.is_finished and not entry.is_step:  # nobody looks at the queue for its sake; it may be requeued
             await self._glance()
         return await self._steps.with_memory(entry, job_dict(self.select_task(reference, entry)))
 
-    async def tasks(self, reference: str, *, parameters: bool) -> dict[str, Any]:
+    async def tasks(self, reference: str, *, parameters: bool) -> api.Tasks:
         """Return the tasks of an array; see :func:`jupyter_slurm.services.jobs.array_tasks.told`."""
         entry = await self.find(reference)
         for part in self._tracker.parts(entry):
             await array_tasks.load(self._client.transport, part)
         return await array_tasks.told(self._client.transport, self._tracker.whole(entry), parameters=parameters)
 
-    async def task_values(self, reference: str, first: int) -> dict[str, Any]:
+    async def task_values(self, reference: str, first: int) -> api.Values:
         """Return what tasks of an array left; see :func:`jupyter_slurm.services.jobs.array_tasks.values`."""
         parts = self._tracker.parts(await self.find(reference))
         return await array_tasks.values(self._client.transport, parts, first)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
 from jupyter_slurm.domain.scripts.environments import FAILED, Environment, keeps_environment
 from jupyter_slurm.errors import TransportError, UsageError
@@ -106,7 +107,7 @@ class Environments:
         self._where, self._transport, self._clock = where, transport, clock
         self._tried: dict[tuple[object, ...], float] = {}
 
-    async def prepare(self, asked: Mapping[str, Any], context: Context) -> PreparedEnvironment:
+    async def prepare(self, asked: api.Submission | api.Step, context: Context) -> PreparedEnvironment:
         """Find the environment that a submission asks for.
 
         Raises
@@ -114,7 +115,7 @@ class Environments:
         UsageError
             It is not there, or cannot be activated on the login node: nothing was submitted.
         """
-        environment = await self._found(asked["env"], context)
+        environment = await self._found(asked["env"] or "", context)
         if asked["kind"] not in ("python", "session", "kernel"):
             return PreparedEnvironment(environment, None)
         if environment.modules:  # a script's are loaded when it is submitted

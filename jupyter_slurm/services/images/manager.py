@@ -59,7 +59,7 @@ class ImageCluster(Protocol):
     def tracker(self) -> Tracker: ...  # noqa: D102
     @property
     def submitter(self) -> RunnerFiles: ...  # noqa: D102
-    async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]: ...  # noqa: D102
+    async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview: ...  # noqa: D102
 
 
 class Images:
@@ -74,7 +74,7 @@ class Images:
     def __init__(self, cluster: Callable[[str], ImageCluster]) -> None:
         self._cluster = cluster
 
-    async def make(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def make(self, name: str, asked: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit the job that gets or makes an image, once for one key; ``dry_run``: show what would be submitted.
 
         Raises

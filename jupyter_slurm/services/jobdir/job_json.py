@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.services.jobdir.json_object import JsonObject, json_object, optional_object
 
 __all__ = [
@@ -103,7 +104,7 @@ class RequestRecord(JsonObject):
     python: str | None = None
     default_python: str | None = None
     env: str | None = None
-    stage: Mapping[str, Any] | None = None
+    stage: api.Stage | None = None
 
 
 @json_object
@@ -137,8 +138,8 @@ class ImageRecord(JsonObject):
     base: str | None = None
     image_dir: str | None = None
     build_dir: str | None = None
-    file: Mapping[str, Any] | None = None
-    environment: Mapping[str, Any] | None = None
+    file: api.ImageWantedFile | None = None
+    environment: api.ImageWantedEnvironment | None = None
 
 
 @json_object
@@ -287,8 +288,8 @@ class EndRecord(JsonObject):
     cpus: int | None = None
     time_limit: int | None = None
     tasks: Mapping[str, int] | None = None
-    components: Sequence[Mapping[str, Any]] | None = None
-    ranks: Mapping[str, Any] | None = None
+    components: Sequence[api.JobComponent] | None = None
+    ranks: api.JobRanks | None = None
     error: Mapping[str, Any] | None = None
 
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.advice.endings import exit_code_of
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
@@ -42,7 +43,7 @@ _END = re.compile(r"end\.([0-9]{1,10})\.json")
 _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 
 
-async def told(transport: Transport, entry: TrackedJob, *, parameters: bool) -> dict[str, Any]:
+async def told(transport: Transport, entry: TrackedJob, *, parameters: bool) -> api.Tasks:
     """Return the tasks of an array as the API tells them: no question to Slurm, however many there are.
 
     Parameters
@@ -207,7 +208,7 @@ async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str
         raise ParseError(f"the parameters of the sweep cannot be read from {path}: {error}") from error
 
 
-async def values(transport: Transport, parts: Sequence[TrackedJob], first: int) -> dict[str, Any]:
+async def values(transport: Transport, parts: Sequence[TrackedJob], first: int) -> api.Values:
     """Return what the tasks of an array left for the notebook, from task ``first`` on, as much as fits into one answer.
 
     ``parts`` are those of an array in parts, in their order; of any other, itself.
@@ -225,7 +226,7 @@ async def values(transport: Transport, parts: Sequence[TrackedJob], first: int) 
     return {"values": [], "next": None}
 
 
-async def _values(transport: Transport, entry: TrackedJob, first: int) -> dict[str, Any]:
+async def _values(transport: Transport, entry: TrackedJob, first: int) -> api.Values:
     folder = entry.folder
     if folder is None or not entry.is_array or not await is_own(transport, folder.path):
         return {"values": [], "next": None}

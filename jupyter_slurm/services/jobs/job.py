@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queries.queue import runs_script
 from jupyter_slurm.domain.records import JobRecord, representative
@@ -290,7 +291,7 @@ class TrackedJob:
             str(self.components()),
         )
 
-    def components(self) -> list[Mapping[str, Any]] | None:
+    def components(self) -> list[api.JobComponent] | None:
         """Return how the components of a heterogeneous job stand; None for a job of one piece."""
         if self.slurm.parts:
             return self.slurm.components()

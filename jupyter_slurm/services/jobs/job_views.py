@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.records import JobRecord, with_what_was_told
 from jupyter_slurm.services.jobs.upload import Upload
@@ -108,7 +109,7 @@ class SlurmView:
         self.latest = row if self.latest is None else with_what_was_told(row, self.latest)
         self.submitted = row.submit_time or self.submitted
 
-    def components(self) -> list[Mapping[str, Any]]:
+    def components(self) -> list[api.JobComponent]:
         """Return how the components of a heterogeneous job stand."""
         return [
             {"id": str(part.id), "state": part.state.name, "nodes": part.nodes, "partition": part.partition}
@@ -138,14 +139,14 @@ class RunnerView:
     ----------
     had : dict
         Nodes, partition, account and QOS: the queue may not have shown the job yet.
-    ranks : mapping or None
+    ranks : api.JobRanks or None
         Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
     unverified : bool
         True while the runner's end marker is all that tells of the end.
     """
 
     had: dict[str, str] = field(default_factory=dict)
-    ranks: Mapping[str, Any] | None = None
+    ranks: api.JobRanks | None = None
     unverified: bool = False
 
 

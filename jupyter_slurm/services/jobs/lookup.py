@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jupyter_slurm.services.jobs.job import TrackedJob
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["JobLookup"]
 
@@ -21,5 +24,5 @@ class JobLookup(Protocol):
     def select_task(self, reference: str, entry: TrackedJob) -> TrackedJob:
         """Return what a reference means of a job that it has found: one task, or all of it."""
 
-    async def describe(self, reference: str) -> dict[str, Any]:
+    async def describe(self, reference: str) -> api.Job:
         """Return a job, or one task of an array, as the API tells it."""

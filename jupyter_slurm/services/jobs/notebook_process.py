@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.jobdir.job_json import KernelRecord
@@ -25,9 +26,7 @@ def process_of(entry: TrackedJob) -> str | None:
     return entry.record.step.process if entry.record and entry.record.step else None
 
 
-def owner_of(
-    asked: Mapping[str, Any], find: Callable[[str], TrackedJob | None], allocation: TrackedJob
-) -> TrackedJob | None:
+def owner_of(asked: api.Step, find: Callable[[str], TrackedJob | None], allocation: TrackedJob) -> TrackedJob | None:
     """Return the process, or the kernel, that a step is asked for in, of those that are found by a key; None: in none.
 
     Raises
@@ -84,6 +83,6 @@ def _lost(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
     return JobError(f"Its {what} ended {when} ({why}).", hint=advise_refused(why) or hint)
 
 
-def to_kernel_record(kernel: Mapping[str, Any]) -> KernelRecord:
+def to_kernel_record(kernel: api.Kernel | api.KernelStep) -> KernelRecord:
     """Return what is recorded, and told, of a kernel: whose it is and which one, and nothing that is secret."""
     return KernelRecord(owner=kernel.get("owner"), name=kernel.get("name"), display_name=kernel.get("display_name"))

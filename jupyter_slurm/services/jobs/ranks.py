@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -15,7 +15,7 @@ __all__ = ["ranks_of", "read_ranks"]
 _MOST = 1_000_000
 
 
-async def read_ranks(transport: Transport, entry: TrackedJob) -> Mapping[str, Any] | None:
+async def read_ranks(transport: Transport, entry: TrackedJob) -> api.JobRanks | None:
     """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
     did.
     """
@@ -29,11 +29,11 @@ async def read_ranks(transport: Transport, entry: TrackedJob) -> Mapping[str, An
         return None
 
 
-def ranks_of(marker: Any) -> Mapping[str, Any] | None:
+def ranks_of(marker: Any) -> api.JobRanks | None:
     """Return what an end marker says of the ranks; None where that is nothing, or nothing that we know."""
     try:
         told = marker["ranks"]
-        first = {"rank": int(told["first"]["rank"]), "node": str(told["first"]["node"])}
+        first: api.JobRanksFirst = {"rank": int(told["first"]["rank"]), "node": str(told["first"]["node"])}
         first["exit_code"] = int(told["first"]["exit_code"])
         return {"first": first, "also": int(told["also"]), "ended": int(told["ended"])}
     except (ValueError, KeyError, TypeError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.advice.endings import exit_code_of
 from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
@@ -15,6 +16,8 @@ from jupyter_slurm.services.jobs.session_state import session_dict, warnings_of
 
 __all__ = ["job_dict"]
 
+_Fields = dict[str, Any]  # some of the fields of ``api.Job``
+
 _NOT_FOUND = 127
 _BY_SIGNAL = 128  # exit codes of programs that were killed are above
 _PYTHON = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
@@ -23,10 +26,10 @@ _FORGOTTEN = (
 )
 
 
-def job_dict(entry: TrackedJob) -> dict[str, Any]:
+def job_dict(entry: TrackedJob) -> api.Job:
     """Return the job as the API tells it."""
     latest = entry.latest or _killed(entry)
-    return {
+    job = {
         **_identity(entry, latest),
         **_state(entry, latest),
         **_resources(entry, latest),
@@ -39,9 +42,10 @@ def job_dict(entry: TrackedJob) -> dict[str, Any]:
         "warnings": [*entry.warnings, *warnings_of(entry)],
         "error": entry.error.to_problem() if entry.error else None,
     }
+    return cast(api.Job, job)
 
 
-def _identity(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+def _identity(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
     """Return which job it is, and how it is called."""
     record = entry.record
     return {
@@ -54,7 +58,7 @@ def _identity(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
     }
 
 
-def _state(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+def _state(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
     """Return how it stands, why, and what to do about that."""
     reason = latest.reason if latest and latest.reason != "None" else ""
     if latest and latest.state.is_pending and not (entry.state.is_pending or entry.state.is_finished):
@@ -102,7 +106,7 @@ def _python(entry: TrackedJob) -> str | None:
     return record.cell.python if record.cell and not process_of(entry) else None
 
 
-def _resources(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+def _resources(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
     """Return what it asked for and has."""
     record = entry.record
     return {
@@ -116,7 +120,7 @@ def _resources(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
     }
 
 
-def _allocation(entry: TrackedJob) -> dict[str, Any]:
+def _allocation(entry: TrackedJob) -> _Fields:
     """Return which allocation it is in, or how long it is held as one."""
     record = entry.record
     lease = record.lease if record else None
@@ -130,7 +134,7 @@ def _allocation(entry: TrackedJob) -> dict[str, Any]:
     }
 
 
-def _times(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+def _times(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
     return {
         "submit_time": entry.submit_time,
         "start_time": entry.start_time,
@@ -139,7 +143,7 @@ def _times(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
     }
 
 
-def _array(entry: TrackedJob) -> dict[str, Any]:
+def _array(entry: TrackedJob) -> _Fields:
     """Return the tasks of an array, or which task it is."""
     record = entry.record
     return {
@@ -151,7 +155,7 @@ def _array(entry: TrackedJob) -> dict[str, Any]:
     }
 
 
-def _files(entry: TrackedJob, latest: JobRecord | None) -> dict[str, Any]:
+def _files(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
     """Return where its files are, and how it was submitted."""
     record = entry.record
     return {
@@ -173,7 +177,7 @@ def _tally(entry: TrackedJob) -> dict[str, int] | None:
     return dict(counts) if counts and (entry.id is None or entry.id.task is None) else None
 
 
-def _stage(entry: TrackedJob) -> dict[str, Any] | None:
+def _stage(entry: TrackedJob) -> api.JobStage | None:
     """Return where the folders of a job are, and what of them came back."""
     stage = entry.folders
     if stage is None or (entry.id is not None and entry.id.task is not None):
@@ -196,7 +200,7 @@ def _stage(entry: TrackedJob) -> dict[str, Any] | None:
     }
 
 
-def _part(offset: int, part: TrackedJob | None) -> dict[str, Any]:
+def _part(offset: int, part: TrackedJob | None) -> api.JobPart:
     return {
         "offset": offset,
         "id": str(part.id) if part and part.id else None,

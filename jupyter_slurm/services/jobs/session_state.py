@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.errors import JobError
 from jupyter_slurm.transport.base import Transport
@@ -16,7 +17,7 @@ from jupyter_slurm.services.jobs.session_server import SessionServer, path_of, r
 __all__ = ["session_dict", "warnings_of", "way_to"]
 
 
-async def way_to(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
+async def way_to(transport: Transport, entry: TrackedJob) -> api.SessionWay:
     """Return where a session answers here, and what it knows its person by: the ``SessionWay`` of the API.
 
     Raises
@@ -29,14 +30,15 @@ async def way_to(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
     if told is None or folder is None or record is None or record.session is None:
         raise JobError("this is no session of ours")
     name, state = record.label, told["state"]
-    if served is None or state != "ready":
+    port = told.get("local_port")
+    if served is None or state != "ready" or port is None:
         hint = f"`jupyter slurm open {name}` asks what has to be asked." if state == "unreachable" else ""
         message = f"session {name} is {state}: {told['message']}".removesuffix(": ")
         raise JobError(message, hint=hint, state=state, path=told["path"])
     if served.token is None and not record.session.command:
         served.token = await read_token(transport, folder)
     return {
-        "port": told["local_port"],
+        "port": port,
         "path": told["path"],
         "base_url": record.session.base_url,
         "token": served.token,
@@ -48,16 +50,16 @@ def warnings_of(entry: TrackedJob) -> list[str]:
     return entry.session.server.warnings if entry.session.server is not None and entry.state.is_running else []
 
 
-def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
+def session_dict(entry: TrackedJob) -> api.Session | None:
     """Return what is told of a session beside what every job has; None for what is none."""
     record = entry.record
     if record is None or record.session is None:
         return None
     request = record.session
     served = None if entry.is_finished or not entry.state.is_running else entry.session.server
-    tunnel = served.tunnel.as_dict() if served and served.tunnel else {}
+    tunnel = served.tunnel.as_dict() if served and served.tunnel else None
     state, message = _state(entry, served, tunnel)
-    url = tunnel.get("url")
+    url = tunnel["url"] if tunnel else None
     return {
         "state": state,
         "message": message,
@@ -65,8 +67,8 @@ def session_dict(entry: TrackedJob) -> dict[str, Any] | None:
         "path": path_of(request.prefix, str(entry.key)),
         "server": served.server if served else None,
         "port": served.port if served else None,
-        "local_port": tunnel.get("local_port"),
-        "way": tunnel.get("way"),
+        "local_port": tunnel["local_port"] if tunnel else None,
+        "way": tunnel["way"] if tunnel else None,
         "ready_time": served.since if served else None,
         "ends": _end(entry) if served else None,
         "steps": _steps(entry, served),
@@ -86,7 +88,7 @@ def _end(entry: TrackedJob) -> float | None:
     return end if is_near(end - time.time(), limit) else None
 
 
-def _steps(entry: TrackedJob, served: SessionServer | None) -> list[dict[str, Any]]:
+def _steps(entry: TrackedJob, served: SessionServer | None) -> list[api.SessionStep]:
     """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
     record = entry.record
     ready = served.since if served else record.granted.ready if record and record.granted else None
@@ -106,7 +108,7 @@ def _steps(entry: TrackedJob, served: SessionServer | None) -> list[dict[str, An
     return [{"state": state, "time": at} for state, at in times.items() if at is not None]
 
 
-def _state(entry: TrackedJob, served: SessionServer | None, tunnel: dict[str, Any]) -> tuple[str, str]:
+def _state(entry: TrackedJob, served: SessionServer | None, tunnel: api.Tunnel | None) -> tuple[str, str]:
     if entry.is_finished:
         return "ended", ""
     if entry.id is None:
@@ -116,10 +118,10 @@ def _state(entry: TrackedJob, served: SessionServer | None, tunnel: dict[str, An
         return ("pending", again) if entry.state.is_pending else ("ending", "")
     if served is None:
         return "starting", entry.session.stage
-    if tunnel.get("state") == "closed":
+    if tunnel and tunnel["state"] == "closed":
         return "unreachable", "its tunnel was closed"
     if why := served.lost():
         return "reconnecting", why
     if tunnel:
-        return ("ready", "") if tunnel["state"] == "open" else ("reconnecting", str(tunnel["message"]))
+        return ("ready", "") if tunnel["state"] == "open" else ("reconnecting", tunnel["message"])
     return ("unreachable", served.error.message) if served.error else ("starting", "")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError
@@ -183,7 +184,7 @@ class Tracker:
         if told is not None:
             self.bus.publish("job", told)
 
-    def told(self, entry: TrackedJob) -> dict[str, Any] | None:
+    def told(self, entry: TrackedJob) -> api.Job | None:
         """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
         try:
             return job_dict(self.whole(entry))

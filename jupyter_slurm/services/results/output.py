@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.jobdir.output_paths import DISPLAY, STREAMS
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -77,7 +78,7 @@ async def follow(
     changed: asyncio.Event,
     printed: Callable[[], None],
     lost: Callable[[], str],
-) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
     """Yield what a job prints and becomes, until it is over and everything has been said.
 
     ``offsets`` says how much of each stream the listener has already; one that is not in it is not sent. A negative one
@@ -89,7 +90,7 @@ async def follow(
     LinkLost
         The job is over, and how much it printed cannot be found out now: ask again from where this ended.
     """
-    told: dict[str, Any] | None = None
+    told: api.Job | None = None
     trouble = ""
     with tails.watching(changed) as watch:
         while True:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import JobOutputMissing, UsageError
 from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
@@ -79,15 +80,15 @@ class ResultReader:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return cell.source.encode("utf-8", "surrogateescape")
 
-    async def record(self, reference: str) -> dict[str, Any]:
+    async def record(self, reference: str) -> api.Record:
         """Return what is recorded of a job."""
         return await recorded(self._transport, await self._one(reference), reference)
 
-    async def report(self, reference: str) -> dict[str, Any]:
+    async def report(self, reference: str) -> api.Report:
         """Return what a job used of what it had."""
         return await report_of(self._client, await self._one(reference), self._clock())
 
-    async def usage(self, reference: str) -> dict[str, Any]:
+    async def usage(self, reference: str) -> api.Usage:
         """Return what a job used as time went by."""
         return await sampled(self._transport, await self._one(reference))
 
@@ -99,7 +100,7 @@ class ResultReader:
             raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
         return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
 
-    async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+    async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
         """Yield what a job prints and becomes, until it is over."""
         entry = await self._find(reference)
         positions: dict[str, int] = {}  # what is shown comes first: it says where it stands in the text

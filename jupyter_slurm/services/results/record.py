@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, cast
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
@@ -42,7 +43,7 @@ _TAKEN = (
 _REQUESTED = ("options", "args", "default_python", "env", "stage", "cwd")
 
 
-async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> dict[str, Any]:
+async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> api.Record:
     """Return what is recorded of a job as the API tells it.
 
     Raises
@@ -60,7 +61,7 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> d
         raise UsageError(f"what is recorded of job {printable(reference)} is not believed: {why}", hint=_OWN)
     request, slurm, used = record.request, record.slurm_version, await _used(transport, entry)
     document = record.to_json()
-    return {
+    told = {
         **{name: document.get(name) for name in _TAKEN},
         **{name: getattr(request, name, None) for name in _REQUESTED},
         "key": entry.part.of if entry.part else record.key,  # what its parts share is with the first
@@ -77,6 +78,7 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> d
         "used": used or None,
         "watched": True if record.run is not None else None,
     }
+    return cast(api.Record, told)
 
 
 def _python(record: JobRecordFile) -> str | None:
@@ -123,11 +125,11 @@ async def values_of(transport: Transport, folder: JobFolder, most: int) -> bytes
     )
 
 
-async def sweep_of(transport: Transport, folder: JobFolder) -> dict[str, Any] | None:
+async def sweep_of(transport: Transport, folder: JobFolder) -> api.Sweep | None:
     """Return the table of parameters of a job, as a submission has it; None where it has none."""
     try:
         told = json.loads(await read_whole(transport, folder.file(FILE)))
-        return {name: told[name] for name in ("names", "rows")}
+        return {"names": told["names"], "rows": told["rows"]}
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.queries import job_usage
 from jupyter_slurm.domain.queries.job_usage import Usage
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
@@ -22,7 +23,7 @@ __all__ = ["report_of"]
 _MARGIN = 60.0  # seconds by which clocks may differ
 
 
-async def report_of(client: SlurmClient, entry: TrackedJob, now: float) -> dict[str, Any]:
+async def report_of(client: SlurmClient, entry: TrackedJob, now: float) -> api.Report:
     """Return the report as the API tells it.
 
     Parameters
@@ -53,7 +54,8 @@ async def report_of(client: SlurmClient, entry: TrackedJob, now: float) -> dict[
     if source != "sacct" and known.memory is not None and entry.is_finished:
         notes.append("Memory is that of the largest process, as the runner saw it, where there is no control group.")
     gpus = await _gpus(client, entry, told["gpus_asked"], notes)
-    return {"id": str(entry.id), "state": entry.state.name, "source": source, **told, "gpus": gpus, "notes": notes}
+    own = {"id": str(entry.id), "state": entry.state.name, "source": source}
+    return cast(api.Report, {**own, **told, "gpus": gpus, "notes": notes})
 
 
 async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tuple[str | None, Usage]:
@@ -149,4 +151,4 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, asked: int | None, notes
         return []
     if not gpus:
         notes.append("nvidia-smi shows no GPU on its nodes.")
-    return gpus
+    return cast(list[api.ReportGpu], gpus)

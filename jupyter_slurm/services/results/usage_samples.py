@@ -6,6 +6,7 @@ import math
 from itertools import pairwise
 from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
@@ -17,10 +18,10 @@ __all__ = ["sampled"]
 _MOST = 200_000  # bytes; no runner writes so many
 _LONGEST = 255  # characters of the name of a node
 _MEASURED = ("python", "allocation", "session")
-_NOTHING: dict[str, Any] = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": []}
+_NOTHING: api.Usage = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": [], "note": ""}
 
 
-async def sampled(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
+async def sampled(transport: Transport, entry: TrackedJob) -> api.Usage:
     """Return what was measured as the API tells it; where that is nothing, ``note`` says why."""
     if why := _unmeasured(entry):
         return {**_NOTHING, "note": why}
@@ -29,7 +30,7 @@ async def sampled(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
         if not await is_own(transport, entry.folder.path):
             raise FileNotFoundError
         told = await read_left(transport, entry.folder.file("usage.json"), _MOST)
-        return {**_NOTHING, **_read(told), "note": _note(told)}
+        return {**_read(told), "note": _note(told)}
     except (FileNotFoundError, TransportError):
         pass
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
@@ -51,9 +52,9 @@ def _unmeasured(entry: TrackedJob) -> str:
     return ""
 
 
-def _read(told: Any) -> dict[str, Any]:
+def _read(told: Any) -> api.Usage:
     raw = [(*map(_number, point[:3]), *point[3:5]) for point in told["points"]]
-    points = []
+    points = list[api.UsagePoint]()
     for (before, cpu_before, *_), (time, cpu, memory, busy, gpu_memory) in pairwise(raw):
         if time > before:
             points.append(
@@ -67,7 +68,8 @@ def _read(told: Any) -> dict[str, Any]:
             )
     given = {name: None if told[name] is None else int(_number(told[name])) for name in ("cpus", "memory")}
     node, gpus = str(told["node"])[:_LONGEST], int(_number(told["gpus"]))
-    return {"node": node, "gpus": gpus, **given, "points": points}
+    cpus, memory = given["cpus"], given["memory"]
+    return {"node": node, "gpus": gpus, "cpus": cpus, "memory": memory, "points": points, "note": ""}
 
 
 def _number(value: Any) -> float:

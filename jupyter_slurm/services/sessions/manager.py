@@ -64,7 +64,7 @@ class Sessions:
     def __init__(self, cluster: Callable[[str], SessionCluster], tunnels: Tunnels, folder: str) -> None:
         self._cluster, self._tunnels, self._pages = cluster, tunnels, LoginPages(folder)
         self._launching: set[tuple[str, str]] = set()
-        self._told: dict[str, Any] = {}  # of each that is not over, what was told last
+        self._told: dict[str, api.Session | None] = {}  # of each that is not over, what was told last
         self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
         self._reaching: dict[str, asyncio.Task[None]] = {}
         self._approaching: dict[str, asyncio.Task[None]] = {}
@@ -108,13 +108,13 @@ class Sessions:
             told = await cluster.submit(body)
         return {**told, "warnings": [*(told.get("warnings") or ()), *_taken(session.get("port"))]}
 
-    def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:
+    def told(self, name: str, *, active: bool) -> list[api.Job]:
         """Return the sessions of a cluster, the newest first."""
         entries = [entry for entry in self._cluster(name).tracker.entries.values() if _is_one(entry)]
         meant = [entry for entry in entries if not (active and entry.is_finished)]
         return [job_dict(entry) for entry in sorted(meant, key=lambda e: e.submit_time or 0.0, reverse=True)]
 
-    async def one(self, name: str, reference: str) -> dict[str, Any]:
+    async def one(self, name: str, reference: str) -> api.Job:
         """Return a session by its name, its Slurm id or its key; of several with one name, the latest.
 
         Raises
@@ -124,7 +124,7 @@ class Sessions:
         """
         return job_dict(await self._find(self._cluster(name), reference))
 
-    async def open(self, name: str, reference: str) -> dict[str, Any]:
+    async def open(self, name: str, reference: str) -> api.OpenSessionResponse:
         """Bring a session here, and write a page that logs in to it; what is no Jupyter has no such page.
 
         Raises
@@ -137,16 +137,17 @@ class Sessions:
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
         if entry.is_finished or not entry.state.is_running or not await self._look(cluster, entry):
-            state = (session_dict(entry) or {})["state"]
+            session = session_dict(entry)
+            state = session["state"] if session else ""
             hint = "It is over: launch another one." if entry.is_finished else "Ask again when it is ready."
             raise JobError(f"session {_name(entry)} is not ready: {state}", hint=hint, state=state)
         await self._reach(cluster, entry, asked=True)
-        told = job_dict(entry)
-        is_jupyter = told["session"]["command"] is None
-        page = await self._write_page(cluster, entry, told["session"]["url"]) if is_jupyter else None
-        return {**told, "page": page}
+        session, page = session_dict(entry), None
+        if session is not None and session["command"] is None and (url := session["url"]):
+            page = await self._write_page(cluster, entry, url)
+        return {**job_dict(entry), "page": page}
 
-    async def way(self, clusters: Iterable[SessionCluster], key: str) -> dict[str, Any]:
+    async def way(self, clusters: Iterable[SessionCluster], key: str) -> api.SessionWay:
         """Return where a session answers here, and what it knows its person by; nobody is asked anything for it.
 
         Raises
@@ -166,7 +167,7 @@ class Sessions:
             "`jupyter slurm connect CLUSTER` comes first.",
         )
 
-    async def end(self, name: str, reference: str) -> dict[str, Any]:
+    async def end(self, name: str, reference: str) -> api.Job:
         """End a session, with all that runs in it; return when it is over, or after a minute at the latest."""
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
@@ -178,7 +179,7 @@ class Sessions:
             self._tunnels.end_with(cluster.id, str(entry.key))
         return job_dict(entry)
 
-    async def rename(self, name: str, reference: str, wanted: str) -> dict[str, Any]:
+    async def rename(self, name: str, reference: str, wanted: str) -> api.Job:
         """Give a session another name.
 
         Raises

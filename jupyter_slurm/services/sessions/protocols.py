@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.services.jobs.lookup import JobLookup
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -11,13 +11,16 @@ from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
 __all__ = ["JobCancellation", "SessionCluster"]
 
 
 class JobCancellation(Protocol):
     """What ends a job: :class:`jupyter_slurm.services.clusters.job_actions.JobActions`."""
 
-    async def cancel(self, reference: str) -> dict[str, Any]:
+    async def cancel(self, reference: str) -> api.Job:
         """Cancel a job; return it as the API tells it."""
 
 
@@ -55,5 +58,5 @@ class SessionCluster(Protocol):
     def describe_connection(self) -> Mapping[str, Any]:
         """Return how the cluster is reached, as the API tells it."""
 
-    async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit a job, or show what would be submitted."""

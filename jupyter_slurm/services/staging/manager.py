@@ -13,11 +13,12 @@ import logging
 import posixpath
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.staging import ResultChoice
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
@@ -70,7 +71,7 @@ class Staging:
 
     # -- before
 
-    async def prepare(self, asked: Mapping[str, Any]) -> StagedFolders | None:
+    async def prepare(self, asked: api.Submission) -> StagedFolders | None:
         """Work out what ``stage`` of a submission means; None where nothing is staged.
 
         Raises
@@ -83,8 +84,8 @@ class Staging:
         stage = asked.get("stage")
         if not stage:
             return None
-        if asked.get("again"):
-            await self._check_again(asked["again"], stage)
+        if again := asked.get("again"):
+            await self._check_again(again, stage)
         folders = list[FolderRecord]()
         for folder in stage["folders"]:
             source = await asyncio.to_thread(check_source, folder["source"])
@@ -98,7 +99,7 @@ class Staging:
         local, seal = self._where.storage.get("local"), await asyncio.to_thread(self._seals.seal, self._sealed(folders))
         return StagedFolders(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local, seal)
 
-    async def _check_again(self, key: str, stage: Mapping[str, Any]) -> None:
+    async def _check_again(self, key: str, stage: api.Stage) -> None:
         """Refuse to send what only the record of another job names, which lies on the cluster."""
         entry = self._tracker.find(key)
         before = entry.folders if entry else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.services.jobdir.job_json import FolderRecord, StageRecord
 
 __all__ = ["StagedFolders"]
@@ -53,7 +53,7 @@ class StagedFolders:
             announced=announced,
         )
 
-    def of(self, asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> StagedFolders:
+    def of(self, asked: api.Submission, chosen: Mapping[str, str | None]) -> StagedFolders:
         """Return it for a job of this kind: what serves, or is to go on after a kill, stays where all nodes see it."""
         is_local = self.local and asked["kind"] in ("python", "script") and not asked.get("resume")
         return replace(self, local=self.local if is_local else None, is_announced="signal" not in chosen)

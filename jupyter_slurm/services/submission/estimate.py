@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.slurm_values import parse_epoch
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of, unanswered
 from jupyter_slurm.services.submission import sbatch
@@ -23,7 +23,7 @@ _FOUND = re.compile(
 )
 
 
-async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, known: str) -> dict[str, Any]:
+async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, known: str) -> api.Estimate:
     """Ask Slurm.
 
     Parameters

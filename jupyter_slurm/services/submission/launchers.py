@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from jupyter_slurm.errors import UsageError
+from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["check_components", "check_contained", "runner"]
 
 
-def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False, is_local: bool = False) -> str:
+def runner(cell: str, asked: SubmissionRequest, *, is_contained: bool = False, is_local: bool = False) -> str:
     """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
     own = "session-serve.py" if asked["kind"] == "session" else "cell-run.py"
     plain = "container-run.py" if is_contained else own
@@ -20,7 +18,7 @@ def runner(cell: str, asked: Mapping[str, Any], *, is_contained: bool = False, i
     return cell.removesuffix(own) + chosen
 
 
-def check_contained(asked: Mapping[str, Any]) -> None:
+def check_contained(asked: SubmissionRequest) -> None:
     """Refuse what is not done in containers.
 
     Raises
@@ -35,7 +33,7 @@ def check_contained(asked: Mapping[str, Any]) -> None:
         )
 
 
-def check_components(asked: Mapping[str, Any]) -> None:
+def check_components(asked: SubmissionRequest) -> None:
     """Refuse a launcher for a heterogeneous job: it would start ranks in the first component only.
 
     Raises

@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.options.option_parser import OptionTable
@@ -34,6 +33,7 @@ from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.services.submission import launchers, resume
 from jupyter_slurm.services.submission import sweep as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
+from jupyter_slurm.services.submission.request import SubmissionRequest
 from jupyter_slurm.transport.base import Context
 
 __all__ = ["Plan", "PlanRequest", "make_plan"]
@@ -96,7 +96,7 @@ class PlanRequest:
     folder: ClusterFolder
     runner: str
     table: OptionTable
-    asked: Mapping[str, Any]
+    asked: SubmissionRequest
     context: Context
     now: float
     version: tuple[int, int] | None = None
@@ -225,7 +225,7 @@ class _Start:
 
     job: JobFolder
     runner: str
-    asked: Mapping[str, Any]
+    asked: SubmissionRequest
     prepared: PreparedEnvironment | None
     is_local: bool = False
 
@@ -334,7 +334,7 @@ class _Start:
 
 
 def _repeatable(
-    asked: Mapping[str, Any], options: Sequence[str], args: Sequence[str], cwd: str | None
+    asked: SubmissionRequest, options: Sequence[str], args: Sequence[str], cwd: str | None
 ) -> RequestRecord:
     """Return what it takes to submit the same again; environment and folders are looked for anew then."""
     record = RequestRecord(
@@ -346,7 +346,7 @@ def _repeatable(
     return record
 
 
-def _of_holder(asked: Mapping[str, Any], chosen: Mapping[str, str | None]) -> list[str]:
+def _of_holder(asked: SubmissionRequest, chosen: Mapping[str, str | None]) -> list[str]:
     """Return what is added for an allocation or a session: begun again by itself, it would be there for nobody."""
     kind = asked["kind"]
     if "array" in chosen:

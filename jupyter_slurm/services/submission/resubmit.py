@@ -58,7 +58,7 @@ async def asked_again(cluster: JobSource, reference: str, asked: Mapping[str, An
     raw = await (cluster.results.source(reference) if has_source(record) else cluster.results.script(reference))
     text = raw.decode("utf-8", "surrogateescape")
     table = await cluster.client.options("sbatch")
-    options, changes = record["options"], dict[str, Any]()
+    options, changes = record.get("options") or [], dict[str, Any]()
     if (value := dependency_of(table, options)) is not None and (now := await _left(cluster, value)) != value:
         changes["dependency"] = now
     if (task := (await cluster.jobs.describe(reference))["task"]) is not None:

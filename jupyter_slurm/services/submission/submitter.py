@@ -8,10 +8,11 @@ import math
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.config import Settings
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
@@ -36,6 +37,7 @@ from jupyter_slurm.services.submission.plan import Plan, PlanRequest, make_plan
 from jupyter_slurm.services.submission.preflight import Preflight
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.remaining_parts import RemainingParts, said_of
+from jupyter_slurm.services.submission.request import SubmissionRequest
 from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent
 from jupyter_slurm.transport.ssh.protocols import LinkLost
@@ -98,7 +100,7 @@ class Submitter:
         self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
 
-    async def submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def submit(self, request: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit a job, or show what would be submitted.
 
         Raises
@@ -106,6 +108,7 @@ class Submitter:
         UsageError, SubmitRefused
             Nothing was submitted.
         """
+        asked = cast(SubmissionRequest, request)
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
         lock = self._locks.setdefault(asked["key"], asyncio.Lock())
@@ -122,7 +125,7 @@ class Submitter:
         await self._origins.stop()
         await self._growth.stop()
 
-    async def _submit(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _submit(self, asked: SubmissionRequest) -> api.Job | api.Preview:
         known = self._tracker.find(asked["key"])
         if known is not None and (known.id is not None or known.is_finished) and not self._growth.lacks(known):
             return job_dict(await self._growth.wait(known))
@@ -144,10 +147,10 @@ class Submitter:
             self._growth.begin(entry, parts, hand_over)
         return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
 
-    async def _prepare_request(self, asked: Mapping[str, Any]) -> PlanRequest:
+    async def _prepare_request(self, asked: SubmissionRequest) -> PlanRequest:
         """Look up what a plan is made from: options and version of sbatch, environment, folders that travel."""
-        if asked.get("again") and not asked.get("sweep"):
-            asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(asked["again"]))}
+        if (again := asked.get("again")) and not asked.get("sweep"):
+            asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(again))}
         runner = self.runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
@@ -181,10 +184,10 @@ class Submitter:
         first = make_plan(request, parts[0]) if parts else plan
         return replace(first, values=await self._values(request.asked)), parts
 
-    async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> dict[str, Any]:
+    async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> api.Preview:
         """Return what would be submitted, and with ``test_only`` when it would begin."""
         doubts = self._facts.doubts(plan.requests)
-        shown: dict[str, Any] = {
+        shown: api.Preview = {
             "argv": [*plan.wrapper, *plan.argv],
             "script": printable(plan.script.decode("utf-8", "surrogateescape")),
             "warnings": warnings,
@@ -235,12 +238,14 @@ class Submitter:
         await self._judge(entry, answer, plan, context, doubts)
         return entry, doubts
 
-    async def _values(self, asked: Mapping[str, Any]) -> bytes:
+    async def _values(self, asked: SubmissionRequest) -> bytes:
         """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
-        values = asked.get("values") or {}
+        values = asked.get("values")
+        if values is None:
+            return b""
         if path := values.get("file"):
             return await asyncio.to_thread(read_own, path)
-        if (key := asked.get("again")) and values.get("in"):
+        if (key := asked.get("again")) and values["in"]:
             return await values_of(self._transport, self._folder.job(key), self._settings.values_limit + _OF_VALUES)
         return b""
 

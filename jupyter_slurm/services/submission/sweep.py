@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.scripts.script import interpreter_of, job_script
 from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
@@ -14,6 +14,7 @@ from jupyter_slurm.runner.cell.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir.job_directory import SCRIPT, JobFolder
 from jupyter_slurm.services.jobdir.job_json import PartRecord, SweepRecord
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
+from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["SweepAddition", "plan"]
 
@@ -35,7 +36,7 @@ class SweepAddition:
 
 
 def plan(
-    asked: Mapping[str, Any],
+    asked: SubmissionRequest,
     job: JobFolder,
     chosen: dict[str, str | None],
     part: ArrayPart | None = None,
@@ -65,7 +66,7 @@ def plan(
         The sweep cannot be.
     """
     added = SweepAddition()
-    sweep = _read(asked["sweep"]) if asked.get("sweep") else None
+    sweep = _read(table) if (table := asked.get("sweep")) else None
     if sweep is not None:
         _add_table(added, sweep, chosen)
     own: dict[str, bytes] = {}
@@ -117,7 +118,7 @@ def _add_table(added: SweepAddition, sweep: Sweep, chosen: dict[str, str | None]
     added.sweep = SweepRecord(names=list(sweep.names), rows=len(sweep.rows))
 
 
-def _read(told: Mapping[str, Any]) -> Sweep:
+def _read(told: api.Sweep) -> Sweep:
     """Take in a table from a request: its values must be literals, for they are read as such on the node."""
     rows = tuple(map(tuple, told["rows"]))
     if any(len(row) != len(told["names"]) for row in rows):
