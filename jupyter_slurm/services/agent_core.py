@@ -61,7 +61,6 @@ class Core:
         login_folder = os.path.join(private, "ssh")
         sites = SiteContext(self._new_cluster, self.bus, self.users, login_folder, settings.poll_shortest, clock)
         self.clusters = ClusterRegistry(settings, sites)
-        self.cluster = self.clusters.get
         self.examinations = Examinations(self.clusters.site)
         self.housekeeping = Housekeeping(self.clusters.reached, settings.retention_days, clock)
         tunnel_folder = os.path.join(private, "tunnels")
@@ -87,6 +86,10 @@ class Core:
         self.clusters.close()
         if self._store is not None:
             self._store.close()
+
+    def cluster(self, name: str) -> Cluster:
+        """Return a cluster, with what it serves; see :meth:`ClusterRegistry.get`."""
+        return self.clusters.get(name)
 
     def holds(self) -> dict[str, int]:
         """Return what would be lost, or have to wait, if the agent went now."""

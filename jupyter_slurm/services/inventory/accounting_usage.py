@@ -7,12 +7,15 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.domain.queries import accounting_usage, associations
 from jupyter_slurm.domain.queries.accounting_usage import AccountedJob
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name, printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["UsageReports"]
 
@@ -60,7 +63,9 @@ class UsageReports:
         self._known: dict[tuple[Any, ...], _Report] = {}
         self._gate = asyncio.Lock()
 
-    async def told(self, *, start: int | None, end: int | None, account: str | None, has_jobs: bool) -> dict[str, Any]:
+    async def told(
+        self, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
+    ) -> api.AccountedUsage:
         """Return what was used, as the API tells it.
 
         Parameters
@@ -92,8 +97,8 @@ class UsageReports:
             "end": end or int(report.asked_at),
             "user": None if account else self._user,
             "accounts": list(report.accounts),
-            "sums": [_plain(one) for one in accounting_usage.summed(report.jobs)],
-            "jobs": [_plain(job.as_dict()) for job in jobs[-_JOBS:]],
+            "sums": [cast("api.AccountedUsageSum", _plain(one)) for one in accounting_usage.summed(report.jobs)],
+            "jobs": [cast("api.AccountedUsageJob", _plain(job.as_dict())) for job in jobs[-_JOBS:]],
             "left_out": max(0, len(jobs) - _JOBS),
             "cost": self._cost or None,
         }

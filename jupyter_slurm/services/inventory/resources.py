@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.queries import limits
@@ -16,6 +16,9 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ResourceInventory"]
 
@@ -61,7 +64,7 @@ class ResourceInventory(SharedQuery[Resources]):
         super().__init__(max(_FRESH, interval), impatient=_BURST, clock=clock)
         self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
 
-    async def told(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> dict[str, Any]:
+    async def told(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> api.Resources:
         """Return what is free as the API tells it; see :meth:`SharedQuery._look`.
 
         Parameters
@@ -70,7 +73,8 @@ class ResourceInventory(SharedQuery[Resources]):
             Whether each node is told.
         """
         known, standing = await self._look(wait=wait, is_newer=is_newer)
-        return {**known.as_dict(has_nodes=has_nodes), **standing, "cost": self._cost or None}
+        told = {**known.as_dict(has_nodes=has_nodes), **standing, "cost": self._cost or None}
+        return cast("api.Resources", told)
 
     async def _ask_slurm(self, begun: float) -> Resources:
         mark = secrets.token_hex(8)
