@@ -4,62 +4,36 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Iterator
 from importlib import resources
+from importlib.resources.abc import Traversable
 
-__all__ = ["RUNNER", "runner_digest", "shipped"]
+__all__ = ["RUNNER", "find_files", "runner_digest", "shipped"]
 
-RUNNER = (
-    "cell/run.py",
-    "lifecycle/resume.py",
-    "ranks/launch.py",
-    "container/run.py",
-    "kernel/contained.py",
-    "kernel/keeper.py",
-    "kernel/cells.py",
-    "kernel/listener.py",
-    "kernel/folder.py",
-    "kernel/idle.py",
-    "kernel/run_cell.py",
-    "kernel/ipython_kernel.py",
-    "kernel/messages.py",
-    "kernel/output.py",
-    "kernel/process.py",
-    "kernel/sockets.py",
-    "kernel/start.py",
-    "kernel/wires.py",
-    "link/handshake.py",
-    "link/link.py",
-    "kernel/zmtp.py",
-    "session/tls_door.py",
-    "allocation/hold.py",
-    "allocation/step.py",
-    "ranks/rank.py",
-    "ranks/torchrun.py",
-    "ranks/ray_cluster.py",
-    "ranks/ray_node.py",
-    "loader.py",
-    "container/build.py",
-    "cell/display.py",
-    "ranks/frames.py",
-    "job.py",
-    "session/jupyter.py",
-    "job_directory.py",
-    "cell/plain.py",
-    "session/command.py",
-    "login_node/relay.py",
-    "allocation/process.py",
-    "container/runtimes.py",
-    "container/images.py",
-    "session/install.py",
-    "container/lock.py",
-    "container/image_notes.py",
-    "cell/ipython.py",
-    "session/serve.py",
-    "lifecycle/stage.py",
-    "cell/sweep.py",
-    "lifecycle/usage.py",
-    "variables/values.py",
+_STARTED_BY_DEFAULT = "cell/run.py"
+_SENT_AS_TEXT = frozenset(
+    {
+        "login_node/starter.py",  # to the shell of a login node
+        *(f"variables/{name}.py" for name in ("definitions", "naming", "packing", "transit")),  # to a kernel
+    }
 )
+
+
+def find_files(package: Traversable) -> tuple[str, ...]:
+    """Return the modules of a package that a job may need, the one that most jobs start first."""
+    found = set(_modules(package, "")) - _SENT_AS_TEXT
+    return tuple(sorted(found, key=lambda name: (name != _STARTED_BY_DEFAULT, name)))
+
+
+def _modules(folder: Traversable, prefix: str) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _modules(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py") and entry.name != "__init__.py":
+            yield prefix + entry.name
+
+
+RUNNER = find_files(resources.files("jupyter_slurm.runner"))
 """The files of the runner; a job starts one of them, and they find the others beside themselves."""
 
 

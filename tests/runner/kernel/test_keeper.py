@@ -23,19 +23,9 @@ from jupyter_slurm.runner.kernel import listener
 from jupyter_slurm.runner.link import link
 from jupyter_slurm.runner.link.handshake import PeerRejected, PeerReplaced, ProxyHandshake
 from jupyter_slurm.runner.link.link import CONTROL, STDIN
-from jupyter_slurm.services.jobdir.runner_files import RUNNER
 
 Keep = Callable[..., Any]
 LINES = 100_000
-
-
-def test_all_of_the_runner_goes_to_the_cluster() -> None:
-    folder = Path(link.__file__).parents[1]
-    here = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if path.name != "__init__.py"}
-    moves = {
-        f"variables/{name}.py" for name in ("definitions", "naming", "packing", "transit")
-    }  # sent to a kernel that a notebook leaves
-    assert here - set(RUNNER) == {"login_node/starter.py"} | moves  # the starter is sent by itself
 
 
 def is_there(pid: int) -> bool:
