@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jupyter_slurm.runner.kernel import output
+from jupyter_slurm.runner.kernel import messages
 
 HEADER = {"msg_id": "one", "msg_type": "stream", "session": "s"}
 SIZE = 20
@@ -18,7 +18,7 @@ SIZE = 20
 def pieces(content: bytes, header: dict[str, Any] = HEADER, buffers: int = 0) -> list[list[bytes]]:
     """Return the frames of each piece, as they travel."""
     frames = [json.dumps(header).encode(), b'{"msg_id": "cell"}', b'{"of": 1}', content, *[b"buffer"] * buffers]
-    found = list(output.pieces(header, frames, SIZE))
+    found = list(messages.pieces(header, frames, SIZE))
     return [[b"".join(part) if isinstance(part, tuple) else part for part in piece] for piece in found]
 
 

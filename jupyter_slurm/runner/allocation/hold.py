@@ -22,7 +22,10 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("allocation/hold.py")] + "loader.py")["load"]
@@ -50,7 +53,7 @@ def granted() -> dict[str, Any]:
 class HeldStep:
     """One step: its job directory and its srun."""
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: JobDirectory) -> None:
         self.place, self.is_interrupted = place, False
         self.is_process = place.job["kind"] == "process"
         self.takes_cells = self.is_process or place.job["kind"] == "kernel"
@@ -191,7 +194,7 @@ def write(path: str, text: str) -> None:
 class AllocationHolder:
     """The allocation, from its first moment to its end."""
 
-    def __init__(self, place: Any, kind: Any) -> None:
+    def __init__(self, place: JobDirectory, kind: Any) -> None:
         self.place, self._place_of = place, kind
         self.requests = os.path.join(place.folder, "steps")
         self.lease, self.is_once = float(place.job["lease"]["seconds"]), bool(place.job["lease"].get("once"))
@@ -331,7 +334,7 @@ class AllocationHolder:
         owner.tell(key)  # one that is about to end hears nothing: then this cell ends with it
         owner.cells[key] = cell.place
 
-    def _lose(self, place: Any, code: int, said: str = "") -> None:
+    def _lose(self, place: JobDirectory, code: int, said: str = "") -> None:
         """Have a cell end whose process is gone."""
         has_run = os.path.exists(os.path.join(place.folder, "started.json"))
         with contextlib.suppress(OSError):

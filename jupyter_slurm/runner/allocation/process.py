@@ -20,7 +20,10 @@ import sys
 import threading
 import time
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 _LATE = 65_536  # bytes of what threads print between two cells
 _LOOKS_EVERY = 5.0  # seconds between two looks at the memory of this process
@@ -62,7 +65,7 @@ class Memory:
         The job directory of the process.
     """
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: JobDirectory) -> None:
         self._place, self._path = place, os.path.join(place.folder, "memory.json")
         self._lock, self._noted = threading.Lock(), 0
         threading.Thread(target=self._watch, daemon=True, name="memory").start()
@@ -95,7 +98,7 @@ class Process:
         The job directory of the process.
     """
 
-    def __init__(self, cell: Any, step: Any, place: Any) -> None:
+    def __init__(self, cell: Any, step: Any, place: JobDirectory) -> None:
         self._cell, self._step, self._folder = cell, step, os.path.dirname(place.folder)
         self._lock = threading.Lock()
         self._waiting: list[str] = []
@@ -270,7 +273,7 @@ class Process:
                 file.seek(max(seen, os.fstat(file.fileno()).st_size - _LATE))
                 os.write(number, file.read(_LATE))
 
-    def _run_in(self, place: Any, key: str) -> int:
+    def _run_in(self, place: JobDirectory, key: str) -> int:
         self._step.tell_start(place)
         self._record.close()
         self._record = place.display()
@@ -304,7 +307,7 @@ class Process:
         return None
 
     @staticmethod
-    def _name(place: Any) -> str:
+    def _name(place: JobDirectory) -> str:
         """Return what tracebacks call a cell: another notebook, or one that began anew, may have had its number."""
         name: str = place.job["cell"]["filename"]
         while name in linecache.cache:
@@ -322,7 +325,7 @@ class Process:
             sys.stderr.write(f"the end of this cell could not be recorded: {error}\n")
 
 
-def serve(cell: Any, step: Any, place: Any) -> int:
+def serve(cell: Any, step: Any, place: JobDirectory) -> int:
     """Be the process: what cells say goes to their own directories, what is said between them to the process's."""
     requests, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -12,7 +12,10 @@ import os
 import runpy
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("allocation/step.py")] + "loader.py")["load"]
@@ -27,7 +30,7 @@ def redirect(folder: str) -> None:
         os.close(file)
 
 
-def tell_start(place: Any) -> None:
+def tell_start(place: JobDirectory) -> None:
     """Leave the step's number and nodes, and the sign that it began; never a reason to fail."""
     env = os.environ
     told: dict[str, Any] = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST")}

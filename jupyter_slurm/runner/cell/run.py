@@ -17,12 +17,15 @@ import runpy
 import sys
 import traceback
 import types
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("cell/run.py")] + "loader.py")["load"]
 
-JobDirectory: Any = load("job_directory").JobDirectory
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
+else:
+    JobDirectory = load("job_directory").JobDirectory
 
 
 def print_error(error: BaseException, filename: str) -> None:
@@ -56,7 +59,7 @@ def prepare(argv: list[str]) -> types.ModuleType:
     return main
 
 
-def run_cell(place: Any, args: list[str]) -> int:
+def run_cell(place: JobDirectory, args: list[str]) -> int:
     """Run the cell of a job record; return the exit code that a shell would see."""
     source, filename = place.job["cell"]["source"], place.job["cell"]["filename"]
     main = prepare([filename, *args])
@@ -91,7 +94,7 @@ def advise(error: BaseException | None) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def values_of(place: Any, namespace: dict[str, Any], named: dict[str, Any] | None = None) -> Iterator[None]:
+def values_of(place: JobDirectory, namespace: dict[str, Any], named: dict[str, Any] | None = None) -> Iterator[None]:
     """Bring the values that the notebook sends along, and leave those that it wants back.
 
     Functions and classes that came as source are added to ``named``.
@@ -154,7 +157,7 @@ def heedless() -> None:
     sys.stderr = load("job_directory").UncheckedModule(sys.stderr)
 
 
-def run(place: Any, args: list[str]) -> int:
+def run(place: JobDirectory, args: list[str]) -> int:
     """Run a cell; return its exit code when all that it said is written."""
     take_any_text()
     try:

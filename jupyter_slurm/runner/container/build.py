@@ -22,12 +22,16 @@ import stat
 import sys
 import tarfile
 import time
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 load = runpy.run_path(__file__[: -len("container/build.py")] + "loader.py")["load"]
-contain: Any = load("container.run")
-images: Any = contain.images
-RuntimeRefused: Any = images.RuntimeRefused
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.container import images, lock, run, runtimes
+    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+else:
+    run = load("container.run")
+    images, lock, runtimes = run.images, run.lock, run.runtimes
+    RuntimeRefused = runtimes.RuntimeRefused
 
 _FAILED = 1
 _STORES = ("docker", "podman")
@@ -94,8 +98,8 @@ class Build:
         def is_there() -> bool:
             return not self._is_anew and images.ask(program, "image", "inspect", self.name)[0] == 0
 
-        lock = images.store_lock(program, self.name, self._wish)
-        with images.lease.held(lock, is_there, images.waiting(say)) as is_ours:
+        path = images.store_lock(program, self.name, self._wish)
+        with lock.held(path, is_there, images.waiting(say)) as is_ours:
             if not is_ours:
                 raise RuntimeRefused(self._is_known("this node"))
             if self._from:
@@ -122,8 +126,8 @@ class Build:
         # Without a value it is taken from the environment: a proxy's may hold a password.
         words += [f"--build-arg={name}" for name in sorted(os.environ) if name.lower() in _PROXIES]
         if self.runtime == "docker":
-            words.append(f"--cpuset-cpus={images.runtimes.ranges(sorted(os.sched_getaffinity(0)))}")
-            if memory := images.runtimes.memory_of(dict(os.environ)):
+            words.append(f"--cpuset-cpus={runtimes.ranges(sorted(os.sched_getaffinity(0)))}")
+            if memory := runtimes.memory_of(dict(os.environ)):
                 words.append(f"--memory={memory}")
         return words
 
@@ -138,8 +142,9 @@ class Build:
             with self._room(draft) as room:
                 return make(draft, room)
 
-        more = {"is_anew": self._is_anew, "source": self._source()}
-        path, is_ours = images.keep(self.runtime, self.name, self._wish, make_it, say, **more)
+        path, is_ours = images.keep(
+            self.runtime, self.name, self._wish, make_it, say, is_anew=self._is_anew, source=self._source()
+        )
         if not is_ours and self._wish["act"] == "build":
             raise RuntimeRefused(self._is_known(path))
         return str(path)
@@ -297,13 +302,13 @@ def _runtime(wish: dict[str, Any]) -> str:
     if said and said not in fit:
         raise RuntimeRefused(f"{said} makes no image from this; {' and '.join(fit)} do")
     if not said and not kind:
-        return str(contain.choose(wish["name"], None))
+        return str(run.choose(wish["name"], None))
     needed = {"charliecloud": ["ch-run", "ch-image", "ch-convert"]}
     tried = [said] if said else list(fit)
     here = [one for one in tried if all(map(shutil.which, needed.get(one, [one])))]
     if not here:
         raise RuntimeRefused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
-    return str(contain.choose(wish["name"], here[0]))
+    return str(run.choose(wish["name"], here[0]))
 
 
 def check_whose(folder: str) -> None:

@@ -19,14 +19,19 @@ import shutil
 import signal
 import stat
 import subprocess
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 load = runpy.run_path(__file__[: -len("container/images.py")] + "loader.py")["load"]
-lease: Any = load("container.lock")
-notes: Any = load("container.image_notes")
-runtimes: Any = load("container.runtimes")
-programs: Any = load("session.command")
-RuntimeRefused: Any = runtimes.RuntimeRefused
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.container import image_notes, lock, runtimes
+    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+else:
+    image_notes = load("container.image_notes")
+    lock = load("container.lock")
+    proc = load("proc")
+    runtimes = load("container.runtimes")
+    RuntimeRefused = runtimes.RuntimeRefused
 
 _ANSWER = 60.0  # seconds that the daemon may take for a question
 _LONGEST = 180  # characters of the name of a file, less what is added to it
@@ -146,13 +151,13 @@ def _in_store(program: str, image: str, described: dict[str, Any], say: Callable
     with contextlib.ExitStack() as held:
         is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
         with contextlib.suppress(RuntimeRefused, OSError):
-            lock = store_lock(program, image, described)
-            is_ours = held.enter_context(lease.held(lock, is_there, waiting(say)))
+            path = store_lock(program, image, described)
+            is_ours = held.enter_context(lock.held(path, is_there, waiting(say)))
         if is_ours:
             try:
                 _fetch(program, image, [program, "pull", image], say)
             except RuntimeRefused as error:
-                if node := notes.node_with(folder_of(described), image):
+                if node := image_notes.node_with(folder_of(described), image):
                     raise RuntimeRefused(f"{error}; a job has made one of that name on {node}: `-w {node}`") from None
                 raise
             note_store(program, image, described)
@@ -163,10 +168,10 @@ def note_store(program: str, image: str, described: dict[str, Any], source: str 
     """Leave word, in the folder of images, that the store of this node has one."""
     size = ask(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
     with contextlib.suppress(RuntimeRefused):
-        path = notes.of_store(make_folder(described), program, file_name(image))
+        path = image_notes.of_store(make_folder(described), program, file_name(image))
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         more = {"size": int(size)} if size.isdigit() else {}
-        notes.write(path, image=image, runtime=program, node=node, source=source, **more)
+        image_notes.write(path, image=image, runtime=program, node=node, source=source, **more)
 
 
 def store_lock(program: str, image: str, described: dict[str, Any]) -> str:
@@ -223,17 +228,19 @@ def keep(
     if is_there():
         return kept(runtime, image, described), False
     try:
-        with lease.held(f"{path}{_KINDS[runtime][0]}.lock", is_there, waiting(say)) as is_ours:
+        with lock.held(f"{path}{_KINDS[runtime][0]}.lock", is_there, waiting(say)) as is_ours:
             if is_ours:
                 remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
                 draft = f"{path}.{os.urandom(4).hex()}.part"
                 try:
                     made = make(draft)
                     final = path + "." + made.rpartition("/")[2].rpartition(".")[2]
-                    size = notes.size_of(made)
+                    size = image_notes.size_of(made)
                     _set_aside([path + kind for kind in _KINDS[runtime]] if is_anew else [], draft)
                     _place(made, final)
-                    notes.write(notes.of_file(final), image=image, runtime=runtime, size=size, source=source)
+                    image_notes.write(
+                        image_notes.of_file(final), image=image, runtime=runtime, size=size, source=source
+                    )
                 finally:
                     remove(draft)
     except OSError as error:
@@ -247,7 +254,7 @@ def _set_aside(paths: list[str], draft: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, os.path.join(draft, "before" + os.path.splitext(path)[1]))
         with contextlib.suppress(OSError):
-            os.unlink(notes.of_file(path))
+            os.unlink(image_notes.of_file(path))
 
 
 def _apptainer(program: str, image: str, draft: str, say: Callable[[str], None]) -> str:
@@ -352,7 +359,7 @@ def run(
         stderr=subprocess.STDOUT,
         env=env,
         cwd=cwd,
-        preexec_fn=programs.dying_with_us(signal.SIGKILL),
+        preexec_fn=proc.dying_with_us(signal.SIGKILL),
     )
     output: Any = process.stdout
     try:
@@ -365,7 +372,7 @@ def run(
                 say(told)
         return process.wait(), lines
     finally:
-        programs.end(process)  # with what it has started, which would go on writing where somebody clears up
+        proc.end(process)  # with what it has started, which would go on writing where somebody clears up
 
 
 class Progress:

@@ -22,16 +22,18 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 # The files of the runner are no package: each is read by its path.
 loader = runpy.run_path(__file__[: -len("container/run.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
-images: Any = load("container.images")
-lease: Any = images.lease
-runtimes: Any = images.runtimes
-RuntimeRefused: Any = runtimes.RuntimeRefused
-ask = images.ask
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.container import images, lock, runtimes
+    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+else:
+    images = load("container.images")
+    lock, runtimes = images.lock, images.runtimes
+    RuntimeRefused = runtimes.RuntimeRefused
 
 FAILED = 125  # there was no container, as domain/scripts/environments.py has it of other environments
 _NEXT = "`jupyter slurm log` may say more; -x NODE of sbatch leaves a node out, image= and env= name another image."
@@ -73,7 +75,7 @@ def has_whole_node(env: dict[str, str], variable: str) -> bool:
     """Tell whether Slurm counts no GPUs for this job, and lets nobody else on its nodes: then they are the job's."""
     if variable in env or env.get("SLURM_GPUS_ON_NODE"):
         return False
-    told = ask("squeue", "--noheader", f"--jobs={env.get('SLURM_JOB_ID', '0')}", "--format=%h")
+    told = images.ask("squeue", "--noheader", f"--jobs={env.get('SLURM_JOB_ID', '0')}", "--format=%h")
     return bool(told[1].strip() == "NO")
 
 
@@ -101,7 +103,7 @@ def facts(described: dict[str, Any]) -> Any:
         shm=shm,
         gpus=gpus,
         name=f"jupyter_slurm-{job}-{os.getpid()}-{os.urandom(4).hex()}",
-        holder=lease.holder(),
+        holder=lock.holder(),
         env=runtimes.variables(env, list(described.get("variables", {}))),
     )
 
@@ -230,7 +232,7 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     if code < 0 or code in (FAILED, 126, 127):  # those may be of the client, or of the command
         said = why(argv[0], image, has_gpus=code == FAILED and "--gpus" in argv)
         if not said:
-            ask(argv[0], "rm", "--force", name)
+            images.ask(argv[0], "rm", "--force", name)
         end_inside(name)  # what a daemon that is gone cannot end
         if said and code > 0:
             raise RuntimeRefused(said)
@@ -258,9 +260,9 @@ def why(program: str, image: str, *, has_gpus: bool) -> str:
     """Return in words why there was no container; nothing where the runtime is well and has the image."""
     if said := images.unwell(program):
         return str(said)
-    if ask(program, "image", "inspect", image)[0]:
+    if images.ask(program, "image", "inspect", image)[0]:
         return f"the image {image} was taken away from this node; run this again, and it is fetched"
-    if has_gpus and "nvidia" not in ask(program, "info", "--format", "{{json .Runtimes}}")[1]:
+    if has_gpus and "nvidia" not in images.ask(program, "info", "--format", "{{json .Runtimes}}")[1]:
         return (
             f"as it seems, {program} on this node gives no GPUs to containers: it has no nvidia-container-toolkit, "
             "which whoever runs it can install; Apptainer needs none"
@@ -275,10 +277,10 @@ def sweep(program: str, uid: int) -> None:
     """
     form = f'{{{{.ID}}}} {{{{.Label "{runtimes.LABEL}.holder"}}}}'
     which = ["--all", "--filter", f"label={runtimes.LABEL}.user={uid}"]
-    for line in ask(program, "ps", *which, "--format", form)[1].splitlines():
+    for line in images.ask(program, "ps", *which, "--format", form)[1].splitlines():
         name, _, label = line.partition(" ")
-        if lease.is_gone(label):
-            ask(program, "rm", "--force", name)
+        if lock.is_gone(label):
+            images.ask(program, "rm", "--force", name)
 
 
 def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:

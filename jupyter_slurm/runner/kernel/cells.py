@@ -16,15 +16,21 @@ import os
 import runpy
 import sys
 import time
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 # The files of the runner are no package: each is read by its path.
 _LOADER = __file__[: -len("kernel/cells.py")] + "loader.py"
 load = runpy.run_path(_LOADER)["load"]
-cell: Any = load("cell.run")
-step: Any = load("allocation.step")
-inside: Any = load("kernel.run_cell")
-display: Any = load("cell.display")
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.allocation import step
+    from jupyter_slurm.runner.cell import display
+    from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.kernel import run_cell
+else:
+    step = load("allocation.step")
+    display = load("cell.display")
+    JobDirectory = load("job_directory").JobDirectory
+    run_cell = load("kernel.run_cell")
 
 _REMEMBERED = 100  # cells that are over, and whose threads may print yet
 _PIECE = 65_536
@@ -55,7 +61,7 @@ class RunningCell:
         self.is_answered = self.is_done = False  # what the last request for it has led to
         self.code: int | None = None
         self._files: dict[str, int] = {}
-        self._place: Any = None
+        self._place: JobDirectory | None = None
         self._record: Any = None
         self._has_shown = self._is_lacking = False
 
@@ -63,13 +69,13 @@ class RunningCell:
     def place(self) -> Any:
         """The job directory; OSError, ValueError."""
         if self._place is None:
-            self._place = cell.JobDirectory(self.folder)
+            self._place = JobDirectory(self.folder)
         return self._place
 
     def withdraw(self) -> bool:
         """Have it never begin; False: it has."""
         with contextlib.suppress(OSError):
-            return bool(inside.take(self.folder))
+            return bool(run_cell.take(self.folder))
         return False
 
     def begin(self) -> None:
@@ -271,8 +277,8 @@ class RunningCells:
         data = content.get("data") or {}
         if kind == "stream":
             one.write(str(content.get("name")), str(content.get("text", "")))
-        elif kind == "display_data" and inside.NEWS in data:
-            self._hear_news(one, data[inside.NEWS])
+        elif kind == "display_data" and run_cell.NEWS in data:
+            self._hear_news(one, data[run_cell.NEWS])
         elif kind in _FORMS:
             return self._show(one, kind, content)
         elif kind == "error":

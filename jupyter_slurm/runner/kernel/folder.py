@@ -11,11 +11,14 @@ import runpy
 import shutil
 import stat
 import tempfile
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Iterator
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("kernel/folder.py")] + "loader.py")["load"]
-lease: Any = load("container.lock")
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.container import lock
+else:
+    lock = load("container.lock")
 
 _PREFIX, _HOLDER = "kernel-", "holder"
 _ROOM = 16_384  # bytes that are needed there for a connection file, and what else kernels leave
@@ -46,9 +49,9 @@ def make() -> str | None:
 def _leave(folder: str) -> None:
     path = os.path.join(folder, _HOLDER)
     with open(path, "w", encoding="ascii") as file:
-        file.write(lease.holder().ljust(_ROOM))
+        file.write(lock.holder().ljust(_ROOM))
     with open(path, "w", encoding="ascii") as file:
-        file.write(lease.holder())
+        file.write(lock.holder())
 
 
 def sweep() -> None:
@@ -66,5 +69,5 @@ def _is_left(folder: str) -> bool:
         if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid():
             file = os.open(os.path.join(folder, _HOLDER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(file, encoding="ascii") as label:
-                return bool(lease.is_gone(label.read(_MOST).strip()))
+                return bool(lock.is_gone(label.read(_MOST).strip()))
     return False

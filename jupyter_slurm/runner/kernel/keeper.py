@@ -26,18 +26,25 @@ import selectors
 import signal
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("kernel/keeper.py")] + "loader.py")["load"]
-kernel_door: Any = load("kernel.listener")
-link: Any = kernel_door.link
-messages: Any = load("kernel.messages")
-kernel_process: Any = load("kernel.process")
-kernel_output: Any = load("kernel.output")
-kernel_wires: Any = load("kernel.wires")
-kernel_idle: Any = load("kernel.idle")
-kernel_cells: Any = load("kernel.cells")
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.kernel import cells, listener, messages, process, zmq_sockets, zmtp
+    from jupyter_slurm.runner.kernel.sockets import KernelStartError
+    from jupyter_slurm.runner.link import link
+else:
+    cells = load("kernel.cells")
+    listener = load("kernel.listener")
+    link = listener.link
+    messages = load("kernel.messages")
+    process = load("kernel.process")
+    proc, KernelStartError = process.proc, process.KernelStartError
+    zmq_sockets = load("kernel.zmq_sockets")
+    zmtp = zmq_sockets.zmtp
 
 FORMAT = 1
 _LEASE, _IDLE = 3600.0, float("inf")  # seconds
@@ -65,17 +72,17 @@ class Keeper:
         The job directory.
     """
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: JobDirectory) -> None:
         self.place = place
         with open(os.path.join(place.folder, "kernel.json"), encoding="utf-8", errors="surrogateescape") as file:
             self.asked: dict[str, Any] = json.load(file)
         self.lease = float(self.asked.get("lease") or _LEASE)
         self.idle = float(self.asked.get("idle") or _IDLE)
-        self.activity = kernel_idle.Activity()
+        self.activity = messages.Activity()
         self.ready = selectors.DefaultSelector()
         self._bell = messages.WakeSignal()
         self.ready.register(self._bell.file, selectors.EVENT_READ, self._bell.listen)
-        self.door = kernel_door.ProxyListener(
+        self.door = listener.ProxyListener(
             bytes.fromhex(self.asked["secret"]), self.ready, self._take, self._tell_front
         )
         self.kernel: Any = None
@@ -83,7 +90,7 @@ class Keeper:
         self.info: dict[str, Any] | None = None  # what the kernel says of itself, when it has begun
         self._probe, self._probed, self._has_published = "", 0.0, False
         self._own: set[str] = set()  # ids of our own requests
-        self.cells = kernel_cells.RunningCells(place.folder, self._ask_for_cell, self._interrupt)
+        self.cells = cells.RunningCells(place.folder, self._ask_for_cell, self._interrupt)
         self._early: list[tuple[str, list[bytes]]] = []
         self._starts, self._is_hinted = 0, False
         self._killed, self._degree = 0.0, 0  # how it is being ended
@@ -107,7 +114,7 @@ class Keeper:
             while self.kernel.process.poll() is None or self._starts_again():
                 self._turn()
             return self._finish()
-        except kernel_process.KernelStartError as error:
+        except KernelStartError as error:
             sys.stderr.write(f"{error} {error.hint}\n")
             if self.kernel is not None and self.kernel.process is not None:
                 self.kernel.kill(signal.SIGKILL)
@@ -152,7 +159,7 @@ class Keeper:
 
     def _note(self, **told: Any) -> None:
         """Leave word of where the keeper listens, and of how it ended."""
-        node = kernel_process.program.node_name()
+        node = proc.node_name()
         note = {"format": FORMAT, "time": time.time(), "pid": os.getpid(), "node": node, "port": self.door.port, **told}
         try:
             self.place.put(os.path.join(self.place.folder, "keeper.json"), json.dumps(note))
@@ -167,10 +174,10 @@ class Keeper:
     def _start(self) -> None:
         """Start it; KernelStartError."""
         self._starts += 1
-        self.kernel = kernel_process.Kernel(self.place.folder, self.asked)
+        self.kernel = process.Kernel(self.place.folder, self.asked)
         self.kernel.start()
         self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
-        self.wires = kernel_wires.ChannelSockets(self.kernel.sockets.connect, self.kernel.key, self._bell.ring)
+        self.wires = zmq_sockets.ChannelSockets(self.kernel.sockets.connect, self.kernel.key, self._bell.ring)
 
     def _starts_again(self) -> bool:
         """Start another one in the place of one that has ended since somebody else had one of its ports."""
@@ -237,7 +244,7 @@ class Keeper:
                     self._reply(name, frames)
             if mask & selectors.EVENT_WRITE:
                 self.wires.wires[name].write()
-        except (OSError, kernel_wires.zmtp.ProtocolError) as error:
+        except (OSError, zmtp.ProtocolError) as error:
             if not isinstance(error, ConnectionError):
                 sys.stderr.write(f"kernel: {error}\n")
             self.ready.unregister(self.wires.wires[name].sock)
@@ -269,7 +276,7 @@ class Keeper:
         self.activity.hear(kind, parent, messages.read(frames[3]) if kind == "status" else {})
         if parent in self.cells and not self.cells.publish(parent, kind, messages.read(frames[3])):
             return
-        for piece in kernel_output.pieces(header, frames):
+        for piece in messages.pieces(header, frames):
             self.door.link.send(link.IOPUB, piece, None if kind in _NEEDED else piece[1])
             if piece is not frames:
                 self.door.flush()  # the next one is made meanwhile
@@ -401,7 +408,7 @@ class Keeper:
         return str(told.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
 
 
-def serve(cell: Any, place: Any) -> int:
+def serve(cell: Any, place: JobDirectory) -> int:
     """Be the keeper of a step; ``cell`` is ``cell/run.py``."""
     cell.take_any_text()
     cell.heedless()

@@ -14,13 +14,17 @@ import socket
 import struct
 import sys
 import time
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("kernel/listener.py")] + "loader.py")["load"]
-greeting: Any = load("link.handshake")
-link: Any = load("link.link")
-program: Any = load("session.command")
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.link import handshake, link
+else:
+    proc = load("proc")
+    handshake = load("link.handshake")
+    link = load("link.link")
 
 KEPT = 64 << 20  # bytes of output for a front that is away
 _KEPT_LIVE = 512 << 20  # and for one that is there, and slow
@@ -64,7 +68,7 @@ def _look_up(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
 
 def listen() -> Any:
     """Return what listens on the loopback: on a port that no system hands out, where all others are taken."""
-    for port in (0, *(random.randrange(program.FIRST, program.LAST) for _ in range(_TRIES))):  # noqa: S311 - any will do
+    for port in (0, *(random.randrange(proc.FIRST_PORT, proc.LAST_PORT) for _ in range(_TRIES))):  # noqa: S311 - any will do
         with contextlib.suppress(OSError):
             return _listening(port)
     return _listening(0)
@@ -85,8 +89,8 @@ class PendingConnection:
     """A connection that has not proven yet that it is a front's."""
 
     def __init__(self, sock: Any, words: Any) -> None:
-        self.sock, self.greeting = sock, words
-        self.deadline = time.monotonic() + greeting.GREETS_WITHIN
+        self.sock, self.handshake = sock, words
+        self.deadline = time.monotonic() + handshake.GREETS_WITHIN
 
 
 class ProxyListener:
@@ -132,7 +136,7 @@ class ProxyListener:
                 sock.close()
                 return
             sock.setblocking(False)
-            guest = PendingConnection(sock, greeting.KeeperHandshake(self._secret, self._received_of))
+            guest = PendingConnection(sock, handshake.KeeperHandshake(self._secret, self._received_of))
             self._guests.append(guest)
             self._ready.register(sock, selectors.EVENT_READ, lambda _: self._hear(guest))
             if len(self._guests) > _GUESTS:
@@ -149,16 +153,16 @@ class ProxyListener:
     def _hear(self, guest: PendingConnection) -> None:
         try:
             data = guest.sock.recv(512)
-            answer = guest.greeting.feed(data)
+            answer = guest.handshake.feed(data)
             if answer:
                 guest.sock.sendall(answer)  # fits into what the system keeps for a new connection
         except BlockingIOError:
             return
-        except (OSError, greeting.PeerRejected) as error:
+        except (OSError, handshake.PeerRejected) as error:
             sys.stderr.write(f"A connection is refused: {error}\n")
             self._dismiss(guest)
             return
-        if guest.greeting.is_done:
+        if guest.handshake.is_done:
             self._guests.remove(guest)
             self._ready.unregister(guest.sock)
             self._attach(guest)
@@ -167,7 +171,7 @@ class ProxyListener:
 
     def _attach(self, guest: PendingConnection) -> None:
         """Have a front that has proven itself, in place of the one before."""
-        is_new = guest.greeting.who != self._who
+        is_new = guest.handshake.who != self._who
         if self._sock is not None:
             if is_new:
                 with contextlib.suppress(OSError):
@@ -175,13 +179,13 @@ class ProxyListener:
             self.drop()
         if is_new:
             self._gone.add(self._who)
-            self._who = guest.greeting.who
+            self._who = guest.handshake.who
             self.link.forget()
         self._sock = guest.sock
         self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._ready.register(self._sock, selectors.EVENT_READ, self._serve)
         with self._breaking():
-            messages = self.link.attach(guest.greeting.received, guest.greeting.rest)
+            messages = self.link.attach(guest.handshake.received, guest.handshake.rest)
             self.link.outbox.limit = _KEPT_LIVE
             if is_new:
                 self._greet()

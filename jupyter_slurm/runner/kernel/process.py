@@ -17,16 +17,20 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("kernel/process.py")] + "loader.py")["load"]
-folders: Any = load("kernel.folder")
-program: Any = load("session.command")
-sockets: Any = load("kernel.sockets")
-start: Any = load("kernel.start")
-
-KernelStartError = sockets.KernelStartError
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.kernel import folder, sockets, start
+    from jupyter_slurm.runner.kernel.sockets import KernelStartError
+else:
+    folder = load("kernel.folder")
+    sockets = load("kernel.sockets")
+    proc = sockets.proc
+    start = load("kernel.start")
+    KernelStartError = sockets.KernelStartError
 _TAIL = 8000  # bytes of what it printed that are kept
 _PIECE = 65_536
 _AT_ONCE = 16  # pieces that are passed on before anything else gets its turn
@@ -37,11 +41,11 @@ _KILLED_FIRST = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the 
 
 def make_folder() -> str:
     """Make a folder for sockets: of this user alone, on a disk of the node, with a short path."""
-    folder = folders.make()
-    if folder is not None:
-        return str(folder)
+    path = folder.make()
+    if path is not None:
+        return path
     hint = "Neither /tmp nor /dev/shm can be written, or they are full."
-    raise KernelStartError(f"{program.node_name()} has no folder for sockets.", hint)
+    raise KernelStartError(f"{proc.node_name()} has no folder for sockets.", hint)
 
 
 class Kernel:
@@ -84,11 +88,11 @@ class Kernel:
                 cwd=self._cwd(),
                 env=self._environment(),
                 start_new_session=True,  # a group of its own, to be interrupted with all that it started
-                preexec_fn=program.dying_with_us(signal.SIGKILL),
+                preexec_fn=proc.dying_with_us(signal.SIGKILL),
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise KernelStartError(f"{argv[0]} cannot be run on {program.node_name()}: {why}.") from None
+            raise KernelStartError(f"{argv[0]} cannot be run on {proc.node_name()}: {why}.") from None
         finally:
             os.close(write)
         with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
@@ -97,7 +101,7 @@ class Kernel:
     def _make_sockets(self) -> Any:
         if self._asked.get("transport") != sockets.Ports.transport:
             return sockets.Paths(self.folder)
-        return sockets.Ports(None if self._asked.get("image") else lambda: program.family(self.process.pid))
+        return sockets.Ports(None if self._asked.get("image") else lambda: proc.family(self.process.pid))
 
     def _argv(self, path: str) -> list[str]:
         """Return what starts it, in a container where there is to be one."""
@@ -121,9 +125,7 @@ class Kernel:
         cwd = os.path.expanduser(cwd) if cwd else None
         if cwd and not os.path.isdir(cwd):
             if not self._asked.get("image"):  # else it may be one of the image
-                raise KernelStartError(
-                    f"{program.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins."
-                )
+                raise KernelStartError(f"{proc.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins.")
             return None
         return cwd
 
@@ -196,7 +198,7 @@ class Kernel:
     def clear(self) -> None:
         """End what is left of it, and remove its folder."""
         if self.process is not None and self.process.poll() is None:  # else its number may be another one's by now
-            left = program.family(self.process.pid)
+            left = proc.family(self.process.pid)
             self.kill(signal.SIGKILL)
             for pid in left:
                 with contextlib.suppress(OSError):

@@ -10,11 +10,16 @@ from __future__ import annotations
 import os
 import runpy
 import socket
-from typing import Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable, Iterable
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("kernel/sockets.py")] + "loader.py")["load"]
-program: Any = load("session.command")
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.login_node import relay
+else:
+    proc = load("proc")
+    relay = proc.relay
 
 CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
 _HOST = "127.0.0.1"
@@ -80,8 +85,8 @@ class Ports:
         free: set[int] = set()
         try:
             while len(free) < len(CHANNELS):
-                free.add(program.free_port())
-        except program.SessionStartError as error:
+                free.add(proc.free_port())
+        except proc.NoFreePort as error:
             raise KernelStartError(str(error), error.hint) from None
         self._numbers = dict(zip(CHANNELS, free))
 
@@ -104,13 +109,13 @@ class Ports:
         return sock
 
     def _is_ours(self, port: int) -> bool:
-        listening: dict[str, str] = program.listeners(port)
+        listening: dict[str, str] = proc.listeners(port)
         if self._family is None:
-            is_ours = bool(program.relay.reached(port)[0] == _HOST)
+            is_ours = bool(relay.reached(port)[0] == _HOST)
         else:
-            is_ours = bool(listening) and listening.keys() <= program.sockets_of(self._family())
+            is_ours = bool(listening) and listening.keys() <= proc.sockets_of(self._family())
         for address in listening.values():
-            if is_ours and not program.is_loopback(address):
+            if is_ours and not proc.is_loopback(address):
                 raise KernelStartError(
                     f"The kernel listens on {address}, where others reach it over the network.",
                     f"It is told to listen on {_HOST}; one that does not can be no kernel here.",
@@ -119,4 +124,4 @@ class Ports:
 
     def are_taken(self) -> bool:
         """Tell whether somebody else has one of them, once the kernel is over."""
-        return any(program.listeners(port) for port in self._numbers.values())
+        return any(proc.listeners(port) for port in self._numbers.values())

@@ -26,7 +26,10 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The files of the runner are no package: each is read by its path.
 loader = runpy.run_path(__file__[: -len("lifecycle/resume.py")] + "loader.py")
@@ -136,7 +139,7 @@ def state_of(job: str) -> ResumeState | None:
 class ResumableRun:
     """One run of the job."""
 
-    def __init__(self, place: Any, restarts: int, most: int) -> None:
+    def __init__(self, place: JobDirectory, restarts: int, most: int) -> None:
         self.place, self.restarts, self.most = place, restarts, most
         self.job = os.environ.get("SLURM_JOB_ID", "")
         self.folder = os.path.join(place.folder, f"resume{place.suffix}")
@@ -324,7 +327,7 @@ class ResumableRun:
         return _WORDS[known[-1]] if known else "without a warning (a node failed, or it was requeued at once)"
 
 
-def has_told(place: Any) -> bool:
+def has_told(place: JobDirectory) -> bool:
     """Tell whether a session has said how it ended, which is more than its exit code."""
     return os.path.exists(os.path.join(place.folder, f"end{place.suffix}.json"))
 

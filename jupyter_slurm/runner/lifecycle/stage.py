@@ -19,7 +19,10 @@ import signal
 import stat
 import subprocess
 import sys
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Iterator
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The files of the runner are no package: each is read by its path.
 loader = runpy.run_path(__file__[: -len("lifecycle/stage.py")] + "loader.py")
@@ -156,7 +159,7 @@ class StageCopy:
         )
 
 
-def copied(place: Any) -> StageCopy | None:
+def copied(place: JobDirectory) -> StageCopy | None:
     """Copy the folder of the job; None where it runs in the folder itself, which is told."""
     stage, here = place.job["stage"], os.getcwd()
     shared = stage["folders"][0]["dest"]
@@ -181,7 +184,7 @@ def copied(place: Any) -> StageCopy | None:
     return made
 
 
-def command(place: Any, args: list[str]) -> list[str]:
+def command(place: JobDirectory, args: list[str]) -> list[str]:
     """Return what runs the cell or the script."""
     job = place.job
     is_contained = bool((job.get("environment") or {}).get("image"))

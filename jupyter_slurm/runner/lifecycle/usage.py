@@ -22,7 +22,10 @@ import re
 import select
 import signal
 import time
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 FORMAT = 1
 _EVERY = 30.0  # seconds
@@ -32,7 +35,7 @@ OF_A_TASK = ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU")  # variables of
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 
 
-def watch(place: Any) -> None:
+def watch(place: JobDirectory) -> None:
     """Begin to measure the job of a runner; never a reason to fail.
 
     A process of its own, which nobody has to wait for: a thread would be one more to who forks in a cell. It ends with
@@ -57,7 +60,7 @@ def watch(place: Any) -> None:
         os._exit(0)
 
 
-def _measure(place: Any, runner: int, lives: int) -> None:
+def _measure(place: JobDirectory, runner: int, lives: int) -> None:
     os.setsid()  # what is sent to the runner's group is not meant for us
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
@@ -97,7 +100,7 @@ def _point(group: ControlGroup, runner: int) -> list[float | None]:
     return [time.time(), cpu, memory, *_gpus()]
 
 
-def _told(place: Any, group: ControlGroup, points: list[Any]) -> dict[str, Any]:
+def _told(place: JobDirectory, group: ControlGroup, points: list[Any]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "job": place.job_id,

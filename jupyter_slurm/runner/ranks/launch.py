@@ -21,7 +21,10 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The files of the runner are no package: each is read by its path.
 loader = runpy.run_path(__file__[: -len("ranks/launch.py")] + "loader.py")
@@ -131,7 +134,7 @@ def mpi_types(env: Any) -> list[list[str]]:
 class Ranks:
     """The ranks as they are heard of."""
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: JobDirectory) -> None:
         self.record = place.display()
         self.first: dict[str, Any] | None = None
         self.count = self.well = self.also = 0  # the first one: of all, once one of them has told it
@@ -250,7 +253,7 @@ class Srun:
                     self._gatherer.flush()
 
 
-def run(place: Any, args: list[str]) -> int:
+def run(place: JobDirectory, args: list[str]) -> int:
     """Run the ranks; tell the end, where it is known here."""
     begun, launcher = time.monotonic(), place.job["launcher"]
     if launcher == "torchrun" and not is_contained(place.job) and importlib.util.find_spec("torch") is None:
@@ -284,7 +287,7 @@ def run(place: Any, args: list[str]) -> int:
     return finish(place, code, told, used)
 
 
-def finish(place: Any, code: int, told: dict[str, Any] | None, used: dict[str, Any]) -> int:
+def finish(place: JobDirectory, code: int, told: dict[str, Any] | None, used: dict[str, Any]) -> int:
     """Leave how it ended; in a job with resume, who started this process knows what its end means."""
     has_marker = not place.job.get("resume")
     if told and (place.suffix or not has_marker):

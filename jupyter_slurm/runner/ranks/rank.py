@@ -14,7 +14,10 @@ import select
 import signal
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("ranks/rank.py")] + "loader.py")["load"]
@@ -47,7 +50,7 @@ def tasks_per_node(text: str) -> list[int]:
     return counts
 
 
-def record_of(cell: Any, place: Any, sink: int) -> Any:
+def record_of(cell: Any, place: JobDirectory, sink: int) -> Any:
     """Return a record of what the cell shows that writes into a pipe."""
     display = cell.load("cell.display")
 
@@ -58,11 +61,11 @@ def record_of(cell: Any, place: Any, sink: int) -> Any:
     return PipedOutput(os.path.join(place.folder, "display.jsonl"), place.job_id, 0)
 
 
-def run_cell(cell: Any, place: Any, args: list[str], rank: int, sink: int) -> int:
+def run_cell(cell: Any, place: JobDirectory, args: list[str], rank: int, sink: int) -> int:
     """Run the cell as this rank; its values are those of rank 0."""
-    place.display = lambda: record_of(cell, place, sink)
+    place.display = lambda: record_of(cell, place, sink)  # type: ignore[method-assign]  # a rank has no file
     if rank:
-        place.note = lambda: None
+        place.note = lambda: None  # type: ignore[method-assign]  # rank 0 notes it for all
         if place.job.get("values"):
             place.job["values"] = {**place.job["values"], "out": []}
     place.offer()
@@ -151,7 +154,7 @@ class OutputPump:
         return True
 
 
-def warning_of(place: Any) -> str | None:
+def warning_of(place: JobDirectory) -> str | None:
     """Return the file by which a job with resume tells this run that it is interrupted (``lifecycle/resume.py``)."""
     folder = os.environ.get("JUPYTER_SLURM_RESUME_DIR") if place.job.get("resume") else None
     return os.path.join(folder, f"warned.{os.environ.get('SLURM_RESTART_COUNT') or 0}") if folder else None

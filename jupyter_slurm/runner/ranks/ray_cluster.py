@@ -19,14 +19,18 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # The files of the runner are no package: each is read by its path.
 loader = runpy.run_path(__file__[: -len("ranks/ray_cluster.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
-launch: Any = load("ranks.launch")
-program: Any = load("session.command")
-say = launch.say
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.ranks import launch
+else:
+    proc = load("proc")
+    launch = load("ranks.launch")
 
 _LOST = re.compile(r"^srun: error: (\S+): tasks? [\d,-]+: (.*)")
 _ANSWER = 60.0  # seconds that scontrol may take
@@ -45,16 +49,16 @@ def own_address(env: Any) -> str:
             with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.connect((name, 1))  # nothing is sent: the system chooses the way to there
                 return str(probe.getsockname()[0])
-    name = launch.first_node(env)
-    return socket.gethostbyname(name) if name else "127.0.0.1"
+    own = launch.first_node(env)
+    return socket.gethostbyname(own) if own else "127.0.0.1"
 
 
-def variables(place: Any, env: Any) -> dict[str, str]:
+def variables(place: JobDirectory, env: Any) -> dict[str, str]:
     """Return what every node is told."""
     job = env.get("SLURM_JOB_ID", "0")
     return {
-        "JUPYTER_SLURM_RAY_ADDRESS": f"{own_address(env)}:{program.free_port()}",
-        "JUPYTER_SLURM_RAY_PORTS": f"{program.free_port()},{program.free_port()}",
+        "JUPYTER_SLURM_RAY_ADDRESS": f"{own_address(env)}:{proc.free_port()}",
+        "JUPYTER_SLURM_RAY_PORTS": f"{proc.free_port()},{proc.free_port()}",
         "JUPYTER_SLURM_RAY_NODES": env.get("SLURM_JOB_NUM_NODES") or "1",
         # Sockets lie in it, whose paths end at 107 characters, and Ray wants the same folder on all nodes.
         "JUPYTER_SLURM_RAY_FOLDER": f"/tmp/ray-{job}-{secrets.token_hex(4)}",  # noqa: S108 - nobody can guess it
@@ -77,7 +81,7 @@ class Workers:
     """The step of the other nodes, and what is heard of it."""
 
     def __init__(self, argv: list[str], env: dict[str, str], told: Any) -> None:
-        pipe, tied = subprocess.PIPE, program.dying_with_us(signal.SIGTERM)
+        pipe, tied = subprocess.PIPE, proc.dying_with_us(signal.SIGTERM)
         self._process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=pipe, env=env, preexec_fn=tied
         )
@@ -94,7 +98,7 @@ class Workers:
             if self._is_over:
                 continue
             if lost and not lost[2].startswith("Exited"):  # else it has said why itself
-                say(f"Ray on {lost[1]} is gone ({lost[2]})")
+                launch.say(f"Ray on {lost[1]} is gone ({lost[2]})")
             elif not lost:
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
@@ -115,7 +119,7 @@ class Workers:
         self._listener.join()
 
 
-def run(place: Any, args: list[str]) -> int:
+def run(place: JobDirectory, args: list[str]) -> int:
     """Run the cell beside the head; return its exit code."""
     node: Any = load("ranks.ray_node")
     first, others = commands(place.job, place.folder, args)
@@ -124,7 +128,7 @@ def run(place: Any, args: list[str]) -> int:
         os.unlink(is_complete)  # of a run before a requeue
     place.write(token, secrets.token_hex(32))
     told = variables(place, os.environ)
-    tied = program.dying_with_us(signal.SIGTERM)
+    tied = proc.dying_with_us(signal.SIGTERM)
     env = {**os.environ, **told, "JUPYTER_SLURM_RAY_ROLE": "head"}
     head = subprocess.Popen(first, env=env, preexec_fn=tied)
     is_ended = False
@@ -148,7 +152,7 @@ def run(place: Any, args: list[str]) -> int:
             workers = Workers(others, env, lose)
         code = head.wait()
     except OSError as error:
-        say(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
+        launch.say(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
         head.terminate()
         code = head.wait()
     finally:

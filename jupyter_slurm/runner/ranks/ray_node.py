@@ -25,7 +25,10 @@ import stat
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("ranks/ray_node.py")] + "loader.py")["load"]
@@ -73,7 +76,7 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def path_of(place: Any, what: str) -> str:
+def path_of(place: JobDirectory, what: str) -> str:
     """Return a file of the job directory that this cluster alone has."""
     return os.path.join(place.folder, f"ray{place.suffix}.{what}")
 
@@ -166,14 +169,14 @@ class Ray:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=load("session.command").dying_with_us(signal.SIGTERM),
+                preexec_fn=load("proc").dying_with_us(signal.SIGTERM),
             )
 
     def said(self) -> str:
         """Return what it said last."""
         with open(self._log, encoding="utf-8", errors="replace") as log:
             lines = [line.strip()[:300] for line in log if line.strip(" -\n")]
-        words = load("session.command").words_of
+        words = load("proc").words_of
         parts = dict.fromkeys(f"{part[1]}: {words(int(part[2]))}" for part in map(_PART.search, lines) if part)
         return "\n".join("    " + line for line in [*parts] or lines[-_SHOWN:])
 
@@ -183,7 +186,7 @@ class Ray:
             return
         for number in _PASSED_ON:
             signal.signal(number, signal.SIG_IGN)
-        load("session.command").end(self.process)
+        load("proc").end(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -242,9 +245,7 @@ def work() -> int:
         code = ray.process.wait()
         if can_reach(address):
             return 0  # the head has ended, and this with it
-        raise RayFailed(
-            f"Ray ended on {node_name()} ({load('session.command').words_of(code)}). What it said last:\n{ray.said()}"
-        )
+        raise RayFailed(f"Ray ended on {node_name()} ({load('proc').words_of(code)}). What it said last:\n{ray.said()}")
     finally:
         ray.end()
 
@@ -252,7 +253,7 @@ def work() -> int:
 class RayHead:
     """The first node: Ray's head, and the cell."""
 
-    def __init__(self, place: Any, args: list[str]) -> None:
+    def __init__(self, place: JobDirectory, args: list[str]) -> None:
         self._place, self._args, self._cell = place, args, 0
         self._nodes = int(os.environ["JUPYTER_SLURM_RAY_NODES"])
 
@@ -341,7 +342,7 @@ class RayHead:
                 )
 
 
-def run(place: Any, args: list[str]) -> int:
+def run(place: JobDirectory, args: list[str]) -> int:
     """Be the node that this is; return its exit code."""
     set_variables(os.environ, path_of(place, "token"))
     if importlib.util.find_spec("ray") is None:

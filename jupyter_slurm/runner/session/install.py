@@ -18,10 +18,15 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
-images: Any = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")["load"]("container.images")
-RuntimeRefused: Any = images.RuntimeRefused
+load = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")["load"]
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.container import images, lock
+    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+else:
+    images = load("container.images")
+    lock, RuntimeRefused = images.lock, images.RuntimeRefused
 
 PACKAGE = "jupyterlab"
 _PIP = ("install", "--no-input", "--retries=1", "--timeout=15", "--no-warn-script-location", PACKAGE)
@@ -58,7 +63,7 @@ def python_with_jupyter(image: str, session: dict[str, Any], say: Callable[[str]
         say(f"waiting for {who}, which installs {PACKAGE}")
 
     try:
-        with images.told_to_end(), images.lease.held(f"{path}.lock", is_there, wait) as is_ours:
+        with images.told_to_end(), lock.held(f"{path}.lock", is_there, wait) as is_ours:
             if is_ours:
                 _make(path, say)
     except OSError as error:

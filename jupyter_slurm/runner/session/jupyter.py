@@ -24,11 +24,18 @@ if "load" not in globals():  # load() gives it to what it loads
     import runpy
 
     load = runpy.run_path(__file__[: -len("session/jupyter.py")] + "loader.py")["load"]
-program: Any = load("session.command")
-SessionStartError: Any = program.SessionStartError
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.session import command
+    from jupyter_slurm.runner.session.command import SessionStartError
+else:
+    command = load("session.command")
+    proc = command.proc
+    SessionStartError = command.SessionStartError
 
 
-class NoJupyter(SessionStartError):  # type: ignore[misc]  # it is read by its path
+class NoJupyter(SessionStartError):
     """It is not installed for this Python."""
 
 
@@ -72,7 +79,7 @@ def find_jupyter() -> Any:
     )
 
 
-def get_jupyter(place: Any) -> None:
+def get_jupyter(place: JobDirectory) -> None:
     """Go on as a Python that has a Jupyter, beside all that this one has."""
     with contextlib.suppress(SessionStartError):
         find_jupyter()
@@ -120,7 +127,7 @@ def _versions() -> dict[str, str]:
 
 def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, Any]:
     """Return what Jupyter is told in a file; ``is_new``: it is served by jupyter_server, and not by notebook < 7."""
-    port = program.random_port()
+    port = proc.random_port()
     told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
     # Files of the person's own may say otherwise of another Jupyter.
@@ -163,7 +170,7 @@ class JupyterServer:
     patience, pause = _PATIENCE, _EARLY
     warnings: tuple[str, ...] = ()  # its configuration has it on the loopback
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: JobDirectory) -> None:
         asked, folder = place.job["session"], place.folder
         self.patience = max(1.0, min(_PATIENCE, float(asked["idle"]) / 4))
         self.heard = self.looked = time.monotonic()
@@ -173,7 +180,7 @@ class JupyterServer:
         if asked.get("jupyter"):
             get_jupyter(place)
         self.module, self.version, self.is_new = find_jupyter()
-        self.root, self.name = program.root_of(asked.get("dir")), str(place.job.get("label") or "")
+        self.root, self.name = command.root_of(asked.get("dir")), str(place.job.get("label") or "")
         self.place = os.path.join(folder, "serving")
         self.runtime = os.path.join(self.place, "runtime")
         self.keeps = bool(place.job.get("resume"))
@@ -205,7 +212,7 @@ class JupyterServer:
             stdin=subprocess.DEVNULL,
             cwd=self.root,
             env=dict(environment(), JUPYTER_RUNTIME_DIR=runtime),
-            preexec_fn=program.dying_with_us(),
+            preexec_fn=proc.dying_with_us(),
         )
 
     def _kept(self) -> dict[str, str]:
@@ -222,7 +229,7 @@ class JupyterServer:
         code = self.process.poll()
         if code is not None:
             raise SessionStartError(
-                f"{self.module} {self.version} ended before it was ready ({program.words_of(code)}).",
+                f"{self.module} {self.version} ended before it was ready ({proc.words_of(code)}).",
                 "The last lines of its log say why.",
             )
         names = os.listdir(self.runtime)
@@ -240,11 +247,11 @@ class JupyterServer:
     def ask(self, path: str) -> Any:
         """Return what its API says; None where it says nothing, or somebody else has taken its port."""
         try:
-            listens = program.own_listeners(self.port, self.process.pid)
+            listens = proc.own_listeners(self.port, self.process.pid)
             if not listens:
                 return None
             with socket.create_connection(("127.0.0.1", self.port), self.patience) as connection:
-                if not listens & program.own_listeners(self.port, self.process.pid):
+                if not listens & proc.own_listeners(self.port, self.process.pid):
                     return None
                 return self._answer(connection, path)
         except (OSError, ValueError):
@@ -299,12 +306,12 @@ class JupyterServer:
     def _is_at_work(self) -> bool:
         """Tell whether something that it has started computes, by what the CPUs did since this was asked before."""
         looked, before = self.looked, self.work
-        self.looked, self.work = time.monotonic(), program.cpu_times(self.process.pid)
+        self.looked, self.work = time.monotonic(), proc.cpu_times(self.process.pid)
         enough = _WORKS * (self.looked - looked)
         return any(seconds - before.get(pid, 0.0) > enough for pid, seconds in self.work.items())
 
     def end(self) -> None:
         """Have it end, with its kernels."""
-        program.end(self.process)
+        proc.end(self.process)
         if not self.keeps:
             _remove(self.place)  # the token is of no use any more

@@ -32,9 +32,15 @@ def _read_loader() -> Any:
 
 
 load = _read_loader()
-jupyters: Any = load("session.jupyter")
-program: Any = jupyters.program
-SessionStartError: Any = program.SessionStartError
+if TYPE_CHECKING:
+    from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.session import command, jupyter
+    from jupyter_slurm.runner.session.command import SessionStartError
+else:
+    jupyter = load("session.jupyter")
+    command, proc = jupyter.command, jupyter.proc
+    SessionStartError = command.SessionStartError
 LACKING = 3
 _STARTS = 300.0  # seconds within which a server answers, also from a slow disk
 _UNMEASURED = 5.0  # seconds from its start for which it has the CPU to itself, unless it answers before
@@ -42,21 +48,21 @@ _SLOW = 1.0  # seconds between two looks at one that answers
 _SETTLES = 2.0  # seconds by which what we ask a server may look like use
 
 
-def server_of(place: Any) -> Any:
+def server_of(place: JobDirectory) -> Any:
     """Return what a session runs, not started yet."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(place.folder, "served.json"))  # of a run before this one
     place.stage("")
     asked = place.job["session"]
     return (
-        program.CommandProcess(asked, jupyters.environment()) if asked.get("command") else jupyters.JupyterServer(place)
+        command.CommandProcess(asked, jupyter.environment()) if asked.get("command") else jupyter.JupyterServer(place)
     )
 
 
 class SessionRun:
     """The server, from its first moment to its end."""
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, place: JobDirectory) -> None:
         self.place, self.is_ending, self.is_measured = place, False, False
         self.door: Any = None
         self.told: dict[str, Any] = {}
@@ -78,7 +84,7 @@ class SessionRun:
                 self._tell(server, self._door(server.port))
             return self._watch(server)
         except SessionStartError as error:
-            lacks = {"lacks": "jupyter"} if isinstance(error, jupyters.NoJupyter) else {}
+            lacks = {"lacks": "jupyter"} if isinstance(error, jupyter.NoJupyter) else {}
             return self._give_up(str(error), error.hint, **lacks)
         except OSError as error:
             where = error.filename or self.place.folder
@@ -121,7 +127,7 @@ class SessionRun:
             door = load("session.tls_door")
             self.door = door.TlsDoor(os.path.join(self.place.folder, door.NAME), ports, port)
         except (OSError, ValueError, ImportError) as error:
-            why = f"{program.node_name()} opens no port for this session: {error}"
+            why = f"{proc.node_name()} opens no port for this session: {error}"
             sys.stderr.write(f"{why}.\n")
             return {"error": why}
         self.door.open()
@@ -169,7 +175,7 @@ class SessionRun:
         while not self.is_ending:
             code = server.process.poll()
             if code is not None:
-                why = f"{server.module} ended ({program.words_of(code)})."
+                why = f"{server.module} ended ({proc.words_of(code)})."
                 said = {"why": why, "hint": "Its log may say why."} if code else {}
                 self.place.end(128 - code if code < 0 else code, session=said)
                 return 128 - code if code < 0 else int(code)
@@ -192,7 +198,7 @@ def main() -> int:
     """Claim the directory, serve, tell the end."""
     if sys.argv[1:] == ["--check"]:
         try:
-            jupyters.find_jupyter()
+            jupyter.find_jupyter()
         except SessionStartError as error:
             sys.stdout.write(json.dumps([str(error), error.hint]) + "\n")
             return LACKING

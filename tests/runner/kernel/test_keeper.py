@@ -339,7 +339,7 @@ def test_a_keeper_listens_where_the_system_has_no_port_to_hand_out() -> None:
     code = (
         "import runpy, selectors, socket, sys\n"
         "taken = [socket.create_server(('127.0.0.1', port)) for port in (40000, 40001)]\n"
-        "door = runpy.run_path(sys.argv[1])['Door'](b'', selectors.DefaultSelector(), print, print)\n"
+        "door = runpy.run_path(sys.argv[1])['ProxyListener'](b'', selectors.DefaultSelector(), print, print)\n"
         "print(door.port)\n"
     )
     few = "ip link set lo up && echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range"

@@ -24,9 +24,10 @@ from sessions import run_a_cell
 
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.job_directory import JobDirectory
-from jupyter_slurm.runner.session.command import CommandProcess, family, free_port
+from jupyter_slurm.runner.proc import family, free_port
+from jupyter_slurm.runner.session.command import CommandProcess
 from jupyter_slurm.runner.session.jupyter import JupyterServer
-from jupyter_slurm.runner.session.jupyter import program as of_jupyters
+from jupyter_slurm.runner.session.jupyter import proc as of_jupyters
 from jupyter_slurm.runner.session.serve import SessionRun
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]

@@ -24,7 +24,7 @@ import pytest
 from containers import Docker, Node
 from registry import Registry
 
-from jupyter_slurm.runner.session.command import family
+from jupyter_slurm.runner.proc import family
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]

@@ -15,11 +15,14 @@ import runpy
 import socket
 import sys
 import threading
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 # The files of the runner are no package: each is read by its path.
-load = runpy.run_path(__file__[: -len("kernel/wires.py")] + "loader.py")["load"]
-zmtp: Any = load("kernel.zmtp")
+load = runpy.run_path(__file__[: -len("kernel/zmq_sockets.py")] + "loader.py")["load"]
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.kernel import zmtp
+else:
+    zmtp = load("kernel.zmtp")
 
 _DELIMITER = b"<IDS|MSG>"
 _PARTS = 4  # of a message at the least: header, parent header, metadata, content
