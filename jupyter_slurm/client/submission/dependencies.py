@@ -14,7 +14,7 @@ from jupyter_slurm.domain.scripts.resubmission import JobEnd, is_met
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.variables.naming import meant
+from jupyter_slurm.runner.variables.definitions import suggest_name
 
 __all__ = ["KINDS", "dependency_options"]
 
@@ -63,7 +63,7 @@ def _jobs(word: str, item: str, namespace: Mapping[str, object], cluster: Cluste
         return
     name = match["name"]
     if name not in namespace:
-        raise UsageError(f"{word}=: there is no variable {name}.{meant(name, namespace)}", hint=_hint(word))
+        raise UsageError(f"{word}=: there is no variable {name}.{suggest_name(name, namespace)}", hint=_hint(word))
     value = namespace[name]
     if match["task"] is not None:
         if not isinstance(value, ArrayJob | list | tuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 from jupyter_slurm.domain.scripts.sweep import Sweep, literal_of
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.variables.naming import meant
+from jupyter_slurm.runner.variables.definitions import suggest_name
 
 __all__ = ["sweep_of", "warn_of_hidden"]
 
@@ -55,7 +55,7 @@ def _named(text: str, namespace: Mapping[str, object], *, zipped: bool) -> Sweep
                 f"sweep={text}: the values of a parameter stand behind a colon.",
                 hint=f"Write sweep={name}:{values or '1,2'}; several parameters: sweep=lr:1,2;gamma:0.9,1.",
             )
-        said = meant(text, namespace)
+        said = suggest_name(text, namespace)
         raise UsageError(f"sweep={text}: there is no variable of that name.{said}", hint=_HINT)
     return _of_value(text, namespace[text], zipped=zipped)
 

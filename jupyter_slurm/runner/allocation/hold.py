@@ -11,7 +11,6 @@ allocation: when it did not for as long as the record says, and no step and no c
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
 import os
@@ -24,21 +23,20 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from jupyter_slurm.runner.job_directory import JobDirectory
-
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("allocation/hold.py")] + "loader.py")["load"]
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.allocation.held_step import HeldStep, leave_end
+    from jupyter_slurm.runner.job_directory import JobDirectory
+else:
+    held_step = load("allocation.held_step")
+    HeldStep, leave_end = held_step.HeldStep, held_step.leave_end
 
 _REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a-f]+)?")
 _QUICK, _SLOW = 0.05, 1.0  # seconds between two looks for requests
-_NODES_OWN = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
 _SEEN = 120.0  # seconds in which a job directory becomes visible on every node
-_NOT_THERE = os.strerror(errno.ENOENT)
 _DIES_WITHIN = 30.0  # seconds for a process that nobody uses
 _TOLD_WITHIN = 3.0  # seconds after its steps that Slurm tells the batch job of the end
-_TELLING = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in what Slurm says, the first one first
-_GIVEN_UP = "Timed out waiting for job step to complete"  # with an exit code 0: the step was killed after that
 
 
 def granted() -> dict[str, Any]:
@@ -48,147 +46,6 @@ def granted() -> dict[str, Any]:
     on_node, nodes = env.get("SLURM_GPUS_ON_NODE", "0"), env.get("SLURM_JOB_NUM_NODES", "1")
     count = int(gpus[0]) if gpus else int(on_node) * int(nodes) if on_node.isdigit() and nodes.isdigit() else 0
     return {"nodes": env.get("SLURM_JOB_NODELIST", ""), "gpus": count, "tasks": env.get("SLURM_NTASKS")}
-
-
-class HeldStep:
-    """One step: its job directory and its srun."""
-
-    def __init__(self, place: JobDirectory) -> None:
-        self.place, self.is_interrupted = place, False
-        self.is_process = place.job["kind"] == "process"
-        self.takes_cells = self.is_process or place.job["kind"] == "kernel"
-        self.is_one_task = self.takes_cells  # with all of the allocation on its node
-        self.cells: dict[str, Any] = {}  # the places of those that are not over
-        self.process: Any = None
-        with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
-            self.asked: dict[str, Any] = json.load(file)
-
-    def start(self) -> None:
-        """Start srun."""
-        with self._open("stdout") as out, self._open("stderr") as err:
-            cwd = self.asked.get("cwd")
-            if cwd and not os.path.isdir(cwd):
-                err.write(os.fsencode(f"{os.uname().nodename} has no folder {cwd}: the step begins in /\n"))
-                cwd = "/"
-            self.process = subprocess.Popen(
-                self._argv(),
-                stdin=subprocess.PIPE if self.takes_cells else subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                cwd=cwd,
-                env=self._environment(),
-            )
-
-    def say(self, text: str) -> None:
-        """Say something in the step's own output; never a reason to fail."""
-        with contextlib.suppress(OSError), self._open("stderr") as err:
-            err.write(text.encode("utf-8", "backslashreplace"))
-
-    def said(self) -> list[str]:
-        """Return what Slurm has said of its end, in its output: what tells most, else the last two lines."""
-        told = self._lines()
-        telling = [line for sign in _TELLING for line in told if sign in line]
-        return telling[:1] or told[-2:]
-
-    def code(self, code: int) -> int:
-        """Return the exit code of a step, by that of its srun."""
-        if code < 0:
-            return 128 - code
-        return code or (137 if any(_GIVEN_UP in line for line in self._lines()) else 0)
-
-    def _lines(self) -> list[str]:
-        lines: list[str] = []
-        with contextlib.suppress(OSError), open(os.path.join(self.place.folder, "stderr"), "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 2000))
-            lines = file.read().decode("utf-8", "replace").split("\n")
-        return [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
-
-    def obituary(self, code: int) -> str:
-        """Return why a process ended: what Slurm did to it, srun has said."""
-        if self.is_interrupted:
-            return "it was told to end"
-        said = self.said()
-        if lacks := [line for line in said if line.endswith(f"execve(): {self.asked.get('python')}: {_NOT_THERE}")]:
-            return f"the node has no {self.asked['python']}: {lacks[-1]}"
-        return "; ".join(said) or ("exit()" if code == 0 else f"exit code {code}")
-
-    def _open(self, name: str) -> Any:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        return os.fdopen(os.open(os.path.join(self.place.folder, name), flags, 0o600), "ab", buffering=0)
-
-    def _argv(self) -> list[str]:
-        cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
-        argv = ["srun", "--disable-status"]  # so that one SIGINT is passed on
-        if cpus and not self.asked["has_cpus"] and not self.is_one_task:
-            argv.append(f"--cpus-per-task={cpus}")
-        gpus = os.environ.get("SLURM_GPUS_ON_NODE")
-        if self.is_one_task and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.asked["has_gpus"]:
-            argv.append(f"--gpus={gpus}")  # else it has those that Slurm counts for each task
-        if not self.asked["has_gpus"]:
-            argv += load("lifecycle.usage").for_steps(os.environ)
-        python = self.asked.get("python") or sys.executable
-        task = __file__[: -len("hold.py")] + "step.py"
-        words = [*self.asked.get("wrapper", ()), python, "-u", task, self.place.folder, *self.asked["args"]]
-        return [*argv, *self.asked["options"], *words]
-
-    def _environment(self) -> dict[str, str]:
-        """Return the environment of the cell, with what Slurm has set here."""
-        given, own = self.asked.get("env"), dict(os.environ)
-        if given is not None:
-            own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODES_OWN}
-        if self.is_one_task:  # which is not srun's to know: it would have so much of the node and no more
-            cpus = own.get("SLURM_CPUS_PER_TASK")
-            own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
-            own.update({"JUPYTER_SLURM_CPUS_PER_TASK": cpus} if cpus else {})
-        return {**(given or {}), **own, **self.asked.get("variables", {})}
-
-    def send(self, name: str) -> None:
-        """Interrupt what runs, or end the step."""
-        self.is_interrupted = True
-        self.process.send_signal(signal.SIGINT if name == "INT" else signal.SIGTERM)
-
-    def listens(self) -> bool:
-        """Tell whether a process takes more in now; of one that is gone, too: it is told, and does not hear."""
-        return bool(select.select([], [self.process.stdin], [], 0)[1])
-
-    def tell(self, line: str) -> bool:
-        """Tell a process something; return whether it could be told."""
-        try:
-            self.process.stdin.write(f"{line}\n".encode("ascii"))
-            self.process.stdin.flush()
-        except OSError:
-            return False
-        return True
-
-    def forget_ended(self) -> None:
-        """Forget the cells that are over."""
-        for key, place in list(self.cells.items()):
-            if os.path.exists(os.path.join(place.folder, "end.json")):
-                del self.cells[key]
-
-    def end(self, code: int, *, with_allocation: bool = False) -> None:
-        """Leave how it ended."""
-        has_begun = os.path.exists(os.path.join(self.place.folder, "started.json"))
-        said = {"said" if has_begun else "refused": "; ".join(self.said())} if code and not self.is_interrupted else {}
-        leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation, **said)
-        self.place.tell("ended")
-        # The cell's environment may have tokens in it, and the job directory stays for days.
-        with contextlib.suppress(OSError):
-            write(os.path.join(self.place.folder, "step.json"), json.dumps({**self.asked, "env": None}))
-
-
-def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:
-    """Write the end marker of a step, with what was ``said`` of it (read by services/jobs/notebook_process.py)."""
-    end: dict[str, Any] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
-    end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
-    write(os.path.join(folder, "end.json"), json.dumps({**end, **said}))
-
-
-def write(path: str, text: str) -> None:
-    """Write a file in one step."""
-    with os.fdopen(os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
-        file.write(text)
-    os.replace(path + ".tmp", path)
 
 
 class AllocationHolder:
@@ -429,7 +286,7 @@ def main() -> int:
     if not place.is_ours("holds this allocation"):
         return 0
     holder = AllocationHolder(place, cell.JobDirectory)
-    write(os.path.join(place.folder, "granted.json"), json.dumps(granted()))
+    place.put(os.path.join(place.folder, "granted.json"), json.dumps(granted()))
     place.tell("started")
     load("lifecycle.usage").watch(place)
     code = holder.hold()

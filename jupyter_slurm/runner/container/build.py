@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import itertools
 import json
 import os
 import re
 import runpy
 import shutil
-import stat
 import sys
 import tarfile
 import time
@@ -40,7 +38,6 @@ _OF_DOCKERFILES = (*_STORES, "charliecloud")
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
 _DOCKERFILE = "Dockerfile"
 _DEFINITION = "image.def"
-_LOOKED_AT = 10_000  # names in an archive; those of `docker save` are few
 _PACKAGES = "requirements.txt"
 _CONDA = "environment.yml"
 _INSTALL = f"python3 -m pip install --no-cache-dir --disable-pip-version-check -r /{_PACKAGES}"
@@ -160,7 +157,7 @@ class Build:
         room = f"{stem}.{os.urandom(4).hex()}.part"
         try:
             os.makedirs(top, mode=0o700, exist_ok=True)
-            check_whose(top)
+            images.check_whose(top)
             images.remove(*glob.glob(f"{glob.escape(stem)}.{'[0-9a-f]' * 8}.part"))  # of one that was killed here
             os.mkdir(room, 0o700)
         except OSError as error:
@@ -214,7 +211,7 @@ class Build:
         made = os.path.join(draft, "image.charliecloud")
         if self._from:
             kind, origin = (self._from, self.name) if self._from in _STORES else ("tar", self._archive())
-            if kind == "tar" and is_of_layers(origin):
+            if kind == "tar" and images.is_of_layers(origin):
                 raise RuntimeRefused(f"{origin} is of `docker save`; Charliecloud takes what `docker export` writes")
             self._run(["ch-convert", "-i", kind, "-o", "dir", origin, made])
             return made
@@ -277,7 +274,7 @@ class Build:
         if code == 0:
             return list(lines)
         if self._wish["act"] == "pull" and not self._from:
-            raise RuntimeRefused(images.why_not(self.runtime, self.name, lines))
+            raise RuntimeRefused(runtimes.why_not(self.runtime, self.name, lines))
         last = (lines or ["it said nothing"])[-1]
         raise RuntimeRefused(f"{argv[0]} has not made {self.name} ({last[:300]}); the lines before say at which step")
 
@@ -311,17 +308,6 @@ def _runtime(wish: dict[str, Any]) -> str:
     return str(run.choose(wish["name"], here[0]))
 
 
-def check_whose(folder: str) -> None:
-    """Refuse a folder in which somebody else could put another one in the place of ours."""
-    found = os.stat(folder)
-    if not {os.lstat(folder).st_uid, found.st_uid} <= {0, os.geteuid()}:
-        raise RuntimeRefused(
-            f"{folder} belongs to another user: build_dir in [container] of the profile names another place"
-        )
-    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise RuntimeRefused(f"anybody may write into {folder}: `chmod o-w` it")
-
-
 def unpack(path: str, folder: str) -> None:
     """Unpack what has come with the job; it is of the person's own agent, which has looked at every path."""
     os.mkdir(folder, 0o700)
@@ -331,22 +317,6 @@ def unpack(path: str, folder: str) -> None:
             archive.extractall(folder)  # noqa: S202 - our own, see above
     except (OSError, tarfile.TarError, EOFError) as error:
         raise RuntimeRefused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
-
-
-def is_of_layers(path: str) -> bool:
-    """Tell whether an archive is of `docker save`: one of `docker export` has no such file at its top."""
-    try:
-        with tarfile.open(path) as archive:
-            return any(
-                name in ("manifest.json", "index.json") for name in itertools.islice(_names(archive), _LOOKED_AT)
-            )
-    except (OSError, tarfile.TarError, EOFError):
-        return False  # who unpacks it says what is wrong
-
-
-def _names(archive: tarfile.TarFile) -> Iterator[str]:
-    for member in archive:
-        yield member.name
 
 
 def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, str]:

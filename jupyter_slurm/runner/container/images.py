@@ -12,13 +12,14 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import itertools
 import os
-import re
 import runpy
 import shutil
 import signal
 import stat
 import subprocess
+import tarfile
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 load = runpy.run_path(__file__[: -len("container/images.py")] + "loader.py")["load"]
@@ -35,23 +36,10 @@ else:
 
 _ANSWER = 60.0  # seconds that the daemon may take for a question
 _LONGEST = 180  # characters of the name of a file, less what is added to it
+_LOOKED_AT = 10_000  # names in an archive; those of `docker save` are few
 _LINES = 20
 _LINE = 65_536
 _KINDS = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
-_LOGIN = {
-    "docker": "docker login REGISTRY",
-    "podman": "podman login REGISTRY",
-    "apptainer": "apptainer registry login docker://REGISTRY",
-    "singularity": "singularity remote login docker://REGISTRY",
-    "charliecloud": "ch-image --auth pull NAME",
-}
-# What runtimes and registries say, in lower case; the first one that fits.
-_SIGNS = (
-    (r"no space|quota|enospc", "room"),
-    (r"manifest unknown|name unknown|not found|\b404\b|no such image|does not exist in", "name"),
-    (r"denied|unauthorized|authenticat|\b40[13]\b", "login"),
-    (r"no such host|lookup|refused|time-?out|timed out|unreachable|resolv|retries|x509|certificate|network", "network"),
-)
 
 
 def folder_of(described: dict[str, Any]) -> str:
@@ -88,6 +76,17 @@ def make_folder(described: dict[str, Any], *names: str) -> str:
     if not is_named and found.st_uid not in (os.geteuid(), 0):
         raise RuntimeRefused(f"{path} belongs to another user (uid {found.st_uid}): remove it, or {more}")
     return path
+
+
+def check_whose(folder: str) -> None:
+    """Refuse a folder in which somebody else could put another one in the place of ours."""
+    found = os.stat(folder)
+    if not {os.lstat(folder).st_uid, found.st_uid} <= {0, os.geteuid()}:
+        raise RuntimeRefused(
+            f"{folder} belongs to another user: build_dir in [container] of the profile names another place"
+        )
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise RuntimeRefused(f"anybody may write into {folder}: `chmod o-w` it")
 
 
 def file_name(image: str) -> str:
@@ -307,6 +306,22 @@ def remove(*paths: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def is_of_layers(path: str) -> bool:
+    """Tell whether an archive is of `docker save`: one of `docker export` has no such file at its top."""
+    try:
+        with tarfile.open(path) as archive:
+            return any(
+                name in ("manifest.json", "index.json") for name in itertools.islice(_names(archive), _LOOKED_AT)
+            )
+    except (OSError, tarfile.TarError, EOFError):
+        return False  # who unpacks it says what is wrong
+
+
+def _names(archive: tarfile.TarFile) -> Iterator[str]:
+    for member in archive:
+        yield member.name
+
+
 # -- running what fetches
 
 
@@ -334,9 +349,9 @@ def _fetch(
     RuntimeRefused
         It could not.
     """
-    code, lines = run(argv, Progress().read, say, env)
+    code, lines = run(argv, runtimes.Progress().read, say, env)
     if code:
-        raise RuntimeRefused(why_not(runtime, image, lines))
+        raise RuntimeRefused(runtimes.why_not(runtime, image, lines))
 
 
 def run(
@@ -373,36 +388,3 @@ def run(
         return process.wait(), lines
     finally:
         proc.end(process)  # with what it has started, which would go on writing where somebody clears up
-
-
-class Progress:
-    """How far one is that fetches an image, from what it prints."""
-
-    def __init__(self) -> None:
-        self._layers: dict[str, bool] = {}
-
-    def read(self, line: str) -> str:
-        """Return how far it is after this line; nothing where the line says nothing of it."""
-        layer = re.fullmatch(r"([0-9a-f]{12}): (Pulling fs layer|Already exists|Pull complete)", line)
-        if layer:
-            self._layers[layer[1]] = layer[2] != "Pulling fs layer"
-            return f"{sum(self._layers.values())} of {len(self._layers)} layers"
-        numbered = re.match(r"layer (\d+)/(\d+): [0-9a-f]+: downloading: .*?(\d+)%", line)
-        if numbered:
-            return f"{int(numbered[1]) - (numbered[3] != '100')} of {numbered[2]} layers"
-        info = re.fullmatch(r"(?:\x1b\[\d+m)*INFO:(?:\x1b\[\d+m|\s)+([A-Z][\w ]{3,60}?)\.*", line)
-        return info[1][0].lower() + info[1][1:] if info else ""
-
-
-def why_not(runtime: str, image: str, lines: list[str]) -> str:
-    """Return in a sentence why an image could not be fetched, and what to do."""
-    text = "\n".join(lines).lower()
-    sign = next((name for pattern, name in _SIGNS if re.search(pattern, text)), "")
-    last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)
-    then = {
-        "room": "image_dir in [container] of the cluster's profile names a place with room",
-        "name": "look at its name and its tag",
-        "login": f"look at its name, or `{_LOGIN[runtime]}` where you are on such a node",
-        "network": "fetch it where the registry can be reached, or name a proxy in `variables`",
-    }.get(sign, "the lines before this one may say more")
-    return f"the image {image} is not on this node, and {runtime} could not get it ({last[:300]}); {then}"

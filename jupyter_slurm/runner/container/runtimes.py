@@ -1,4 +1,5 @@
-"""The command lines of container runtimes: each a function of what is to run and of what the node knows.
+"""The command lines of container runtimes, each a function of what is to run and of what the node knows, and what they
+print when they fetch an image.
 
 Sources: docker-run(1), podman-run(1), apptainer-exec(1), ch-run(1). Python 3.8+, standard library only.
 """
@@ -43,6 +44,21 @@ _HELD = """( { read -r _ <&3; kill -s KILL -- -1; } >/dev/null 2>&1 & ) 3<&0
 [ -p "$hold" ] && ( { exec 3<"$hold" && { read -r _ <&3; kill -s KILL -- -1; }; } >/dev/null 2>&1 & )
 exec </dev/null
 """
+
+_LOGIN = {
+    "docker": "docker login REGISTRY",
+    "podman": "podman login REGISTRY",
+    "apptainer": "apptainer registry login docker://REGISTRY",
+    "singularity": "singularity remote login docker://REGISTRY",
+    "charliecloud": "ch-image --auth pull NAME",
+}
+# What runtimes and registries say, in lower case; the first one that fits.
+_SIGNS = (
+    (r"no space|quota|enospc", "room"),
+    (r"manifest unknown|name unknown|not found|\b404\b|no such image|does not exist in", "name"),
+    (r"denied|unauthorized|authenticat|\b40[13]\b", "login"),
+    (r"no such host|lookup|refused|time-?out|timed out|unreachable|resolv|retries|x509|certificate|network", "network"),
+)
 
 
 class RuntimeRefused(Exception):
@@ -284,3 +300,36 @@ MAKERS = {
     "singularity": singularity,
     "charliecloud": charliecloud,
 }
+
+
+class Progress:
+    """How far one is that fetches an image, from what it prints."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, bool] = {}
+
+    def read(self, line: str) -> str:
+        """Return how far it is after this line; nothing where the line says nothing of it."""
+        layer = re.fullmatch(r"([0-9a-f]{12}): (Pulling fs layer|Already exists|Pull complete)", line)
+        if layer:
+            self._layers[layer[1]] = layer[2] != "Pulling fs layer"
+            return f"{sum(self._layers.values())} of {len(self._layers)} layers"
+        numbered = re.match(r"layer (\d+)/(\d+): [0-9a-f]+: downloading: .*?(\d+)%", line)
+        if numbered:
+            return f"{int(numbered[1]) - (numbered[3] != '100')} of {numbered[2]} layers"
+        info = re.fullmatch(r"(?:\x1b\[\d+m)*INFO:(?:\x1b\[\d+m|\s)+([A-Z][\w ]{3,60}?)\.*", line)
+        return info[1][0].lower() + info[1][1:] if info else ""
+
+
+def why_not(runtime: str, image: str, lines: list[str]) -> str:
+    """Return in a sentence why an image could not be fetched, and what to do."""
+    text = "\n".join(lines).lower()
+    sign = next((name for pattern, name in _SIGNS if re.search(pattern, text)), "")
+    last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)
+    then = {
+        "room": "image_dir in [container] of the cluster's profile names a place with room",
+        "name": "look at its name and its tag",
+        "login": f"look at its name, or `{_LOGIN[runtime]}` where you are on such a node",
+        "network": "fetch it where the registry can be reached, or name a proxy in `variables`",
+    }.get(sign, "the lines before this one may say more")
+    return f"the image {image} is not on this node, and {runtime} could not get it ({last[:300]}); {then}"

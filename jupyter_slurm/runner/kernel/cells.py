@@ -46,6 +46,15 @@ def _code(folder: str) -> str:
     return f"await (__import__('sys').modules.get('jupyter_slurm_kernel_run_cell') or {loaded}).run({folder!a})"
 
 
+def why_lost(code: int, told: dict[str, Any], *, is_unused: bool, is_asked: bool) -> str:
+    """Return in words, for cells of other notebooks, why their kernel is over."""
+    if is_unused or is_asked:
+        return "nobody has used it" if is_unused else "its notebook has ended it, or begins anew"
+    if told.get("signal"):
+        return f"by signal {told['signal']}"
+    return str(told.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
+
+
 class RunningCell:
     """One cell, and its files.
 

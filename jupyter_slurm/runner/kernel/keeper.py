@@ -33,7 +33,7 @@ load = runpy.run_path(__file__[: -len("kernel/keeper.py")] + "loader.py")["load"
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
     from jupyter_slurm.runner.job_directory import JobDirectory
-    from jupyter_slurm.runner.kernel import cells, listener, messages, process, zmq_sockets, zmtp
+    from jupyter_slurm.runner.kernel import cells, listener, messages, process, zmq_sockets
     from jupyter_slurm.runner.kernel.sockets import KernelStartError
     from jupyter_slurm.runner.link import link
 else:
@@ -44,7 +44,6 @@ else:
     process = load("kernel.process")
     proc, KernelStartError = process.proc, process.KernelStartError
     zmq_sockets = load("kernel.zmq_sockets")
-    zmtp = zmq_sockets.zmtp
 
 FORMAT = 1
 _LEASE, _IDLE = 3600.0, float("inf")  # seconds
@@ -141,7 +140,7 @@ class Keeper:
         if self.wires is not None:
             for frames in self.wires.published():
                 self._publish(frames)
-            self._write_to_kernel()
+            self.wires.flush()
         self.door.flush()
 
     def _wait(self, pause: float) -> None:
@@ -177,7 +176,8 @@ class Keeper:
         self.kernel = process.Kernel(self.place.folder, self.asked)
         self.kernel.start()
         self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
-        self.wires = zmq_sockets.ChannelSockets(self.kernel.sockets.connect, self.kernel.key, self._bell.ring)
+        reach, key = self.kernel.sockets.connect, self.kernel.key
+        self.wires = zmq_sockets.ChannelSockets(reach, key, self.ready, self._reply, self._bell.ring)
 
     def _starts_again(self) -> bool:
         """Start another one in the place of one that has ended since somebody else had one of its ports."""
@@ -196,13 +196,9 @@ class Keeper:
     def _begin(self) -> None:
         """Get on with the start: it has begun when it answers, and what it publishes comes."""
         now = time.monotonic()
-        if self.wires.reader is None:
-            if not self.wires.connect():
-                self._hint()
-                return
-            for name in self.wires.NAMES:
-                wire = self.wires.wires[name]
-                self.ready.register(wire.sock, selectors.EVENT_READ, lambda mask, name=name: self._serve(name, mask))
+        if self.wires.reader is None and not self.wires.connect():
+            self._hint()
+            return
         if not self._probe and now - self._probed > _ASKS_AGAIN:
             self._probed = now
             self._probe = self._ask("shell", "kernel_info_request", {})
@@ -213,16 +209,15 @@ class Keeper:
             self._is_hinted = True
             self.place.stage(f"The kernel has not opened its sockets for {_OPENS_WITHIN:g} s. {self.kernel.hint}")
 
-    def _ask(self, channel: str, kind: str, content: dict[str, Any]) -> str:
+    def _ask(self, channel: str, kind: str, content: dict[str, Any], *, is_own: bool = True) -> str:
         number, frames = messages.message(kind, content)
-        self._own.add(number)
+        if is_own:
+            self._own.add(number)
         self.wires.send(channel, frames)
-        return str(number)
+        return number
 
     def _ask_for_cell(self, content: dict[str, Any]) -> str:
-        number, frames = messages.message("execute_request", content)
-        self.wires.send("shell", frames)
-        return str(number)
+        return self._ask("shell", "execute_request", content, is_own=False)
 
     def _answered(self, content: bytes) -> None:
         """Take in what the kernel says of itself: from now on it gets what it is asked."""
@@ -235,28 +230,6 @@ class Keeper:
             for channel, frames in early:
                 self._pass_to_kernel(channel, frames)
             self.cells.start(self.info)
-
-    def _serve(self, name: str, mask: int) -> None:
-        """Read what came from a socket of the kernel; one that is closed is no more than a sign of its end."""
-        try:
-            if mask & selectors.EVENT_READ:
-                for frames in self.wires.read(name):
-                    self._reply(name, frames)
-            if mask & selectors.EVENT_WRITE:
-                self.wires.wires[name].write()
-        except (OSError, zmtp.ProtocolError) as error:
-            if not isinstance(error, ConnectionError):
-                sys.stderr.write(f"kernel: {error}\n")
-            self.ready.unregister(self.wires.wires[name].sock)
-
-    def _write_to_kernel(self) -> None:
-        for name in self.wires.NAMES:
-            wire = self.wires.wires.get(name)
-            if wire is not None and wire.sock in self.ready.get_map():
-                wanted = selectors.EVENT_WRITE if wire.has_more else 0
-                key = self.ready.get_key(wire.sock)
-                if key.events != selectors.EVENT_READ | wanted:
-                    self.ready.modify(wire.sock, selectors.EVENT_READ | wanted, key.data)
 
     def _reply(self, name: str, frames: list[bytes]) -> None:
         parent = messages.word(messages.read(frames[1]), "msg_id")
@@ -369,9 +342,7 @@ class Keeper:
         reader = self.wires.reader
         while reader is not None and not (reader.is_over and not reader.has_more) and time.monotonic() < deadline:
             self._pump()
-        for name in self.wires.NAMES:
-            if name in self.wires.wires and self.wires.wires[name].sock in self.ready.get_map():
-                self._serve(name, selectors.EVENT_READ)
+        self.wires.read_rest()
         self.kernel.hear()
         why = {} if self.info is not None else self.kernel.why_not()
         return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None, **why)
@@ -385,7 +356,8 @@ class Keeper:
         self.door.link.tell(event="died", **said)
         self._note(over=dict(said, **self._over))
         if not self._is_terminated:  # else who told us to end knows more of it
-            self.cells.lose(self._obituary(code, told))
+            is_unused, is_asked = bool(self._over), self._asked_to_end
+            self.cells.lose(cells.why_lost(code, told, is_unused=is_unused, is_asked=is_asked))
         is_ours = bool(self._over or self._asked_to_end or self._is_terminated)
         deadline = time.monotonic() + (_PASSES_ON if is_ours else self.lease)
         is_sent = False
@@ -398,14 +370,6 @@ class Keeper:
             self.door.flush()
             self._wait(_TRIES)
         return 143 if self._is_terminated else 0 if is_ours else code
-
-    def _obituary(self, code: int, told: dict[str, Any]) -> str:
-        """Return for cells of other notebooks why the kernel is over."""
-        if self._over or self._asked_to_end:
-            return "nobody has used it" if self._over else "its notebook has ended it, or begins anew"
-        if told.get("signal"):
-            return f"by signal {told['signal']}"
-        return str(told.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
 
 
 def serve(cell: Any, place: JobDirectory) -> int:

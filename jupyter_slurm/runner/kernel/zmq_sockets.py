@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import os
 import runpy
+import selectors
 import socket
 import sys
 import threading
@@ -149,14 +150,26 @@ class ChannelSockets:
         Returns a connection to a socket: of shell, control, stdin, iopub; OSError.
     key : bytes
         Of the connection file.
+    ready : selectors.BaseSelector
+        Calls what is registered there with the events that have come.
+    reply : callable
+        Takes a channel and a message that came on it.
     wake : callable
         Is told, in another thread, that something was published.
     """
 
     NAMES = ("shell", "control", "stdin")
 
-    def __init__(self, reach: Callable[[str], Any], key: bytes, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        reach: Callable[[str], Any],
+        key: bytes,
+        ready: selectors.BaseSelector,
+        reply: Callable[[str, list[bytes]], None],
+        wake: Callable[[], None],
+    ) -> None:
         self._reach, self._signer, self._wake = reach, Signer(key), wake
+        self._ready, self._reply = ready, reply
         self._identity = b"keeper-" + os.urandom(8).hex().encode("ascii")
         self.wires: dict[str, ChannelSocket] = {}
         self.reader: ChannelReader | None = None
@@ -175,6 +188,10 @@ class ChannelSockets:
                     wire.sock.setblocking(False)
         self._write_out(self.wires["iopub"])
         self.reader = ChannelReader(self.wires["iopub"].sock, self._wake)
+        for name in self.NAMES:
+            self._ready.register(
+                self.wires[name].sock, selectors.EVENT_READ, lambda mask, name=name: self._serve(name, mask)
+            )
         return True
 
     @staticmethod
@@ -187,12 +204,42 @@ class ChannelSockets:
         """Have a message sent to the kernel."""
         self.wires[name].send(self._signer.wrap(frames))
 
-    def read(self, name: str) -> Iterator[list[bytes]]:
-        """Return the messages that came on a channel; OSError, ProtocolError."""
+    def _serve(self, name: str, mask: int) -> None:
+        """Read what came from a socket of the kernel; one that is closed is no more than a sign of its end."""
+        try:
+            if mask & selectors.EVENT_READ:
+                for frames in self._read(name):
+                    self._reply(name, frames)
+            if mask & selectors.EVENT_WRITE:
+                self.wires[name].write()
+        except (OSError, zmtp.ProtocolError) as error:
+            if not isinstance(error, ConnectionError):
+                sys.stderr.write(f"kernel: {error}\n")
+            self._ready.unregister(self.wires[name].sock)
+
+    def _read(self, name: str) -> Iterator[list[bytes]]:
         with contextlib.suppress(BlockingIOError):
             while data := self.wires[name].sock.recv(_PIECE):
                 yield from self._proven(self.wires[name].take(data))
             raise ConnectionAbortedError(f"the kernel has closed {name}")
+
+    def _open(self) -> Iterator[str]:
+        """Return the channels that the kernel has not closed."""
+        return (name for name in self.NAMES if name in self.wires and self.wires[name].sock in self._ready.get_map())
+
+    def read_rest(self) -> None:
+        """Read what there is yet of a kernel that has ended."""
+        for name in self._open():
+            self._serve(name, selectors.EVENT_READ)
+
+    def flush(self) -> None:
+        """Have what is to be sent written as soon as the kernel takes it."""
+        for name in self._open():
+            wire = self.wires[name]
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.has_more else 0)
+            key = self._ready.get_key(wire.sock)
+            if key.events != wanted:
+                self._ready.modify(wire.sock, wanted, key.data)
 
     def published(self) -> Iterator[list[bytes]]:
         """Return some of the messages that were published."""

@@ -1,4 +1,4 @@
-"""Functions and classes of a notebook as they stand there: their source, and what that takes from outside."""
+"""Names of a notebook: the source of functions and classes, what that takes from outside, and what a typo meant."""
 
 from __future__ import annotations
 import __future__
@@ -13,7 +13,8 @@ import re
 import symtable
 import sys
 import types
-from typing import Any, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Iterable, Iterator, Mapping
 
 __all__ = [
     "has_text_for_annotations",
@@ -23,11 +24,13 @@ __all__ = [
     "outermost",
     "source_of",
     "submodules_used",
+    "suggest_name",
 ]
 
 _CELL = re.compile("ipykernel|ipython-input")  # in what IPython calls the source of a cell
 _MAKE_CLASSES = frozenset({"namedtuple", "NamedTuple", "make_dataclass", "Enum", "IntEnum", "Flag", "IntFlag"})
 _SHELLS = frozenset({"get_ipython", "display", "exit", "quit", "In", "Out", "_", "__", "___"})
+_NOT_ONES_OWN = frozenset({*dir(builtins), "In", "Out", "exit", "get_ipython", "quit"})
 
 
 def is_of_the_notebook(value: Any) -> bool:
@@ -147,3 +150,18 @@ def submodules_used(source: str, namespace: Mapping[str, Any]) -> list[str]:
             if module is not None and sys.modules.get(full) is module:
                 found.add(full)
     return sorted(found)
+
+
+def suggest_name(name: str, namespace: Iterable[str]) -> str:
+    """Return `` Did you mean NAME?`` for a user's own variable, and nothing where none is near.
+
+    Parameters
+    ----------
+    name : str
+        The name that was typed.
+    namespace : iterable of str
+        The variables there are; what Python and IPython put there is no job and no table of the user's.
+    """
+    own = [variable for variable in namespace if variable[:1] != "_" and variable not in _NOT_ONES_OWN]
+    near = get_close_matches(name, own, n=1)
+    return f" Did you mean {near[0]}?" if near else ""

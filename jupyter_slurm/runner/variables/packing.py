@@ -19,8 +19,8 @@ from .definitions import (
     outermost,
     source_of,
     submodules_used,
+    suggest_name,
 )
-from .naming import meant
 
 _Item = tuple[dict[str, Any], list[Any]]
 _LAMBDA = "<lambda>"
@@ -138,7 +138,7 @@ class _Packer:
             )
             return
         if name not in self._namespace:
-            self._troubles.append(f"there is no variable {name}.{meant(name, self._namespace)}")
+            self._troubles.append(f"there is no variable {name}.{suggest_name(name, self._namespace)}")
             return
         value = self._namespace[name]
         if isinstance(value, types.ModuleType):

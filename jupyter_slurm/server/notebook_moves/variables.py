@@ -26,7 +26,7 @@ _PIECE: Final = 4 << 20  # bytes of a message, and then a third more
 _IN_MEMORY: Final = 1 << 20
 _ROOM: Final = 1 << 20  # bytes in which a snapshot tells what it has
 _LOOK: Final = 2.0  # seconds between two looks whether a kernel that does not answer is still the same
-_PARTS: Final = ("values", "naming", "definitions", "packing", "transit")
+_PARTS: Final = ("values", "definitions", "packing", "transit")
 _UNFOLD: Final = """
 import sys, types
 package = types.ModuleType(name)

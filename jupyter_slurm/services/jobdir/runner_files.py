@@ -14,7 +14,7 @@ _STARTED_BY_DEFAULT = "cell/run.py"
 _SENT_AS_TEXT = frozenset(
     {
         "login_node/starter.py",  # to the shell of a login node
-        *(f"variables/{name}.py" for name in ("definitions", "naming", "packing", "transit")),  # to a kernel
+        *(f"variables/{name}.py" for name in ("definitions", "packing", "transit")),  # to a kernel
     }
 )
 

@@ -287,7 +287,7 @@ def test_files_are_called_after_images_and_never_lie_elsewhere():
     ],
 )
 def test_what_programs_say_while_they_fetch_an_image_is_understood(line, said):
-    assert images.Progress().read(line) == said
+    assert runtimes.Progress().read(line) == said
 
 
 @pytest.mark.root

@@ -345,7 +345,7 @@ def test_what_others_leave_in_a_folder_of_images_neither_stops_who_looks_nor_who
         (tmp_path / name).write_text("image")
     told = {one["image"]: one["path"] for one in notes["told"](str(tmp_path))}
     assert told == {name: str(tmp_path / f"{name}.sif") for name in "ac"}
-    assert images["lease"]._read(str(tmp_path / "c.sif.lock"))[0] == ""
+    assert images["lock"]._read(str(tmp_path / "c.sif.lock"))[0] == ""
 
     remove = functools.partial(notes["remove"], SimpleNamespace(**images), str(tmp_path))
     assert "a job is making c" in remove("c")["error"]
