@@ -1,10 +1,8 @@
 """Carries connections from a node's own loopback over this process's standard input and output.
 
 It runs as a step of a job, where nodes take no SSH. Python 3.8 or later, standard library only. Who starts it sends
-this text first and frames after that: type (1 byte), channel (4), length (4), data; numbers are big-endian.
-
-Each side sends as many bytes of a channel as it was given credit for, so that neither keeps more than that, however
-slow a reader is.
+this text first and frames after that: type (1 byte), channel (4), length (4), data; numbers are big-endian. Each side
+sends as many bytes of a channel as it was given credit for, so that neither keeps more, however slow a reader is.
 
 Between srun and a step, a small message behind one that is not acknowledged yet waits up to 40 ms (Nagle's algorithm,
 RFC 896), and a message the other way acknowledges it. So credit is given for many bytes at once, and not before an
@@ -75,10 +73,7 @@ def _answers(link: socket.socket, family: int, port: bytes) -> list[tuple[str, i
 
 
 def listeners(table4: str, table6: str, port: int) -> list[tuple[str, int]]:
-    """Return who listens on a port: a list of (address, user id).
-
-    ``table4`` and ``table6`` are the texts of /proc/net/tcp and /proc/net/tcp6 (proc(5)).
-    """
+    """Return who listens on a port, (address, user id) each, by the texts of /proc/net/tcp and tcp6 (proc(5))."""
     found = []
     for table, family in ((table4, socket.AF_INET), (table6, socket.AF_INET6)):
         for line in table.splitlines()[1:]:
@@ -200,8 +195,6 @@ class Relay:
                 if channel.deadline and now > channel.deadline:
                     self.fail(channel, "silent", "it does not answer")
 
-    # Frames -----------------------------------------------------------------------------------------------------
-
     def send(self, kind: int, number: int, data: bytes = b"") -> None:
         """Send a frame; whoever reads them never stops reading."""
         self.write_all(HEADER.pack(kind, number, len(data)) + data)
@@ -257,8 +250,6 @@ class Relay:
             self.watch(channel)
         elif kind == CLOSE:
             self.drop(channel)
-
-    # Connections ------------------------------------------------------------------------------------------------
 
     def open(self, number: int, port: int) -> None:
         """Begin a connection; who listens there is looked at first."""

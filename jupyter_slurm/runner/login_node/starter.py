@@ -1,12 +1,9 @@
-"""Starts commands once, and holds files, on a login node: what shell functions do there otherwise, much faster.
+"""Commands that start once, and files that are locked, on a login node: what shell functions do there, but much faster.
 
-A shell makes a process of its own for each folder, lock and move; of those, one submission needs a dozen. This runs
-in the foreground of such a shell, and takes requests (a JSON array of words each, in one line) instead of it. What it
-does not know itself is given to a shell. The answers are those of ``transport/ssh/shell/functions.py``, where the words
-and the promises are written down: one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first
-file.
-
-Python 3.6+, standard library only.
+A shell makes a process for each folder, lock and move, a dozen for one submission. This runs in the foreground of such
+a shell, and takes requests (a JSON array of words each, in one line) instead of it; one that it does not know, it gives
+to a shell. The answers are those of ``transport/ssh/shell/functions.py``, where words and promises are written down:
+one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first file. Python 3.6+, standard library.
 """
 
 import contextlib
@@ -21,12 +18,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 # LIMITS ARGV…; a bash takes options and functions from its environment.
 _LIMITED = b"""set +efuC; unset -f ulimit shift 2>/dev/null
 for l in $0; do ulimit -S "-${l%%=*}" "${l#*=}" 2>/dev/null; done; exec "$@" """
-_ENDED = select.POLLERR | select.POLLHUP
+_ENDINGS = (b".out", b".err", b".once")
+_Files = List[Tuple[bytes, bytes, bytes]]  # kind, name, content
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -51,11 +49,9 @@ def lock(file: int) -> bool:
 
 def content(path: bytes) -> bytes:
     """Return all of a file; nothing when it is not there."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        return file.read()
+    return b""
 
 
 def reason(error: OSError) -> bytes:
@@ -63,9 +59,31 @@ def reason(error: OSError) -> bytes:
     return os.fsencode(error.strerror or "it failed")
 
 
-def plain(text: bytes) -> bytes:
-    """Return what ``printf %b`` makes of what the other side writes."""
-    return re.sub(rb"\\(\\|0000)", lambda found: b"\\" if found.group(1) == b"\\" else b"\0", text)
+def make(path: bytes, kind: bytes, told: bytes) -> None:
+    """Make a file of a new folder: of its content, or of one that lies there."""
+    if kind != b"link":
+        with os.fdopen(new_file(path), "wb") as file:
+            # As printf %b writes what the other side has sent.
+            file.write(re.sub(rb"\\(\\|0000)", lambda found: b"\\" if found.group(1) == b"\\" else b"\0", told))
+        return
+    try:
+        os.link(told, path)
+    except OSError:
+        shutil.copyfile(told, path)
+
+
+def reserve(base: bytes, opened: List[int]) -> bool:
+    """Make the files of a command that runs once, and leave them open; False: somebody has."""
+    for ending in _ENDINGS:
+        try:
+            opened.append(new_file(base + ending))
+        except OSError as error:
+            if error.errno == errno.EEXIST and not opened:
+                return False
+            for made in _ENDINGS[: len(opened)]:
+                os.unlink(base + made)
+            raise
+    return True
 
 
 class CommandContext:
@@ -74,29 +92,24 @@ class CommandContext:
     def __init__(self, words: List[bytes], env: Dict[bytes, bytes], umask: int) -> None:
         self.umask, self.cwd = int(words[0] or b"%o" % umask, 8), words[1] or None
         count = int(words[2])
-        limits, words = words[3 : 3 + count], words[3 + count :]
+        self.limits, words = b" ".join(words[3 : 3 + count]), words[3 + count :]
         count = int(words[0])
-        self.env = dict(env)
-        for word in words[1 : 1 + count]:
-            name, _, value = word.partition(b"=")
-            self.env[name] = value
+        pairs = (word.partition(b"=") for word in words[1 : 1 + count])
+        self.env = {**env, **{name: value for name, _, value in pairs}}
         self.argv = words[1 + count :]
-        self.limits = b" ".join(limits)
 
     def lacks(self) -> Optional[str]:
         """Say what keeps the command from being started."""
-        try:
+        here = -1
+        with contextlib.suppress(OSError):
             here = os.open(".", os.O_RDONLY)
-        except OSError:
-            here = -1
         try:
-            try:
-                if self.cwd is not None:
-                    os.chdir(self.cwd)
-            except OSError:
-                return "folder"
+            if self.cwd is not None:
+                os.chdir(self.cwd)
             path = os.fsdecode(self.env.get(b"PATH", os.fsencode(os.defpath)))
             return None if shutil.which(os.fsdecode(self.argv[0]), path=path) else "missing"
+        except OSError:
+            return "folder"
         finally:
             if here >= 0:
                 os.fchdir(here)
@@ -128,16 +141,9 @@ class CommandContext:
 
 
 class Starter:
-    """What is held, and what was started.
+    """The locks that are held, and the commands that were started.
 
-    Parameters
-    ----------
-    mark : bytes
-        By which our answers are known.
-    shell : bytes
-        What a shell has to be told before it takes any other request.
-    env : dict
-        The environment of commands.
+    ``mark`` begins each answer, ``shell`` is the text that a shell gets before any request, ``env`` is for commands.
     """
 
     def __init__(self, mark: bytes, shell: bytes, env: Dict[bytes, bytes]) -> None:
@@ -145,14 +151,13 @@ class Starter:
         self.umask = os.umask(0o077)
         self.held = {}  # type: Dict[int, int]
         self.running = {}  # type: Dict[bytes, Tuple[subprocess.Popen[bytes], int]]  # and its output, locked
-        self.is_over = False
         self.woken, wake = os.pipe()  # whenever one of them ends
         for file in (self.woken, wake):
             os.set_blocking(file, False)
         signal.set_wakeup_fd(wake)
         signal.signal(signal.SIGCHLD, lambda *ignored: None)
         signal.signal(signal.SIGTERM, self.stop)
-        self.number = 0
+        self.number, self.is_over = 0, False
 
     def stop(self, *ignored: object) -> None:
         """Take no more requests."""
@@ -164,13 +169,13 @@ class Starter:
         for file in (*files, self.woken):
             poll.register(file, select.POLLIN)
         poll.register(1, 0)  # nobody reads our answers any more
-        ready = poll.poll(None if seconds is None else seconds * 1000)
-        if any(file == 1 and event & _ENDED for file, event in ready):
+        ready = dict(poll.poll(None if seconds is None else seconds * 1000))
+        if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
             self.is_over = True
-        if any(file == self.woken for file, _ in ready):
+        if self.woken in ready:
             os.read(self.woken, 4096)
         self.reap()
-        return [file for file, _ in ready if file in files]
+        return [file for file in files if file in ready]
 
     def answer(self, value: str, out: bytes = b"", err: bytes = b"") -> None:
         """Answer a request."""
@@ -182,40 +187,24 @@ class Starter:
         try:
             with contextlib.suppress(ConnectionError):  # nobody hears the answer
                 self.answer("python")
-                self.take_all()
+                for line in self.lines():
+                    self.act(line)
         finally:
             self.outlive()
 
-    def take_all(self) -> None:
-        """Do what is asked for, line by line."""
+    def lines(self) -> Iterator[bytes]:
+        """Return the requests as they come."""
         pending = b""
         while not self.is_over:
-            line, newline, pending = pending.partition(b"\n")
+            line, newline, rest = pending.partition(b"\n")
             if newline:
-                self.take(line)
-                continue
-            piece = self.more()
-            if not piece:
-                return
-            pending = line + piece
-
-    def more(self) -> bytes:
-        """Return what comes next, nothing at the end."""
-        while not self.is_over:
-            if self.wait(None, 0) and not self.is_over:
-                return os.read(0, 1 << 18)
-        return b""
-
-    def take(self, line: bytes) -> None:
-        """Do what one line asks for."""
-        words = [word.encode("utf-8", "surrogateescape") for word in json.loads(line.decode("ascii"))]
-        try:
-            self.act(words)
-        except ConnectionError:
-            raise
-        except OSError as error:
-            self.answer("failed", err=reason(error) + b"\n")
-        self.reap()
+                pending = rest
+                yield line
+            elif self.wait(None, 0) and not self.is_over:
+                piece = os.read(0, 1 << 18)
+                if not piece:
+                    return
+                pending += piece
 
     def outlive(self) -> None:
         """Hold nothing any more, and write down how those end that still run: they do not end with the connection."""
@@ -229,24 +218,30 @@ class Starter:
         while self.running:
             self.wait(None)
 
-    def act(self, words: List[bytes]) -> None:
-        """Do what is asked for."""
-        name, rest = words[0], words[1:]
-        if name == b"js_once":
-            self.once(rest)
-        elif name == b"js_wait":
-            self.tell(rest[0], float(rest[1]), None)
-        elif name == b"js_hold":
-            self.hold(rest[0])
-        elif name == b"js_free":
-            self.free(int(rest[0]))
-            self.answer("0")
-        else:  # the text for a shell
-            os.umask(self.umask)
-            child = subprocess.Popen([b"/bin/sh", b"-c", self.shell + name], env=self.env)
-            os.umask(0o077)
-            while child.poll() is None and not self.is_over:
-                self.wait(None)
+    def act(self, line: bytes) -> None:
+        """Do what a request asks for."""
+        name, *words = [word.encode("utf-8", "surrogateescape") for word in json.loads(line.decode("ascii"))]
+        try:
+            if name == b"js_once":
+                self.once(words)
+            elif name == b"js_wait":
+                self.tell(words[0], float(words[1]), None)
+            elif name == b"js_hold":
+                self.hold(words[0])
+            elif name == b"js_free":
+                self.free(int(words[0]))
+                self.answer("0")
+            else:  # the text for a shell
+                os.umask(self.umask)
+                child = subprocess.Popen([b"/bin/sh", b"-c", self.shell + name], env=self.env)
+                os.umask(0o077)
+                while child.poll() is None and not self.is_over:
+                    self.wait(None)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            self.answer("failed", err=reason(error) + b"\n")
+        self.reap()
 
     def reap(self) -> None:
         """Write down how those ended that have."""
@@ -258,16 +253,9 @@ class Starter:
                 os.close(out)
 
     def note(self, prefix: bytes, code: int) -> None:
-        """Write down an exit code, as a shell tells it."""
-        try:
-            file = new_file(prefix + b".exit")
-        except OSError:
-            return  # somebody has removed the folder, or nothing fits in: then only the lock tells
-        with contextlib.suppress(OSError):
-            write_all(file, b"%d\n" % code)
-        os.close(file)
-
-    # Locks ------------------------------------------------------------------------------------------------------
+        """Write down an exit code, as a shell tells it; where the folder is gone or full, only the lock tells."""
+        with contextlib.suppress(OSError), os.fdopen(new_file(prefix + b".exit"), "wb") as file:
+            file.write(b"%d\n" % code)
 
     def keep(self, file: int) -> int:
         """Hold a locked file; return by which number it is known."""
@@ -293,21 +281,17 @@ class Starter:
             os.close(file)
             self.answer("1 ")
 
-    # Commands that run once -------------------------------------------------------------------------------------
-
     def once(self, words: List[bytes]) -> None:
         """Start a command, unless it was: PREFIX TOKEN DRAFT SECONDS #FILES (KIND NAME CONTENT)… and circumstances."""
         prefix, token, draft, wait, count = words[0], words[1], words[2], float(words[3]), int(words[4])
         files = [(words[at], words[at + 1], words[at + 2]) for at in range(5, 5 + 3 * count, 3)]
         asked = CommandContext(words[5 + 3 * count :], self.env, self.umask)
         opened = []  # type: List[int]
+        note, number, failure = "", None, b""
         try:
             state, note, number = self.begin(prefix, token, draft, files, asked, opened)
         except OSError as error:
-            state, note, number = "failed", "", None
-            failure = reason(error) + b"\n"
-        else:
-            failure = b""
+            state, failure = "failed", reason(error) + b"\n"
         finally:
             for file in opened:
                 os.close(file)
@@ -316,59 +300,31 @@ class Starter:
         if state == "started" or (state == "taken" and content(prefix + b".once").split(b"\n")[0] == token):
             self.tell(prefix, wait, number)
             return
-        notes = b"%b!%b\n" % (self.mark, note.encode("ascii")) if note else b""
-        self.answer(state, notes, failure)
+        self.answer(state, b"%b!%b\n" % (self.mark, note.encode("ascii")) if note else b"", failure)
 
     def begin(
-        self,
-        prefix: bytes,
-        token: bytes,
-        draft: bytes,
-        files: List[Tuple[bytes, bytes, bytes]],
-        asked: CommandContext,
-        opened: List[int],
+        self, prefix: bytes, token: bytes, draft: bytes, files: _Files, asked: CommandContext, opened: List[int]
     ) -> Tuple[str, str, Optional[int]]:
         """Make what there must be, and start the command; return what became of it, why, and the number of the hold."""
-        base, first = prefix, None
+        base = prefix
         if files:
             os.mkdir(draft, 0o700)
             base = os.path.join(draft, os.path.basename(prefix))
             for kind, name, told in files:
-                first = name if first is None else first
-                self.make(os.path.join(draft, name), kind, told)
-        made = []  # type: List[bytes]
-        try:
-            for ending in (b".out", b".err", b".once"):
-                opened.append(new_file(base + ending))
-                made.append(base + ending)
-        except OSError as error:
-            if error.errno == errno.EEXIST and not made:
-                return "taken", "", None
-            for path in made:
-                os.unlink(path)
-            raise
+                make(os.path.join(draft, name), kind, told)
+        if not reserve(base, opened):
+            return "taken", "", None
         out, err, once = opened
         write_all(once, token + b"\n")
         lock(out)
         note = asked.lacks()
         if note is not None:
-            for path in made:
-                os.unlink(path)
+            for ending in _ENDINGS:
+                os.unlink(base + ending)
             return "refused", note, None
-        number = None
-        if first is not None:
-            number = self.keep(os.open(os.path.join(draft, first), os.O_RDWR))
-            lock(self.held[number])
-            folder = os.path.dirname(prefix)
-            try:
-                if os.path.lexists(folder):
-                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-                os.rename(draft, folder)
-            except OSError:
-                self.free(number)
-                if os.path.isdir(folder):
-                    return "taken", "", None
-                raise
+        number = self.put(draft, files[0][1], os.path.dirname(prefix)) if files else None
+        if files and number is None:
+            return "taken", "", None
         locked = os.dup(out)
         try:
             self.running[prefix] = asked.start(out, err), locked
@@ -378,25 +334,25 @@ class Starter:
             self.note(prefix, 127 if error.errno == errno.ENOENT else 126)
         return "started", "", number
 
-    def make(self, path: bytes, kind: bytes, told: bytes) -> None:
-        """Make a file of a new folder: of its content, or of one that lies there."""
-        if kind == b"link":
-            try:
-                os.link(told, path)
-            except OSError:
-                shutil.copyfile(told, path)
-            return
-        file = new_file(path)
+    def put(self, draft: bytes, first: bytes, folder: bytes) -> Optional[int]:
+        """Put a new folder in its place with its first file held; return the number of that, None: there is one."""
+        number = self.keep(os.open(os.path.join(draft, first), os.O_RDWR))
+        lock(self.held[number])
         try:
-            write_all(file, plain(told))
-        finally:
-            os.close(file)
+            if os.path.lexists(folder):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            os.rename(draft, folder)
+        except OSError:
+            self.free(number)
+            if os.path.isdir(folder):
+                return None
+            raise
+        return number
 
     def tell(self, prefix: bytes, wait: float, number: Optional[int]) -> None:
         """Say what a command left, or after so many seconds that it runs."""
-        out, code, is_over = prefix + b".out", b"", True
-        if os.path.exists(out) and not content(prefix + b".exit"):
-            is_over = self.has_ended(prefix, out, wait)
+        out = prefix + b".out"
+        is_over = not os.path.exists(out) or bool(content(prefix + b".exit")) or self.has_ended(prefix, out, wait)
         code = content(prefix + b".exit").strip() or (b"died" if is_over else b"")
         said = (content(out), content(prefix + b".err")) if code else (b"", b"")
         if not os.path.exists(out):
@@ -414,12 +370,9 @@ class Starter:
         if content(prefix + b".exit"):
             return True
         while True:
-            file = os.open(out, os.O_RDWR)
-            try:
-                if lock(file):
+            with open(out, "r+b", buffering=0) as file:
+                if lock(file.fileno()):
                     return True
-            finally:
-                os.close(file)
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.02)
@@ -427,8 +380,7 @@ class Starter:
 
 def main() -> None:
     """Read who asks, and serve; the argument is the LC_CTYPE of the shell, which Python may have changed."""
-    env = dict(os.environb)
-    env.pop(b"LC_CTYPE", None)
+    env = {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
     if sys.argv[1]:
         env[b"LC_CTYPE"] = os.fsencode(sys.argv[1][1:])
     first = b""

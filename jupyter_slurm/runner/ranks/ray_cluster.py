@@ -119,11 +119,17 @@ class Workers:
         self._listener.join()
 
 
+def _remove(*paths: str) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
 def run(place: JobDirectory, args: list[str]) -> int:
     """Run the cell beside the head; return its exit code."""
-    node: Any = load("ranks.ray_node")
     first, others = commands(place.job, place.folder, args)
-    token, is_complete = node.path_of(place, "token"), node.path_of(place, "all")
+    file_of = load("ranks.ray_node").path_of
+    token, is_complete = file_of(place, "token"), file_of(place, "all")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(is_complete)  # of a run before a requeue
     place.write(token, secrets.token_hex(32))
@@ -158,9 +164,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
     finally:
         if workers:
             workers.end(at_once=not os.path.exists(is_complete))  # else who is on the head's port may not be the head
-        for path in (token, is_complete):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        _remove(token, is_complete)
     code = 128 - code if code < 0 else code
     if is_ended:
         return code  # Slurm ended it, and says why
