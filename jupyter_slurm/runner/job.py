@@ -23,8 +23,8 @@ import time
 
 __all__ = ["checkpoint_dir", "interrupted"]
 
-_EVERY = 0.5  # seconds between two looks: a training loop may ask after every batch
-_looked = 0.0
+_CHECK_INTERVAL_S = 0.5  # seconds between two looks: a training loop may ask after every batch
+_checked_at = 0.0
 _is_interrupted = False
 
 
@@ -39,11 +39,11 @@ def interrupted() -> bool:
     bool
         True from the warning on, in all processes of the job; always False in a job without ``resume``.
     """
-    global _looked, _is_interrupted
+    global _checked_at, _is_interrupted
     folder = os.environ.get("JUPYTER_SLURM_RESUME_DIR")
     now = time.monotonic()
-    if not _is_interrupted and folder and now - _looked >= _EVERY:
-        _looked = now
+    if not _is_interrupted and folder and now - _checked_at >= _CHECK_INTERVAL_S:
+        _checked_at = now
         run = os.environ.get("SLURM_RESTART_COUNT") or "0"
         try:
             # Listing, not a look at the file: NFS has forgotten by then that it was not there.

@@ -21,9 +21,9 @@ if "load" not in globals():  # load() gives it to what it loads
     load = runpy.run_path(__file__[: -len("job_directory.py")] + "loader.py")["load"]
 
 FORMAT = 1
-_HAD = {"account": "SLURM_JOB_ACCOUNT", "nodes": "SLURM_JOB_NODELIST", "partition": "SLURM_JOB_PARTITION"}
-_HAD["qos"] = "SLURM_JOB_QOS"
-_BEGUN = time.monotonic()
+_GRANTED_VARIABLES = {"account": "SLURM_JOB_ACCOUNT", "nodes": "SLURM_JOB_NODELIST", "partition": "SLURM_JOB_PARTITION"}
+_GRANTED_VARIABLES["qos"] = "SLURM_JOB_QOS"
+_STARTED_AT_S = time.monotonic()
 
 
 class JobDirectory:
@@ -91,7 +91,7 @@ class JobDirectory:
         with contextlib.suppress(OSError):
             self.write(path, json.dumps(used))
 
-    def tell(self, event: str) -> None:
+    def publish_event(self, event: str) -> None:
         """Leave a sign in the events folder; never a reason to fail. Tasks leave none: there may be thousands."""
         folder = self.job.get("events")
         try:
@@ -113,13 +113,13 @@ class JobDirectory:
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         end: dict[str, Any] = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code}
         end.update(time=time.time(), restarts=restart)
-        end["had"] = {name: told for name, variable in _HAD.items() if (told := os.environ.get(variable))}
+        end["had"] = {name: told for name, variable in _GRANTED_VARIABLES.items() if (told := os.environ.get(variable))}
         end.update({"used": used(), **more})
         try:
             self.put(path, json.dumps(end))
         except OSError as error:
             sys.stderr.write(f"the end of this job could not be recorded: {error}\n")
-        self.tell("ended")
+        self.publish_event("ended")
 
     def offer(self) -> None:
         """Let the cell, and what it starts, find what is theirs (``job.py``)."""
@@ -174,9 +174,9 @@ def used() -> dict[str, float]:
     return {
         "cpu": sum(one.ru_utime + one.ru_stime for one in both),
         "memory": _group_peak() or max(one.ru_maxrss for one in both) * 1024,
-        "memory_asked": _memory_asked(),
+        "memory_asked": _requested_memory(),
         "cpus": _cpus(),
-        "elapsed": time.monotonic() - _BEGUN,
+        "elapsed": time.monotonic() - _STARTED_AT_S,
     }
 
 
@@ -188,7 +188,7 @@ def _cpus() -> int:
     return sum(int(cpus) * int(nodes or 1) for cpus, nodes in found)
 
 
-def _memory_asked() -> int:
+def _requested_memory() -> int:
     """Return the bytes of memory that the job has on its nodes, as sbatch(1) tells them; 0: not known."""
     with contextlib.suppress(KeyError, ValueError):
         return int(os.environ["SLURM_MEM_PER_NODE"]) * int(os.environ["SLURM_JOB_NUM_NODES"]) << 20

@@ -13,12 +13,12 @@ import importlib.util
 import sys
 import types
 
-_HERE = __file__[: -len("loader.py")]
+_PREFIX = __file__[: -len("loader.py")]
 
 
 def path_of(name: str) -> str:
     """Return where a file of the runner lies."""
-    return f"{_HERE}{name.replace('.', '-' if _HERE.endswith('-') else '/')}.py"
+    return f"{_PREFIX}{name.replace('.', '-' if _PREFIX.endswith('-') else '/')}.py"
 
 
 def load(name: str) -> types.ModuleType:

@@ -54,7 +54,7 @@ def dying_with_us(number: int = signal.SIGTERM) -> Callable[[], Any]:
     return lambda: libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
-def end(process: Any) -> None:
+def end_process(process: Any) -> None:
     """Have a child end, if need be by force, and with it what it has started."""
     if process is None or process.poll() is not None:
         return
@@ -72,7 +72,7 @@ def end(process: Any) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def words_of(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Return how a process ended."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
@@ -157,7 +157,7 @@ def sockets_of(pids: Iterable[int]) -> set[str]:
 def listeners(port: int) -> dict[str, str]:
     """Return the sockets with which anybody listens on a port: the address of each, by its inode."""
     try:
-        return {inode: address for address, _, inode in relay.ask_kernel(port)}
+        return {inode: address for address, _, inode in relay.query_kernel(port)}
     except OSError:
         return {row.inode: row.address for row in rows() if row.port == port and row.state == LISTEN}
 

@@ -248,7 +248,7 @@ def test_silence_breaks_a_connection_and_a_long_message_does_not() -> None:
     assert not pair.told["front"]
     pair.settle()
     assert numbers(pair.told["front"]) == [1]
-    pair.clock.now += link.DEAD_AFTER + 1
+    pair.clock.now += link.SILENCE_TIMEOUT_S + 1
     with pytest.raises(link.LinkBroken):
         pair.front.tick()
 

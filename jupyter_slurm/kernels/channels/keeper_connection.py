@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.kernels.channels.messages import Frames
 from jupyter_slurm.runner.link import link
-from jupyter_slurm.runner.link.handshake import GREETS_WITHIN, PeerRejected, PeerReplaced, ProxyHandshake
+from jupyter_slurm.runner.link.handshake import GREETING_TIMEOUT_S, PeerRejected, PeerReplaced, ProxyHandshake
 from jupyter_slurm.runner.link.link import Message as Parcel
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class KeeperConnection:
 
     def tell(self, **told: Any) -> None:
         """Have a note sent."""
-        self._link.tell(**told)
+        self._link.send_note(**told)
         self._wake.set()
 
     async def over(self, connection: socket.socket) -> None:
@@ -108,7 +108,7 @@ class KeeperConnection:
         """
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(GREETS_WITHIN):
+            async with asyncio.timeout(GREETING_TIMEOUT_S):
                 greeting = await self._greet(loop, connection)
             self.words += 1
             self._since = loop.time()

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 else:
     JobDirectory = load("job_directory").JobDirectory
 
-_NODES_OWN = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
-_NOT_THERE = os.strerror(errno.ENOENT)
-_TELLING = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in what Slurm says, the first one first
-_GIVEN_UP = "Timed out waiting for job step to complete"  # with an exit code 0: the step was killed after that
+_NODE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
+_NO_SUCH_FILE = os.strerror(errno.ENOENT)
+_END_MARKERS = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in what Slurm says, the first one first
+_KILLED_MARKER = "Timed out waiting for job step to complete"  # with an exit code 0: the step was killed after that
 
 
 class HeldStep:
@@ -42,12 +42,12 @@ class HeldStep:
         self.cells: dict[str, Any] = {}  # the places of those that are not over
         self.process: Any = None
         with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
-            self.asked: dict[str, Any] = json.load(file)
+            self.request: dict[str, Any] = json.load(file)
 
     def start(self) -> None:
         """Start srun."""
         with self._open("stdout") as out, self._open("stderr") as err:
-            cwd = self.asked.get("cwd")
+            cwd = self.request.get("cwd")
             if cwd and not os.path.isdir(cwd):
                 err.write(os.fsencode(f"{os.uname().nodename} has no folder {cwd}: the step begins in /\n"))
                 cwd = "/"
@@ -60,22 +60,22 @@ class HeldStep:
                 env=self._environment(),
             )
 
-    def say(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         """Say something in the step's own output; never a reason to fail."""
         with contextlib.suppress(OSError), self._open("stderr") as err:
             err.write(text.encode("utf-8", "backslashreplace"))
 
-    def said(self) -> list[str]:
+    def slurm_messages(self) -> list[str]:
         """Return what Slurm has said of its end, in its output: what tells most, else the last two lines."""
         told = self._lines()
-        telling = [line for sign in _TELLING for line in told if sign in line]
+        telling = [line for sign in _END_MARKERS for line in told if sign in line]
         return telling[:1] or told[-2:]
 
     def code(self, code: int) -> int:
         """Return the exit code of a step, by that of its srun."""
         if code < 0:
             return 128 - code
-        return code or (137 if any(_GIVEN_UP in line for line in self._lines()) else 0)
+        return code or (137 if any(_KILLED_MARKER in line for line in self._lines()) else 0)
 
     def _lines(self) -> list[str]:
         lines: list[str] = []
@@ -88,9 +88,11 @@ class HeldStep:
         """Return why a process ended: what Slurm did to it, srun has said."""
         if self.is_interrupted:
             return "it was told to end"
-        said = self.said()
-        if lacks := [line for line in said if line.endswith(f"execve(): {self.asked.get('python')}: {_NOT_THERE}")]:
-            return f"the node has no {self.asked['python']}: {lacks[-1]}"
+        said = self.slurm_messages()
+        if lacks := [
+            line for line in said if line.endswith(f"execve(): {self.request.get('python')}: {_NO_SUCH_FILE}")
+        ]:
+            return f"the node has no {self.request['python']}: {lacks[-1]}"
         return "; ".join(said) or ("exit()" if code == 0 else f"exit code {code}")
 
     def _open(self, name: str) -> Any:
@@ -100,28 +102,28 @@ class HeldStep:
     def _argv(self) -> list[str]:
         cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
         argv = ["srun", "--disable-status"]  # so that one SIGINT is passed on
-        if cpus and not self.asked["has_cpus"] and not self.is_one_task:
+        if cpus and not self.request["has_cpus"] and not self.is_one_task:
             argv.append(f"--cpus-per-task={cpus}")
         gpus = os.environ.get("SLURM_GPUS_ON_NODE")
-        if self.is_one_task and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.asked["has_gpus"]:
+        if self.is_one_task and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.request["has_gpus"]:
             argv.append(f"--gpus={gpus}")  # else it has those that Slurm counts for each task
-        if not self.asked["has_gpus"]:
+        if not self.request["has_gpus"]:
             argv += load("lifecycle.usage").for_steps(os.environ)
-        python = self.asked.get("python") or sys.executable
+        python = self.request.get("python") or sys.executable
         task = __file__[: -len("held_step.py")] + "step.py"
-        words = [*self.asked.get("wrapper", ()), python, "-u", task, self.place.folder, *self.asked["args"]]
-        return [*argv, *self.asked["options"], *words]
+        words = [*self.request.get("wrapper", ()), python, "-u", task, self.place.folder, *self.request["args"]]
+        return [*argv, *self.request["options"], *words]
 
     def _environment(self) -> dict[str, str]:
         """Return the environment of the cell, with what Slurm has set here."""
-        given, own = self.asked.get("env"), dict(os.environ)
+        given, own = self.request.get("env"), dict(os.environ)
         if given is not None:
-            own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODES_OWN}
+            own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODE_VARIABLES}
         if self.is_one_task:  # which is not srun's to know: it would have so much of the node and no more
             cpus = own.get("SLURM_CPUS_PER_TASK")
             own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
             own.update({"JUPYTER_SLURM_CPUS_PER_TASK": cpus} if cpus else {})
-        return {**(given or {}), **own, **self.asked.get("variables", {})}
+        return {**(given or {}), **own, **self.request.get("variables", {})}
 
     def send(self, name: str) -> None:
         """Interrupt what runs, or end the step."""
@@ -132,7 +134,7 @@ class HeldStep:
         """Tell whether a process takes more in now; of one that is gone, too: it is told, and does not hear."""
         return bool(select.select([], [self.process.stdin], [], 0)[1])
 
-    def tell(self, line: str) -> bool:
+    def send_line(self, line: str) -> bool:
         """Tell a process something; return whether it could be told."""
         try:
             self.process.stdin.write(f"{line}\n".encode("ascii"))
@@ -150,12 +152,16 @@ class HeldStep:
     def end(self, code: int, *, with_allocation: bool = False) -> None:
         """Leave how it ended."""
         has_begun = os.path.exists(os.path.join(self.place.folder, "started.json"))
-        said = {"said" if has_begun else "refused": "; ".join(self.said())} if code and not self.is_interrupted else {}
+        said = (
+            {"said" if has_begun else "refused": "; ".join(self.slurm_messages())}
+            if code and not self.is_interrupted
+            else {}
+        )
         leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation, **said)
-        self.place.tell("ended")
+        self.place.publish_event("ended")
         # The cell's environment may have tokens in it, and the job directory stays for days.
         with contextlib.suppress(OSError):
-            self.place.put(os.path.join(self.place.folder, "step.json"), json.dumps({**self.asked, "env": None}))
+            self.place.put(os.path.join(self.place.folder, "step.json"), json.dumps({**self.request, "env": None}))
 
 
 def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:

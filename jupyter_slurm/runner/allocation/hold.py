@@ -33,10 +33,10 @@ else:
     HeldStep, leave_end = held_step.HeldStep, held_step.leave_end
 
 _REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a-f]+)?")
-_QUICK, _SLOW = 0.05, 1.0  # seconds between two looks for requests
-_SEEN = 120.0  # seconds in which a job directory becomes visible on every node
-_DIES_WITHIN = 30.0  # seconds for a process that nobody uses
-_TOLD_WITHIN = 3.0  # seconds after its steps that Slurm tells the batch job of the end
+_MIN_POLL_S, _MAX_POLL_S = 0.05, 1.0  # seconds between two looks for requests
+_MAX_VISIBILITY_DELAY_S = 120.0  # seconds in which a job directory becomes visible on every node
+_UNUSED_END_TIMEOUT_S = 30.0  # seconds for a process that nobody uses
+_END_NOTICE_DELAY_S = 3.0  # seconds after its steps that Slurm tells the batch job of the end
 
 
 def granted() -> dict[str, Any]:
@@ -76,10 +76,10 @@ class AllocationHolder:
 
     def hold(self) -> int:
         """Serve requests until the end; return the exit code of the job."""
-        pause = _QUICK
+        pause = _MIN_POLL_S
         while True:
             news = self._serve()
-            pause = _QUICK if news else min(_SLOW if not self.running else 0.2, pause * 1.1)
+            pause = _MIN_POLL_S if news else min(_MAX_POLL_S if not self.running else 0.2, pause * 1.1)
             if self._reap():
                 self._used = time.monotonic()
             if not self.running and self.is_ending:
@@ -97,7 +97,7 @@ class AllocationHolder:
 
     def _serve(self) -> bool:
         try:
-            names = sorted(os.listdir(self.requests), key=self._asked_at)
+            names = sorted(os.listdir(self.requests), key=self._request_order)
         except OSError:
             return False
         settled = False
@@ -108,7 +108,7 @@ class AllocationHolder:
                     os.rmdir(os.path.join(self.requests, match[0]))
         return settled
 
-    def _asked_at(self, name: str) -> tuple[float, str]:
+    def _request_order(self, name: str) -> tuple[float, str]:
         """Return what sorts requests: cells run in the order in which they were asked for."""
         key = name.partition(".")[0]
         try:
@@ -123,7 +123,7 @@ class AllocationHolder:
             if name and not process.listens():
                 return False
             if name:
-                process.tell(f"{key} {name}")
+                process.send_line(f"{key} {name}")
             return True
         if key in self.running:
             if name:
@@ -148,7 +148,7 @@ class AllocationHolder:
             return True
         except Exception as error:  # noqa: BLE001 - it may not be seen from here yet; the other steps go on
             first = self._late.setdefault(key, time.monotonic())
-            if time.monotonic() - first < _SEEN:
+            if time.monotonic() - first < _MAX_VISIBILITY_DELAY_S:
                 return False
             self._give_up(key, folder, error)
             return True
@@ -166,7 +166,7 @@ class AllocationHolder:
         except Exception as error:  # noqa: BLE001 - whatever it is, the other steps go on
             said = f"srun could not be started: {type(error).__name__}: {error}\n"
             sys.stderr.write(f"step {key}: {said}")
-            step.say(said)
+            step.write_message(said)
             self._end(step, 127)
         return True
 
@@ -188,7 +188,7 @@ class AllocationHolder:
         if owner is None:
             self._lose(cell.place, *self._ends.get(process, (0, "")))
             return
-        owner.tell(key)  # one that is about to end hears nothing: then this cell ends with it
+        owner.send_line(key)  # one that is about to end hears nothing: then this cell ends with it
         owner.cells[key] = cell.place
 
     def _lose(self, place: JobDirectory, code: int, said: str = "") -> None:
@@ -196,14 +196,14 @@ class AllocationHolder:
         has_run = os.path.exists(os.path.join(place.folder, "started.json"))
         with contextlib.suppress(OSError):
             leave_end(place.folder, code or 1, self.is_ending or not has_run, self.is_ending, lost=said)
-        place.tell("ended")
+        place.publish_event("ended")
 
     def _dismiss(self) -> None:
         """End the processes that nobody uses."""
         for step in self.running.values():
             step.send("KILL")
             with contextlib.suppress(subprocess.TimeoutExpired):
-                step.process.wait(_DIES_WITHIN)
+                step.process.wait(_UNUSED_END_TIMEOUT_S)
         self._reap()
 
     def _is_busy(self) -> bool:
@@ -226,7 +226,7 @@ class AllocationHolder:
     def _end(self, step: HeldStep, code: int) -> None:
         """Note that a step is over."""
         self.last = step.code(code)
-        self._hear(step)
+        self._await_own_end(step)
         try:
             step.end(self.last, with_allocation=self.is_ending)
         except OSError as error:
@@ -242,11 +242,11 @@ class AllocationHolder:
         for place in step.cells.values():  # after that: who hears of their end knows of its end
             self._lose(place, *ended)
 
-    def _hear(self, step: HeldStep) -> None:
+    def _await_own_end(self, step: HeldStep) -> None:
         """Wait a moment for word of our own end: of an allocation whose time is over Slurm ends the steps first."""
-        until = time.monotonic() + _TOLD_WITHIN
+        until = time.monotonic() + _END_NOTICE_DELAY_S
         sign = "CANCELLED AT" if step.place.job["kind"] == "kernel" else " DUE TO "
-        while not (self.is_ending or step.is_interrupted) and any(sign in line for line in step.said()):
+        while not (self.is_ending or step.is_interrupted) and any(sign in line for line in step.slurm_messages()):
             if time.monotonic() > until:
                 break
             select.select([self._wake], [], [], 0.1)
@@ -287,7 +287,7 @@ def main() -> int:
         return 0
     holder = AllocationHolder(place, cell.JobDirectory)
     place.put(os.path.join(place.folder, "granted.json"), json.dumps(granted()))
-    place.tell("started")
+    place.publish_event("started")
     load("lifecycle.usage").watch(place)
     code = holder.hold()
     if not holder.is_ending:  # else Slurm says why it ends

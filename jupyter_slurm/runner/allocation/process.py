@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-_LATE = 65_536  # bytes of what threads print between two cells
-_LOOKS_EVERY = 5.0  # seconds between two looks at the memory of this process
-_NOTICED = 1 << 20  # bytes by which it has changed
-_ENDS_WITHIN = 1.0  # seconds for what a cell awaited when it was interrupted
+_MAX_LATE_BYTES = 65_536  # bytes of what threads print between two cells
+_MEMORY_INTERVAL_S = 5.0  # seconds between two looks at the memory of this process
+_MIN_MEMORY_CHANGE_BYTES = 1 << 20  # bytes by which it has changed
+_CANCEL_TIMEOUT_S = 1.0  # seconds for what a cell awaited when it was interrupted
 
 
 class ProcessExit(SystemExit):
@@ -43,7 +43,7 @@ def _leave(*_: Any) -> None:
     raise ProcessExit(0)
 
 
-def _ask_nobody(*_: Any, **__: Any) -> str:
+def _refuse_input(*_: Any, **__: Any) -> str:
     raise EOFError("nobody can be asked in a remote cell: send what it needs with in=NAME")
 
 
@@ -51,7 +51,7 @@ def _leave_us_out(error: BaseException | None) -> None:
     """Have the traceback of who was asked end with the cell's own line."""
     trace = error.__traceback__ if error is not None else None
     while trace is not None:
-        if trace.tb_next is not None and trace.tb_next.tb_frame.f_code is _ask_nobody.__code__:
+        if trace.tb_next is not None and trace.tb_next.tb_frame.f_code is _refuse_input.__code__:
             trace.tb_next = None
         trace = trace.tb_next
 
@@ -76,7 +76,7 @@ class Memory:
             with open("/proc/self/status", encoding="ascii", errors="replace") as file:
                 lines = dict(line.split(":", 1) for line in file if ":" in line)
             now, most = (int(lines[name].split()[0]) << 10 for name in ("VmRSS", "VmHWM"))
-            if abs(now - self._noted) >= _NOTICED:
+            if abs(now - self._noted) >= _MIN_MEMORY_CHANGE_BYTES:
                 told = {"format": 1, "now": now, "most": most, "time": time.time()}
                 self._place.put(self._path, json.dumps(told))
                 self._noted = now
@@ -84,7 +84,7 @@ class Memory:
     def _watch(self) -> None:
         while True:
             self.note()
-            time.sleep(_LOOKS_EVERY)
+            time.sleep(_MEMORY_INTERVAL_S)
 
 
 class Process:
@@ -106,7 +106,7 @@ class Process:
         self._pid = os.getpid()
         self._stopped = ""  # what was to be interrupted
         self._between = place.folder
-        self._left: list[tuple[int, str, int]] = []  # files, and how long they were at the end of the cell before
+        self._late_files: list[tuple[int, str, int]] = []  # files, and how long they were at the end of the cell before
         self._is_over = self._is_silent = False
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
@@ -131,7 +131,7 @@ class Process:
         else:
             self._plain, self._alone = cell.load("cell.display").PlainDisplay(self._record), cell.load("cell.plain")
             vars(builtins)["exit"] = vars(builtins)["quit"] = _leave
-        vars(builtins)["input"] = getpass.getpass = _ask_nobody
+        vars(builtins)["input"] = getpass.getpass = _refuse_input
         self._memory = Memory(place)
 
     def serve(self, requests: int) -> int:
@@ -166,7 +166,7 @@ class Process:
         """Have a task end soon, without a word of its own: what ended it is told by who waits for it."""
         self._is_silent = True
         task.cancel()
-        timer = self._loop.call_later(_ENDS_WITHIN, self._loop.stop)
+        timer = self._loop.call_later(_CANCEL_TIMEOUT_S, self._loop.stop)
         try:
             if not task.done():
                 self._loop.run_forever()
@@ -254,11 +254,11 @@ class Process:
 
         Programs that the cell has started keep them.
         """
-        self._left = []
+        self._late_files = []
         with contextlib.suppress(OSError):  # then they print on where they did
             left = self._lengths(self._between)
             self._step.redirect(self._between)
-            self._left = [*self._lengths(folder), *left]
+            self._late_files = [*self._lengths(folder), *left]
 
     @staticmethod
     def _lengths(folder: str) -> list[tuple[int, str, int]]:
@@ -268,13 +268,13 @@ class Process:
 
     def _bring_late(self) -> None:
         """Put out first what was printed since the cell before: nobody has waited for that."""
-        for number, path, seen in self._left:
+        for number, path, seen in self._late_files:
             with contextlib.suppress(OSError), open(path, "rb") as file:
-                file.seek(max(seen, os.fstat(file.fileno()).st_size - _LATE))
-                os.write(number, file.read(_LATE))
+                file.seek(max(seen, os.fstat(file.fileno()).st_size - _MAX_LATE_BYTES))
+                os.write(number, file.read(_MAX_LATE_BYTES))
 
     def _run_in(self, place: JobDirectory, key: str) -> int:
-        self._step.tell_start(place)
+        self._step.record_start(place)
         self._record.close()
         self._record = place.display()
         signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on an interrupt is for the cell
@@ -320,7 +320,7 @@ class Process:
         try:
             place = self._cell.JobDirectory(folder)
             place.put(os.path.join(folder, "end.json"), json.dumps(end))
-            place.tell("ended")
+            place.publish_event("ended")
         except (OSError, ValueError) as error:
             sys.stderr.write(f"the end of this cell could not be recorded: {error}\n")
 

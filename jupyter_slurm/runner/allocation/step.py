@@ -30,14 +30,14 @@ def redirect(folder: str) -> None:
         os.close(file)
 
 
-def tell_start(place: JobDirectory) -> None:
+def record_start(place: JobDirectory) -> None:
     """Leave the step's number and nodes, and the sign that it began; never a reason to fail."""
     env = os.environ
     told: dict[str, Any] = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST")}
     told.update(time=time.time(), restarts=int(env.get("SLURM_RESTART_COUNT") or 0))
     with contextlib.suppress(OSError):
         place.put(os.path.join(place.folder, "started.json"), json.dumps(told))
-    place.tell("started")
+    place.publish_event("started")
 
 
 def become(argv: list[str]) -> int:
@@ -64,7 +64,7 @@ def main() -> int:
     if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:
         redirect(folder)
     if rank == "0":
-        tell_start(place)
+        record_start(place)
     else:
         place.suffix = f".rank{rank}"  # its figures and values are its own
     if isinstance(asked.get("umask"), int):

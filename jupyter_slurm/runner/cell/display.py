@@ -29,8 +29,8 @@ from typing import Any
 FORMAT = 1
 # In the text itself, so that what was printed before and after is told apart. 02 is 2, and tells us that it waits.
 CLEAR, CLEAR_LATER = "\x1b[2J\x1b[H", "\x1b[02J\x1b[H"
-MOST = 64 * 1024 * 1024
-MOST_AT_ONCE = 16 * 1024 * 1024
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 _METHODS = {
     "text/html": "_repr_html_",
@@ -101,13 +101,15 @@ class DisplayRecord:
         try:
             if self._file < 0:
                 self._open()
-            if self._size + len(line) <= MOST:
+            if self._size + len(line) <= MAX_RECORD_BYTES:
                 self._write(line)
                 return True
             if not self._is_full:
                 self._is_full = True
                 self._write(_line({"type": "full"}))
-                sys.stderr.write(f"no more figures and tables of this job are kept: {self._path} has {_size(MOST)}\n")
+                sys.stderr.write(
+                    f"no more figures and tables of this job are kept: {self._path} has {_size(MAX_RECORD_BYTES)}\n"
+                )
         except OSError as error:
             if not self._is_full:
                 self._is_full = True
@@ -163,9 +165,11 @@ def _bounded(message: dict[str, Any]) -> dict[str, Any]:
     data, left_out = dict(message.get("data") or {}), []
     sizes = {kind: len(_line({"": content})) for kind, content in data.items()}
     for kind in sorted(sizes, key=lambda kind: -sizes[kind]):
-        if sum(sizes[kind] for kind in data) > MOST_AT_ONCE:
+        if sum(sizes[kind] for kind in data) > MAX_MESSAGE_BYTES:
             del data[kind]
-            left_out.append(f"[{kind} of {_size(sizes[kind])} is not kept: more than {_size(MOST_AT_ONCE)} at once]")
+            left_out.append(
+                f"[{kind} of {_size(sizes[kind])} is not kept: more than {_size(MAX_MESSAGE_BYTES)} at once]"
+            )
     if not left_out:
         return message
     data["text/plain"] = "\n".join([*left_out, str(data.get("text/plain", ""))[:1000]]).rstrip()
@@ -179,7 +183,7 @@ def bundle(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(value, type):
         return data, metadata
     for kind, method in {"": "_repr_mimebundle_", **_METHODS}.items():
-        found = _ask(value, method)
+        found = _call_method(value, method)
         content, about = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
         if content is None:
             continue
@@ -191,7 +195,7 @@ def bundle(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return data, metadata
 
 
-def _ask(value: Any, method: str) -> Any:
+def _call_method(value: Any, method: str) -> Any:
     try:
         function = getattr(value, method, None)
         return function() if callable(function) else None

@@ -24,7 +24,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import default
 from traitlets.config import Config
 
-_PICTURES_EVERY = 0.25  # seconds
+_PICTURE_INTERVAL_S = 0.25  # seconds
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -68,7 +68,7 @@ class Widgets:
         self._later: threading.Timer | None = None
         with contextlib.suppress(ImportError):
             comm: Any = importlib.import_module("comm")
-            watched = type("Comm", (comm.BaseComm,), {"publish_msg": lambda *_, **__: self.look()})
+            watched = type("Comm", (comm.BaseComm,), {"publish_msg": lambda *_, **__: self.record_changes()})
             comm.create_comm = lambda *args, **named: watched(*args, **named)
 
     def show(self, data: dict[str, Any]) -> None:
@@ -79,15 +79,15 @@ class Widgets:
         with self._lock:
             name = f"widget-{len(self._shown)}"
             self._shown[name] = (known.get(model), "")
-            self.look(now=True)
+            self.record_changes(now=True)
 
-    def look(self, now: bool = False) -> None:
+    def record_changes(self, now: bool = False) -> None:
         """Record what has changed, a few times a second at most."""
         with self._lock:
             wait = self._next - time.monotonic()
             if self._shown and wait > 0 and not now:
                 if self._later is None:  # the last of many changes counts
-                    self._later = threading.Timer(wait, self.look, kwargs={"now": True})
+                    self._later = threading.Timer(wait, self.record_changes, kwargs={"now": True})
                     self._later.daemon = True
                     self._later.start()
                 return
@@ -98,7 +98,7 @@ class Widgets:
                     self._shown[name] = (widget, picture)
                     data = {"text/plain": repr(widget), "text/html": picture}
                     self.record.show(data, {}, name, bool(before))
-            self._next = time.monotonic() + _PICTURES_EVERY
+            self._next = time.monotonic() + _PICTURE_INTERVAL_S
 
 
 def _picture(widget: Any) -> str:
@@ -234,7 +234,7 @@ def run(shell: Any, source: str, filename: str) -> BaseException | None:
     shell.compile.cell = filename
     shell.execution_count = int(number[0]) if number else 1
     result = shell.run_cell(source, store_history=True)
-    shell.display_pub.widgets.look(now=True)
+    shell.display_pub.widgets.record_changes(now=True)
     error: BaseException | None = result.error_before_exec or result.error_in_exec
     return error
 

@@ -51,13 +51,13 @@ def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any 
         error = end.value
     finally:
         if own is not None:
-            tell_dropped(own)
+            warn_of_dropped_tasks(own)
             own.close()
     if error is not None:
         raise error
 
 
-def tell_dropped(loop: Any) -> None:
+def warn_of_dropped_tasks(loop: Any) -> None:
     """Say which tasks of a loop end with the cell: a kernel's loop would go on with them."""
     names = [getattr(task.get_coro(), "__qualname__", str(task)) for task in asyncio.all_tasks(loop)]
     if names:

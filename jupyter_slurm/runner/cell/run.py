@@ -72,7 +72,7 @@ def run_cell(place: JobDirectory, args: list[str]) -> int:
         if shell is not None:
             error = advise(shell.run(shell.start(main, place.display()), source, filename))
             if (loop := shell.loop()) is not None:
-                load("cell.plain").tell_dropped(loop)
+                load("cell.plain").warn_of_dropped_tasks(loop)
             return exit_code(error)
         try:
             load("cell.plain").run(load("cell.display").PlainDisplay(place.display()), source, filename, main)
@@ -182,7 +182,7 @@ def main() -> int:
     job_process = os.getpid()
     if not place.job.get("resume"):
         atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)
-    place.tell("started")
+    place.publish_event("started")
     load("lifecycle.usage").watch(place)
     place.offer()
     result["exit_code"] = run(place, sys.argv[2:])

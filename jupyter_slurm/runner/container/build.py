@@ -77,11 +77,11 @@ class Build:
         RuntimeRefused
             It cannot be had; says why.
         """
-        with images.told_to_end():
+        with images.ending_on_sigterm():
             if self.runtime not in _STORES:
                 return self._in_folder()
             if self._wish["act"] == "pull" and not self._is_anew and not self._from:
-                return str(images.provide(self.runtime, self.name, self._wish, say))
+                return str(images.provide(self.runtime, self.name, self._wish, report))
             return self._in_store()
 
     # -- Docker's store
@@ -93,12 +93,12 @@ class Build:
             raise RuntimeRefused(said)
 
         def is_there() -> bool:
-            return not self._is_anew and images.ask(program, "image", "inspect", self.name)[0] == 0
+            return not self._is_anew and images.run_query(program, "image", "inspect", self.name)[0] == 0
 
         path = images.store_lock(program, self.name, self._wish)
-        with lock.held(path, is_there, images.waiting(say)) as is_ours:
+        with lock.held(path, is_there, images.waiting(report)) as is_ours:
             if not is_ours:
-                raise RuntimeRefused(self._is_known("this node"))
+                raise RuntimeRefused(self._refusal_to_replace("this node"))
             if self._from:
                 self._load(self._archive())
             elif self._wish["act"] == "pull":
@@ -140,10 +140,10 @@ class Build:
                 return make(draft, room)
 
         path, is_ours = images.keep(
-            self.runtime, self.name, self._wish, make_it, say, is_anew=self._is_anew, source=self._source()
+            self.runtime, self.name, self._wish, make_it, report, is_anew=self._is_anew, source=self._source()
         )
         if not is_ours and self._wish["act"] == "build":
-            raise RuntimeRefused(self._is_known(path))
+            raise RuntimeRefused(self._refusal_to_replace(path))
         return str(path)
 
     @contextlib.contextmanager
@@ -170,7 +170,7 @@ class Build:
         finally:
             images.remove(room)
 
-    def _is_known(self, place: str) -> str:
+    def _refusal_to_replace(self, place: str) -> str:
         return f"there is an image {self.name} already: {place}; `replace` makes it anew"
 
     def _source(self) -> str:
@@ -187,7 +187,7 @@ class Build:
         else:
             with self._files(_DEFINITION, room) as (file, context):
                 self._run([*build, "--fakeroot", made, file], cwd=context)
-        return str(images.runnable(self.runtime, self.name, made, tree, say))
+        return str(images.runnable(self.runtime, self.name, made, tree, report))
 
     def _origin(self) -> str:
         """Return where Apptainer gets an image from."""
@@ -222,7 +222,7 @@ class Build:
             with self._files(_DOCKERFILE, room) as (file, context):
                 words = ["build", "--force", f"--tag={self.name}", f"--file={file}", context]
                 self._run(["ch-image", "--no-cache", *words], env=env)
-        say("unpacking")
+        report("unpacking")
         self._run(["ch-convert", "-i", "ch-image", "-o", "dir", self.name, made], env=env)
         return made
 
@@ -270,7 +270,7 @@ class Build:
         RuntimeRefused
             It fails.
         """
-        code, lines = images.run(argv, self._shown, say, env, cwd)
+        code, lines = images.run(argv, self._shown, report, env, cwd)
         if code == 0:
             return list(lines)
         if self._wish["act"] == "pull" and not self._from:
@@ -348,7 +348,7 @@ def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, 
     return {kind: made, name: text}
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Say how far it is."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
@@ -361,14 +361,14 @@ def main() -> int:
     if not place.is_ours("makes this image"):
         return 0
     code, wish = _FAILED, place.job["image"]
-    place.tell("started")
+    place.publish_event("started")
     try:
         build = Build(wish, folder)
         where = build.have()
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         there = f"in {build.runtime}'s store of {node}" if build.runtime in _STORES else where
         took = time.monotonic() - begun
-        say(f"{build.name} is {there}, after {took:.0f} s. env=docker://{build.name} runs in it.")
+        report(f"{build.name} is {there}, after {took:.0f} s. env=docker://{build.name} runs in it.")
         code = 0
     except RuntimeRefused as error:
         sys.stderr.write(f"image: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")

@@ -20,16 +20,16 @@ from typing import Any, Iterator
 KINDS = (".sif", ".sandbox", ".charliecloud")
 _OF_SITES = (".sif", ".simg", ".img", ".sqfs")
 _NOTE = ".json"
-_LARGEST = 16_384  # bytes of a note
-_MOST = 1000  # images that are told
-_NAMES = 4000  # in a folder that are looked at
-_HELD = 600.0  # seconds since a lock was renewed, after which nobody holds it, also where clocks differ
+_MAX_NOTE_BYTES = 16_384  # bytes of a note
+_MAX_IMAGES = 1000  # images that are told
+_MAX_NAMES = 4000  # in a folder that are looked at
+_LOCK_TIMEOUT_S = 600.0  # seconds since a lock was renewed, after which nobody holds it, also where clocks differ
 _TEXTS = ("image", "runtime", "node", "source", "job", "user")
 
 
-def write(path: str, **told: Any) -> None:
+def write(path: str, **list_images: Any) -> None:
     """Leave a note; never a reason to fail."""
-    said = {"format": 1, "made": time.time(), "user": user(), "job": os.environ.get("SLURM_JOB_ID", ""), **told}
+    said = {"format": 1, "made": time.time(), "user": user(), "job": os.environ.get("SLURM_JOB_ID", ""), **list_images}
     draft = f"{path}.{os.urandom(4).hex()}"
     with contextlib.suppress(OSError):
         try:
@@ -73,15 +73,15 @@ def _read(path: str) -> dict[str, Any]:
     """Return what a note says, as far as it is one: others may have written it."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
-            told = json.loads(file.read(_LARGEST))
+            list_images = json.loads(file.read(_MAX_NOTE_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(list_images, dict):
         return {}
-    kept: dict[str, Any] = {name: told[name][:500] for name in _TEXTS if isinstance(told.get(name), str)}
+    kept: dict[str, Any] = {name: list_images[name][:500] for name in _TEXTS if isinstance(list_images.get(name), str)}
     for name in ("made", "size"):
-        if isinstance(told.get(name), (int, float)) and 0 <= told[name] < 1e18:
-            kept[name] = told[name]
+        if isinstance(list_images.get(name), (int, float)) and 0 <= list_images[name] < 1e18:
+            kept[name] = list_images[name]
     return kept
 
 
@@ -92,11 +92,11 @@ def _at_once(path: str, flags: int) -> int:
 
 def _names(folder: str) -> list[str]:
     with contextlib.suppress(OSError):
-        return sorted(os.listdir(folder)[:_NAMES])
+        return sorted(os.listdir(folder)[:_MAX_NAMES])
     return []
 
 
-def told(folder: str) -> Iterator[dict[str, Any]]:
+def list_images(folder: str) -> Iterator[dict[str, Any]]:
     """Return the images of a folder of ours, with those whose notes say that a node has them."""
     for name in _names(folder):
         path = os.path.join(folder, name)
@@ -110,7 +110,7 @@ def told(folder: str) -> Iterator[dict[str, Any]]:
 
 def node_with(folder: str, image: str) -> str:
     """Return a node whose store has an image, as notes say; empty: none is known."""
-    return next((one["node"] for one in told(folder) if one.get("image") == image and one.get("node")), "")
+    return next((one["node"] for one in list_images(folder) if one.get("image") == image and one.get("node")), "")
 
 
 def of_site(folder: str) -> Iterator[dict[str, Any]]:
@@ -148,14 +148,14 @@ def remove(images: Any, folder: str, name: str) -> dict[str, Any]:
             os.unlink(of_file(one))
         images.remove(aside)
         removed.append(one)
-    nodes = sorted({one["node"] for one in told(folder) if one.get("image") == name and "node" in one})
+    nodes = sorted({one["node"] for one in list_images(folder) if one.get("image") == name and "node" in one})
     return {"removed": removed, "nodes": nodes}
 
 
 def _is_renewed(lock: str) -> bool:
     """Tell whether somebody holds a lock (``lock.py``): that of a job which was killed stays, and its time, too."""
     with contextlib.suppress(OSError):
-        return abs(time.time() - os.lstat(lock).st_mtime) < _HELD
+        return abs(time.time() - os.lstat(lock).st_mtime) < _LOCK_TIMEOUT_S
     return False
 
 
@@ -168,7 +168,7 @@ def main() -> int:
         answer: Any = remove(images, folder, asked["image"])
     else:
         shared = [one for place in asked.get("shared", ()) for one in of_site(os.path.expanduser(place))]
-        answer = {"folder": folder, "images": [*told(folder), *shared][:_MOST]}
+        answer = {"folder": folder, "images": [*list_images(folder), *shared][:_MAX_IMAGES]}
     json.dump(answer, sys.stdout)
     return 0
 

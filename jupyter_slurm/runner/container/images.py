@@ -34,12 +34,12 @@ else:
     runtimes = load("container.runtimes")
     RuntimeRefused = runtimes.RuntimeRefused
 
-_ANSWER = 60.0  # seconds that the daemon may take for a question
-_LONGEST = 180  # characters of the name of a file, less what is added to it
-_LOOKED_AT = 10_000  # names in an archive; those of `docker save` are few
-_LINES = 20
-_LINE = 65_536
-_KINDS = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
+_ANSWER_TIMEOUT_S = 60.0  # seconds that the daemon may take for a question
+_MAX_NAME_LENGTH = 180  # characters of the name of a file, less what is added to it
+_MAX_ARCHIVE_NAMES = 10_000  # names in an archive; those of `docker save` are few
+_MAX_LAST_LINES = 20
+_MAX_LINE_BYTES = 65_536
+_SUFFIXES = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
 
 
 def folder_of(described: dict[str, Any]) -> str:
@@ -92,15 +92,17 @@ def check_whose(folder: str) -> None:
 def file_name(image: str) -> str:
     """Return what a file is called after an image: as Charliecloud does it, and short enough."""
     name = image.replace("/", "%").replace(":", "+")
-    if len(name) > _LONGEST:
-        name = f"{name[: _LONGEST - 17]}-{hashlib.sha256(image.encode()).hexdigest()[:16]}"
+    if len(name) > _MAX_NAME_LENGTH:
+        name = f"{name[: _MAX_NAME_LENGTH - 17]}-{hashlib.sha256(image.encode()).hexdigest()[:16]}"
     return name
 
 
-def ask(*argv: str) -> tuple[int, str, str]:
+def run_query(*argv: str) -> tuple[int, str, str]:
     """Ask a runtime something; return the exit code, and what it printed."""
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=False)
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, "", str(error)
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
@@ -108,13 +110,13 @@ def ask(*argv: str) -> tuple[int, str, str]:
 
 def unwell(program: str) -> str:
     """Return in words why a program with a daemon runs nothing here; nothing where it does."""
-    code, _, said = ask(program, "version")
+    code, _, said = run_query(program, "version")
     if "permission denied" in said.lower():
         return f"you may not use {program} on this node; whoever runs it can add you to the group of its socket"
     return f"the daemon of {program} does not answer on this node" if code else ""
 
 
-def provide(runtime: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+def provide(runtime: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
     """Have the image of a registry here; return what the runtime calls it.
 
     Parameters
@@ -133,15 +135,15 @@ def provide(runtime: str, image: str, described: dict[str, Any], say: Callable[[
     RuntimeRefused
         It cannot be had; says why.
     """
-    with told_to_end():
+    with ending_on_sigterm():
         if runtime in ("docker", "podman"):
-            return _in_store(runtime, image, described, say)
-        return _in_folder(runtime, image, described, say)
+            return _in_store(runtime, image, described, report)
+        return _in_folder(runtime, image, described, report)
 
 
-def _in_store(program: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+def _in_store(program: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
     def is_there() -> bool:
-        return ask(program, "image", "inspect", image)[0] == 0
+        return run_query(program, "image", "inspect", image)[0] == 0
 
     if is_there():
         return image
@@ -151,10 +153,10 @@ def _in_store(program: str, image: str, described: dict[str, Any], say: Callable
         is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
         with contextlib.suppress(RuntimeRefused, OSError):
             path = store_lock(program, image, described)
-            is_ours = held.enter_context(lock.held(path, is_there, waiting(say)))
+            is_ours = held.enter_context(lock.held(path, is_there, waiting(report)))
         if is_ours:
             try:
-                _fetch(program, image, [program, "pull", image], say)
+                _fetch(program, image, [program, "pull", image], report)
             except RuntimeRefused as error:
                 if node := image_notes.node_with(folder_of(described), image):
                     raise RuntimeRefused(f"{error}; a job has made one of that name on {node}: `-w {node}`") from None
@@ -165,7 +167,7 @@ def _in_store(program: str, image: str, described: dict[str, Any], say: Callable
 
 def note_store(program: str, image: str, described: dict[str, Any], source: str = "docker://") -> None:
     """Leave word, in the folder of images, that the store of this node has one."""
-    size = ask(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
+    size = run_query(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
     with contextlib.suppress(RuntimeRefused):
         path = image_notes.of_store(make_folder(described), program, file_name(image))
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
@@ -178,22 +180,22 @@ def store_lock(program: str, image: str, described: dict[str, Any]) -> str:
     return os.path.join(make_folder(described), f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
 
 
-def waiting(say: Callable[[str], None]) -> Callable[[str], None]:
+def waiting(report: Callable[[str], None]) -> Callable[[str], None]:
     """Return what tells who is waited for."""
-    return lambda who: say(f"waiting for {who}, which gets it")
+    return lambda who: report(f"waiting for {who}, which gets it")
 
 
-def _in_folder(runtime: str, image: str, described: dict[str, Any], say: Callable[[str], None]) -> str:
+def _in_folder(runtime: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
     def fetch(draft: str) -> str:
-        return (_charliecloud if runtime == "charliecloud" else _apptainer)(runtime, image, draft, say)
+        return (_charliecloud if runtime == "charliecloud" else _apptainer)(runtime, image, draft, report)
 
-    return keep(runtime, image, described, fetch, say)[0]
+    return keep(runtime, image, described, fetch, report)[0]
 
 
-def kept(runtime: str, image: str, described: dict[str, Any]) -> str:
+def find_image(runtime: str, image: str, described: dict[str, Any]) -> str:
     """Return where the folder has an image for this runtime; empty: it has none."""
     path = os.path.join(folder_of(described), file_name(image))
-    return next((path + kind for kind in _KINDS[runtime] if os.path.exists(path + kind)), "")
+    return next((path + kind for kind in _SUFFIXES[runtime] if os.path.exists(path + kind)), "")
 
 
 def keep(
@@ -201,7 +203,7 @@ def keep(
     image: str,
     described: dict[str, Any],
     make: Callable[[str], str],
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     is_anew: bool = False,
     source: str = "docker://",
@@ -222,12 +224,12 @@ def keep(
     path = os.path.join(folder, file_name(image))
 
     def is_there() -> bool:
-        return not is_anew and bool(kept(runtime, image, described))
+        return not is_anew and bool(find_image(runtime, image, described))
 
     if is_there():
-        return kept(runtime, image, described), False
+        return find_image(runtime, image, described), False
     try:
-        with lock.held(f"{path}{_KINDS[runtime][0]}.lock", is_there, waiting(say)) as is_ours:
+        with lock.held(f"{path}{_SUFFIXES[runtime][0]}.lock", is_there, waiting(report)) as is_ours:
             if is_ours:
                 remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
                 draft = f"{path}.{os.urandom(4).hex()}.part"
@@ -235,7 +237,7 @@ def keep(
                     made = make(draft)
                     final = path + "." + made.rpartition("/")[2].rpartition(".")[2]
                     size = image_notes.size_of(made)
-                    _set_aside([path + kind for kind in _KINDS[runtime]] if is_anew else [], draft)
+                    _set_aside([path + kind for kind in _SUFFIXES[runtime]] if is_anew else [], draft)
                     _place(made, final)
                     image_notes.write(
                         image_notes.of_file(final), image=image, runtime=runtime, size=size, source=source
@@ -244,7 +246,7 @@ def keep(
                     remove(draft)
     except OSError as error:
         raise RuntimeRefused(f"the image {image} cannot be kept in {folder}: {error.strerror or error}") from None
-    return kept(runtime, image, described), is_ours
+    return find_image(runtime, image, described), is_ours
 
 
 def _set_aside(paths: list[str], draft: str) -> None:
@@ -256,30 +258,30 @@ def _set_aside(paths: list[str], draft: str) -> None:
             os.unlink(image_notes.of_file(path))
 
 
-def _apptainer(program: str, image: str, draft: str, say: Callable[[str], None]) -> str:
+def _apptainer(program: str, image: str, draft: str, report: Callable[[str], None]) -> str:
     os.mkdir(draft, 0o700)
     made, tree = os.path.join(draft, "image.sif"), os.path.join(draft, "image.sandbox")
-    _fetch(program, image, [program, "pull", "--disable-cache", made, f"docker://{image}"], say)
-    return runnable(program, image, made, tree, say)
+    _fetch(program, image, [program, "pull", "--disable-cache", made, f"docker://{image}"], report)
+    return runnable(program, image, made, tree, report)
 
 
-def runnable(program: str, image: str, made: str, tree: str, say: Callable[[str], None]) -> str:
+def runnable(program: str, image: str, made: str, tree: str, report: Callable[[str], None]) -> str:
     """Return what this node can run of a SIF file: itself, or what it was unpacked to."""
-    code, _, said = ask(program, "exec", made, "/bin/sh", "-c", ":")
+    code, _, said = run_query(program, "exec", made, "/bin/sh", "-c", ":")
     if "temporary sandbox" not in said and (code == 0 or "mount" not in said):
         return made
-    say("unpacking, since SIF files cannot be mounted here")
-    _fetch(program, image, [program, "build", "--sandbox", tree, made], say)
+    report("unpacking, since SIF files cannot be mounted here")
+    _fetch(program, image, [program, "build", "--sandbox", tree, made], report)
     return tree
 
 
-def _charliecloud(_: str, image: str, draft: str, say: Callable[[str], None]) -> str:
+def _charliecloud(_: str, image: str, draft: str, report: Callable[[str], None]) -> str:
     os.mkdir(draft, 0o700)
     made = os.path.join(draft, "image.charliecloud")
     env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(draft, "store")}
-    _fetch("charliecloud", image, ["ch-image", "--no-cache", "pull", image], say, env)
-    say("unpacking")
-    _fetch("charliecloud", image, ["ch-convert", "-i", "ch-image", "-o", "dir", image, made], say, env)
+    _fetch("charliecloud", image, ["ch-image", "--no-cache", "pull", image], report, env)
+    report("unpacking")
+    _fetch("charliecloud", image, ["ch-convert", "-i", "ch-image", "-o", "dir", image, made], report, env)
     return made
 
 
@@ -311,7 +313,8 @@ def is_of_layers(path: str) -> bool:
     try:
         with tarfile.open(path) as archive:
             return any(
-                name in ("manifest.json", "index.json") for name in itertools.islice(_names(archive), _LOOKED_AT)
+                name in ("manifest.json", "index.json")
+                for name in itertools.islice(_names(archive), _MAX_ARCHIVE_NAMES)
             )
     except (OSError, tarfile.TarError, EOFError):
         return False  # who unpacks it says what is wrong
@@ -326,7 +329,7 @@ def _names(archive: tarfile.TarFile) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def told_to_end() -> Iterator[None]:
+def ending_on_sigterm() -> Iterator[None]:
     """Give back what is held when the job is told to end."""
 
     def end(number: int, _: Any) -> None:
@@ -340,7 +343,7 @@ def told_to_end() -> Iterator[None]:
 
 
 def _fetch(
-    runtime: str, image: str, argv: list[str], say: Callable[[str], None], env: dict[str, str] | None = None
+    runtime: str, image: str, argv: list[str], report: Callable[[str], None], env: dict[str, str] | None = None
 ) -> None:
     """Run what fetches an image.
 
@@ -349,7 +352,7 @@ def _fetch(
     RuntimeRefused
         It could not.
     """
-    code, lines = run(argv, runtimes.Progress().read, say, env)
+    code, lines = run(argv, runtimes.Progress().read, report, env)
     if code:
         raise RuntimeRefused(runtimes.why_not(runtime, image, lines))
 
@@ -357,7 +360,7 @@ def _fetch(
 def run(
     argv: list[str],
     read: Callable[[str], str],
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     env: dict[str, str] | None = None,
     cwd: str | None = None,
 ) -> tuple[int, list[str]]:
@@ -378,13 +381,13 @@ def run(
     )
     output: Any = process.stdout
     try:
-        for raw in iter(lambda: output.readline(_LINE), b""):
+        for raw in iter(lambda: output.readline(_MAX_LINE_BYTES), b""):
             line = raw.decode("utf-8", "replace").strip()
-            lines = [*lines, line][-_LINES:] if line else lines
+            lines = [*lines, line][-_MAX_LAST_LINES:] if line else lines
             told = read(line)
             if told and told != said:
                 said = told
-                say(told)
+                report(told)
         return process.wait(), lines
     finally:
-        proc.end(process)  # with what it has started, which would go on writing where somebody clears up
+        proc.end_process(process)  # with what it has started, which would go on writing where somebody clears up

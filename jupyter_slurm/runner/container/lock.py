@@ -18,10 +18,10 @@ import threading
 import time
 from typing import Any, Callable, Iterator
 
-_RENEWED = 5.0  # seconds between two renewals
-_OVER = 60.0  # seconds after which one that was not renewed has ended
-_PAUSE = 0.5  # seconds between two looks
-_MOST = 4096
+_RENEWAL_INTERVAL_S = 5.0  # seconds between two renewals
+_EXPIRY_S = 60.0  # seconds after which one that was not renewed has ended
+_POLL_INTERVAL_S = 0.5  # seconds between two looks
+_MAX_LOCK_BYTES = 4096
 
 
 def holder() -> str:
@@ -65,7 +65,7 @@ def _read(path: str) -> Any:
     """Return what a lock says, and when it was renewed, as other nodes see it after opening it; None: there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
-            return file.read(_MOST), os.fstat(file.fileno()).st_mtime_ns
+            return file.read(_MAX_LOCK_BYTES), os.fstat(file.fileno()).st_mtime_ns
     except FileNotFoundError:
         return None
     except OSError:  # of somebody else, in a folder of several
@@ -79,7 +79,7 @@ def _at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _told(text: str) -> dict[str, str]:
+def _parse_holder(text: str) -> dict[str, str]:
     with contextlib.suppress(ValueError, RecursionError):
         told = json.loads(text)
         if isinstance(told, dict):
@@ -116,7 +116,7 @@ def _break(path: str, text: str) -> None:
 
 
 def _renew(path: str, text: str, is_over: threading.Event) -> None:
-    while not is_over.wait(_RENEWED):
+    while not is_over.wait(_RENEWAL_INTERVAL_S):
         found = _read(path)
         if found is None or found[0] != text:
             return  # others took this process for gone
@@ -173,13 +173,13 @@ def _take(path: str, text: str, is_done: Callable[[], bool], wait: Callable[[str
         found = _read(path)
         if found != seen:
             seen, since = found, time.monotonic()
-        told = _told(found[0] if found else "")
-        if found and (is_gone(told.get("holder", "")) or time.monotonic() - since > _OVER):
+        told = _parse_holder(found[0] if found else "")
+        if found and (is_gone(told.get("holder", "")) or time.monotonic() - since > _EXPIRY_S):
             _break(path, found[0])
             continue
         who = f"job {told['job']} on {told['node']}" if told.get("job") and told.get("node") else ""
         if who and who != named:
             named = who
             wait(who)
-        time.sleep(_PAUSE)
+        time.sleep(_POLL_INTERVAL_S)
     return False

@@ -36,9 +36,9 @@ else:
     RuntimeRefused = runtimes.RuntimeRefused
 
 FAILED = 125  # there was no container, as domain/scripts/environments.py has it of other environments
-_NEXT = "`jupyter slurm log` may say more; -x NODE of sbatch leaves a node out, image= and env= name another image."
-_ANSWER = 60.0  # seconds that nvidia-smi may take
-_LOOKS = 2.0  # seconds between two looks whether slurmstepd is there
+_HINT = "`jupyter slurm log` may say more; -x NODE of sbatch leaves a node out, image= and env= name another image."
+_GPU_QUERY_TIMEOUT_S = 60.0  # seconds that nvidia-smi may take
+_PARENT_CHECK_INTERVAL_S = 2.0  # seconds between two looks whether slurmstepd is there
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -64,7 +64,9 @@ def list_gpus() -> list[tuple[str, str]]:
     """Ask nvidia-smi which GPUs there are; nothing where there is none."""
     argv = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=False)
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_GPU_QUERY_TIMEOUT_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     rows = [line.split(", ") for line in done.stdout.decode("utf-8", "replace").splitlines()]
@@ -75,7 +77,7 @@ def has_whole_node(env: dict[str, str], variable: str) -> bool:
     """Tell whether Slurm counts no GPUs for this job, and lets nobody else on its nodes: then they are the job's."""
     if variable in env or env.get("SLURM_GPUS_ON_NODE"):
         return False
-    told = images.ask("squeue", "--noheader", f"--jobs={env.get('SLURM_JOB_ID', '0')}", "--format=%h")
+    told = images.run_query("squeue", "--noheader", f"--jobs={env.get('SLURM_JOB_ID', '0')}", "--format=%h")
     return bool(told[1].strip() == "NO")
 
 
@@ -140,7 +142,13 @@ def is_podman(path: str) -> bool:
 
 
 def start(
-    described: dict[str, Any], argv: list[str], folders: list[str], say: Any, *, is_python: bool = False, hold: str = ""
+    described: dict[str, Any],
+    argv: list[str],
+    folders: list[str],
+    report: Any,
+    *,
+    is_python: bool = False,
+    hold: str = "",
 ) -> int:
     """Run a command in a container; return its exit code, or do not return at all.
 
@@ -170,7 +178,7 @@ def start(
     node.env["JUPYTER_SLURM_CONTAINER"] = f"{runtime} {image}"
     own = [folder for folder in (node.home,) if os.path.isdir(folder)]
     if not image.startswith("/"):
-        image = images.provide(runtime, image, described, say)
+        image = images.provide(runtime, image, described, report)
     wish = runtimes.ContainerRequest(image, list(described.get("bind", [])), [*own, *folders], argv, is_python)
     if runtime in ("docker", "podman") and hold:
         wish.hold = f"{hold}.{node.name}"
@@ -232,7 +240,7 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     if code < 0 or code in (FAILED, 126, 127):  # those may be of the client, or of the command
         said = why(argv[0], image, has_gpus=code == FAILED and "--gpus" in argv)
         if not said:
-            images.ask(argv[0], "rm", "--force", name)
+            images.run_query(argv[0], "rm", "--force", name)
         end_inside(name)  # what a daemon that is gone cannot end
         if said and code > 0:
             raise RuntimeRefused(said)
@@ -242,7 +250,7 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
 def end_with(parent: int, process: Any) -> None:
     """End a client of Docker when who started this process is gone: Slurm forgets a job whose slurmstepd was killed."""
     while os.getppid() == parent:
-        time.sleep(_LOOKS)
+        time.sleep(_PARENT_CHECK_INTERVAL_S)
     process.kill()
 
 
@@ -260,9 +268,9 @@ def why(program: str, image: str, *, has_gpus: bool) -> str:
     """Return in words why there was no container; nothing where the runtime is well and has the image."""
     if said := images.unwell(program):
         return str(said)
-    if images.ask(program, "image", "inspect", image)[0]:
+    if images.run_query(program, "image", "inspect", image)[0]:
         return f"the image {image} was taken away from this node; run this again, and it is fetched"
-    if has_gpus and "nvidia" not in images.ask(program, "info", "--format", "{{json .Runtimes}}")[1]:
+    if has_gpus and "nvidia" not in images.run_query(program, "info", "--format", "{{json .Runtimes}}")[1]:
         return (
             f"as it seems, {program} on this node gives no GPUs to containers: it has no nvidia-container-toolkit, "
             "which whoever runs it can install; Apptainer needs none"
@@ -277,10 +285,10 @@ def sweep(program: str, uid: int) -> None:
     """
     form = f'{{{{.ID}}}} {{{{.Label "{runtimes.LABEL}.holder"}}}}'
     which = ["--all", "--filter", f"label={runtimes.LABEL}.user={uid}"]
-    for line in images.ask(program, "ps", *which, "--format", form)[1].splitlines():
+    for line in images.run_query(program, "ps", *which, "--format", form)[1].splitlines():
         name, _, label = line.partition(" ")
         if lock.is_gone(label):
-            images.ask(program, "rm", "--force", name)
+            images.run_query(program, "rm", "--force", name)
 
 
 def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
@@ -310,7 +318,7 @@ def main() -> int:
     folder, args = sys.argv[1], sys.argv[2:]
     place = load("cell.run").JobDirectory(folder)
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         sys.stderr.write(f"container: {place.job['environment']['image']}: {text}\n")
         if "session" in place.job:
             place.stage(f"image: {text}")
@@ -320,7 +328,7 @@ def main() -> int:
         why_not = f"There was no container, or no {argv[0]} in it: the end of the log says which."
         shared = folders(place.job, folder)
         code = start(
-            place.job["environment"], argv, shared, say, is_python="run" not in place.job, hold=f"{folder}/held"
+            place.job["environment"], argv, shared, report, is_python="run" not in place.job, hold=f"{folder}/held"
         )
     except RuntimeRefused as error:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
@@ -329,7 +337,7 @@ def main() -> int:
     is_watched = any(place.job.get(name) for name in ("launcher", "resume", "run"))  # who started it tells the end
     is_watched = is_watched and "session" not in place.job
     if code == FAILED and not (is_told or is_watched):
-        told = {"session": {"why": why_not, "hint": _NEXT}} if "session" in place.job else {}
+        told = {"session": {"why": why_not, "hint": _HINT}} if "session" in place.job else {}
         place.end(FAILED, **told)
     return code
 

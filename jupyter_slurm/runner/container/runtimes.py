@@ -13,10 +13,10 @@ import re
 
 LABEL = "jupyter_slurm"
 _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-_OURS = re.compile(
+_PASSED_VARIABLES = re.compile(
     r"SLURM(D|_(?!JWT))\w*|JUPYTER_SLURM_\w+|MASTER_(ADDR|PORT)|TZ|OMP_NUM_THREADS|ZE_AFFINITY_MASK|(?i:(https?|ftp|no|all)_proxy)"
 )
-_RUNTIMES_OWN = re.compile(r"(APPTAINER|SINGULARITY|CH)_\w+|TERM")
+_RUNTIME_VARIABLES = re.compile(r"(APPTAINER|SINGULARITY|CH)_\w+|TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Not bound by themselves, where a job happens to begin there.
 _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")  # noqa: S108
@@ -40,12 +40,12 @@ fi
 _VERSION = 'import sys; print("%d.%d" % sys.version_info[:2])'
 # With Docker stdin is the pipe; a daemon that hangs does not close it, so that there is another one, of the node's own.
 # The readers are nobody's children, and no programs: an image may have no cat.
-_HELD = """( { read -r _ <&3; kill -s KILL -- -1; } >/dev/null 2>&1 & ) 3<&0
+_END_WITH_PIPE = """( { read -r _ <&3; kill -s KILL -- -1; } >/dev/null 2>&1 & ) 3<&0
 [ -p "$hold" ] && ( { exec 3<"$hold" && { read -r _ <&3; kill -s KILL -- -1; }; } >/dev/null 2>&1 & )
 exec </dev/null
 """
 
-_LOGIN = {
+_LOGIN_COMMANDS = {
     "docker": "docker login REGISTRY",
     "podman": "podman login REGISTRY",
     "apptainer": "apptainer registry login docker://REGISTRY",
@@ -53,7 +53,7 @@ _LOGIN = {
     "charliecloud": "ch-image --auth pull NAME",
 }
 # What runtimes and registries say, in lower case; the first one that fits.
-_SIGNS = (
+_FAILURE_PATTERNS = (
     (r"no space|quota|enospc", "room"),
     (r"manifest unknown|name unknown|not found|\b404\b|no such image|does not exist in", "name"),
     (r"denied|unauthorized|authenticat|\b40[13]\b", "login"),
@@ -169,7 +169,7 @@ def _container(wish: ContainerRequest, facts: RuntimeFacts, env: dict[str, str])
     for source, target, is_read_only in mounts(wish, facts):
         fields = ["type=bind", f"src={source}", f"dst={target}", *(["readonly"] if is_read_only else [])]
         words.append("--mount=" + _csv(*fields))
-    words += [f"--workdir={facts.work_dir}", "--entrypoint=/bin/sh", wish.image, *_entry(wish, facts, _HELD)]
+    words += [f"--workdir={facts.work_dir}", "--entrypoint=/bin/sh", wish.image, *_entry(wish, facts, _END_WITH_PIPE)]
     return _text(words, env)
 
 
@@ -232,7 +232,7 @@ def _refuse(program: str, path: str, signs: str) -> None:
 
 def _settings() -> dict[str, str]:
     """Return what a person, a site or its modules have set for the runtime itself."""
-    kept = {name: value for name, value in os.environ.items() if _RUNTIMES_OWN.fullmatch(name)}
+    kept = {name: value for name, value in os.environ.items() if _RUNTIME_VARIABLES.fullmatch(name)}
     return {**kept, "PATH": os.environ.get("PATH", _PATH)}
 
 
@@ -285,7 +285,7 @@ def memory_of(env: dict[str, str]) -> int:
 
 def variables(env: dict[str, str], named: list[str]) -> dict[str, str]:
     """Return what of the job's environment a container gets: Slurm's, ours, and what was described for it."""
-    kept = {name: value for name, value in env.items() if name in named or _OURS.fullmatch(name)}
+    kept = {name: value for name, value in env.items() if name in named or _PASSED_VARIABLES.fullmatch(name)}
     kept.update({name: env[name] for name in _GPU_VARIABLES if name in env})
     if folder := env.get("JUPYTER_SLURM_RESUME_DIR"):
         kept["PYTHONPATH"] = os.path.join(folder, "python")
@@ -324,12 +324,12 @@ class Progress:
 def why_not(runtime: str, image: str, lines: list[str]) -> str:
     """Return in a sentence why an image could not be fetched, and what to do."""
     text = "\n".join(lines).lower()
-    sign = next((name for pattern, name in _SIGNS if re.search(pattern, text)), "")
+    sign = next((name for pattern, name in _FAILURE_PATTERNS if re.search(pattern, text)), "")
     last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)
     then = {
         "room": "image_dir in [container] of the cluster's profile names a place with room",
         "name": "look at its name and its tag",
-        "login": f"look at its name, or `{_LOGIN[runtime]}` where you are on such a node",
+        "login": f"look at its name, or `{_LOGIN_COMMANDS[runtime]}` where you are on such a node",
         "network": "fetch it where the registry can be reached, or name a proxy in `variables`",
     }.get(sign, "the lines before this one may say more")
     return f"the image {image} is not on this node, and {runtime} could not get it ({last[:300]}); {then}"

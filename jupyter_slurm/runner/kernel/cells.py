@@ -32,8 +32,8 @@ else:
     JobDirectory = load("job_directory").JobDirectory
     run_cell = load("kernel.run_cell")
 
-_REMEMBERED = 100  # cells that are over, and whose threads may print yet
-_PIECE = 65_536
+_MAX_ENDED_CELLS = 100  # cells that are over, and whose threads may print yet
+_READ_SIZE = 65_536
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMS = {"display_data": "display", "execute_result": "display", "update_display_data": "update"}
 # What is no output: the front is to know that the kernel is at work, and of models that widgets have.
@@ -91,7 +91,7 @@ class RunningCell:
         """Leave word that it runs."""
         self.has_begun = True
         with contextlib.suppress(OSError, ValueError):
-            step.tell_start(self.place)
+            step.record_start(self.place)
 
     def write(self, stream: str, text: str) -> None:
         """Put out text; never a reason to fail."""
@@ -153,7 +153,7 @@ class RunningCell:
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": code == 130, **said}
         try:
             self.place.put(os.path.join(self.folder, "end.json"), json.dumps(end))
-            self.place.tell("ended")
+            self.place.publish_event("ended")
         except (OSError, ValueError) as error:
             sys.stderr.write(f"the end of the cell {self.key} could not be recorded: {error}\n")
 
@@ -180,23 +180,23 @@ class RunningCells:
     """
 
     def __init__(self, folder: str, ask: Callable[[dict[str, Any]], str], interrupt: Callable[[], None]) -> None:
-        self._folder, self._ask, self._interrupt = os.path.dirname(folder), ask, interrupt
+        self._folder, self._send_request, self._interrupt = os.path.dirname(folder), ask, interrupt
         self._cells: dict[str, RunningCell] = {}  # by their keys
-        self._asked: dict[str, RunningCell] = {}  # by ids of requests
+        self._requests: dict[str, RunningCell] = {}  # by ids of requests
         self._line = b""
         self._has_begun = False
         self._refuses = self._gone = ""  # why the kernel takes none, and why it is over
         self._shown: set[str] = set()  # display ids
 
     def __contains__(self, number: str) -> bool:
-        return number in self._asked
+        return number in self._requests
 
     # -- what is asked for
 
-    def hear(self) -> bool:
+    def receive(self) -> bool:
         """Take in what comes on standard input; False: nothing will."""
         with contextlib.suppress(OSError):
-            if data := os.read(0, _PIECE):
+            if data := os.read(0, _READ_SIZE):
                 *lines, self._line = (self._line + data).split(b"\n")
                 for line in lines:
                     key, _, what = line.decode("ascii", "replace").strip().partition(" ")
@@ -220,9 +220,9 @@ class RunningCells:
 
     def _forget(self) -> None:
         over = [key for key, one in self._cells.items() if one.is_over]
-        for key in over[:-_REMEMBERED]:
+        for key in over[:-_MAX_ENDED_CELLS]:
             del self._cells[key]
-        self._asked = {number: one for number, one in self._asked.items() if one.key in self._cells}
+        self._requests = {number: one for number, one in self._requests.items() if one.key in self._cells}
 
     def _send(self, one: RunningCell) -> None:
         """Have a cell run, if it can."""
@@ -236,7 +236,7 @@ class RunningCells:
             one.is_answered = one.is_done = False
             asked: dict[str, Any] = {"code": _code(one.folder), "silent": True, "store_history": False}
             asked.update(user_expressions={}, allow_stdin=False, stop_on_error=False)
-            self._asked[self._ask(asked)] = one
+            self._requests[self._send_request(asked)] = one
 
     def start(self, info: dict[str, Any]) -> None:
         """Have those run that waited for the kernel to begin; ``info`` is what it says of itself."""
@@ -265,11 +265,11 @@ class RunningCells:
 
     def reply(self, number: str, content: dict[str, Any]) -> None:
         """Take in the answer to a request of ours."""
-        one = self._asked[number]
+        one = self._requests[number]
         if one.is_over:
             return
         if content.get("status") == "aborted":  # a cell before it has failed, which stops those of its own notebook
-            del self._asked[number]
+            del self._requests[number]
             self._send(one)
             return
         for payload in content.get("payload") or []:
@@ -282,12 +282,12 @@ class RunningCells:
 
     def publish(self, number: str, kind: str, content: dict[str, Any]) -> bool:
         """Take in what is published because of a request of ours; return whether the front is to hear it."""
-        one = self._asked[number]
+        one = self._requests[number]
         data = content.get("data") or {}
         if kind == "stream":
             one.write(str(content.get("name")), str(content.get("text", "")))
         elif kind == "display_data" and run_cell.NEWS in data:
-            self._hear_news(one, data[run_cell.NEWS])
+            self._apply_news(one, data[run_cell.NEWS])
         elif kind in _FORMS:
             return self._show(one, kind, content)
         elif kind == "error":
@@ -308,7 +308,7 @@ class RunningCells:
         one.show(kind, content)
         return False
 
-    def _hear_news(self, one: RunningCell, told: dict[str, Any]) -> None:
+    def _apply_news(self, one: RunningCell, told: dict[str, Any]) -> None:
         if "begun" in told:
             one.begin()
             if one.is_stopped:

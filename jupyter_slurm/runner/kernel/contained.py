@@ -25,13 +25,13 @@ def main() -> int:
     place = load("cell.run").JobDirectory(folder)
     described = place.job["environment"]
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         sys.stderr.write(f"container: {described['image']}: {text}\n")
         place.stage(text)
 
     try:
         shared = [os.path.dirname(folder), sockets]
-        return int(contain.start(described, argv, shared, say, is_python=True, hold=os.path.join(sockets, "held")))
+        return int(contain.start(described, argv, shared, report, is_python=True, hold=os.path.join(sockets, "held")))
     except contain.RuntimeRefused as error:
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         sys.stderr.write(f"There is no container: {error} (node {node})\n")

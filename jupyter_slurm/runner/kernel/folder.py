@@ -21,15 +21,15 @@ else:
     lock = load("container.lock")
 
 _PREFIX, _HOLDER = "kernel-", "holder"
-_ROOM = 16_384  # bytes that are needed there for a connection file, and what else kernels leave
-_LONGEST = 60  # bytes of the path of a place: that of a socket in it may have 107 (unix(7))
-_MOST = 4096
+_NEEDED_BYTES = 16_384  # bytes that are needed there for a connection file, and what else kernels leave
+_MAX_PATH_BYTES = 60  # bytes of the path of a place: that of a socket in it may have 107 (unix(7))
+_MAX_LABEL_BYTES = 4096
 
 
 def places() -> Iterator[str]:
     """Return the folders in which one can be made."""
     there = (os.environ.get("TMPDIR"), tempfile.gettempdir(), "/tmp", "/dev/shm")  # noqa: S108 - mkdtemp is safe
-    yield from dict.fromkeys(place for place in there if place and len(os.fsencode(place)) < _LONGEST)
+    yield from dict.fromkeys(place for place in there if place and len(os.fsencode(place)) < _MAX_PATH_BYTES)
 
 
 def make() -> str | None:
@@ -39,17 +39,17 @@ def make() -> str | None:
         with contextlib.suppress(OSError):
             folder = tempfile.mkdtemp(prefix=_PREFIX, dir=place)
             try:
-                _leave(folder)
+                _write_holder(folder)
                 return folder
             except OSError:  # of a full disk; another one may have room
                 shutil.rmtree(folder, ignore_errors=True)
     return None
 
 
-def _leave(folder: str) -> None:
+def _write_holder(folder: str) -> None:
     path = os.path.join(folder, _HOLDER)
     with open(path, "w", encoding="ascii") as file:
-        file.write(lock.holder().ljust(_ROOM))
+        file.write(lock.holder().ljust(_NEEDED_BYTES))
     with open(path, "w", encoding="ascii") as file:
         file.write(lock.holder())
 
@@ -59,15 +59,15 @@ def sweep() -> None:
     for place in places():
         with contextlib.suppress(OSError):
             for name in os.listdir(place):
-                if name.startswith(_PREFIX) and _is_left(os.path.join(place, name)):
+                if name.startswith(_PREFIX) and _is_abandoned(os.path.join(place, name)):
                     shutil.rmtree(os.path.join(place, name), ignore_errors=True)
 
 
-def _is_left(folder: str) -> bool:
+def _is_abandoned(folder: str) -> bool:
     with contextlib.suppress(OSError, ValueError):
         about = os.lstat(folder)
         if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid():
             file = os.open(os.path.join(folder, _HOLDER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(file, encoding="ascii") as label:
-                return bool(lock.is_gone(label.read(_MOST).strip()))
+                return bool(lock.is_gone(label.read(_MAX_LABEL_BYTES).strip()))
     return False

@@ -46,16 +46,16 @@ else:
     zmq_sockets = load("kernel.zmq_sockets")
 
 FORMAT = 1
-_LEASE, _IDLE = 3600.0, float("inf")  # seconds
-_TRIES = 0.05  # seconds between two looks for the kernel's sockets
-_LOOKS = 1.0
-_ASKS_AGAIN = 1.0  # seconds between two questions to a kernel that begins
-_OPENS_WITHIN = 20.0  # seconds for a kernel to open its sockets, before somebody is told what may help
-_STARTS = 3  # as often as that, where somebody else has its ports
-_ENDS = 5.0  # seconds to end in peace, at each of three degrees
-_PASSES_ON = 10.0  # seconds for a front to take the last words of a kernel that was ended
-_CONFIRMS = 60.0  # seconds for a front to say that it has them, or to come again
-_SILENT = 2.0  # seconds for what a kernel said before it died
+_DEFAULT_LEASE_S, _DEFAULT_IDLE_S = 3600.0, float("inf")  # seconds
+_CONNECT_INTERVAL_S = 0.05  # seconds between two looks for the kernel's sockets
+_CHECK_INTERVAL_S = 1.0
+_PROBE_INTERVAL_S = 1.0  # seconds between two questions to a kernel that begins
+_SOCKETS_HINT_DELAY_S = 20.0  # seconds for a kernel to open its sockets, before somebody is told what may help
+_MAX_STARTS = 3  # as often as that, where somebody else has its ports
+_END_TIMEOUT_S = 5.0  # seconds to end in peace, at each of three degrees
+_FLUSH_TIMEOUT_S = 10.0  # seconds for a front to take the last words of a kernel that was ended
+_CONFIRM_TIMEOUT_S = 60.0  # seconds for a front to say that it has them, or to come again
+_DRAIN_TIMEOUT_S = 2.0  # seconds for what a kernel said before it died
 _CHANNELS = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
 _NUMBERS = {name: number for number, name in _CHANNELS.items()}
 # What a front cannot do without; all else that is published may be dropped, where there is too much of it.
@@ -74,26 +74,26 @@ class Keeper:
     def __init__(self, place: JobDirectory) -> None:
         self.place = place
         with open(os.path.join(place.folder, "kernel.json"), encoding="utf-8", errors="surrogateescape") as file:
-            self.asked: dict[str, Any] = json.load(file)
-        self.lease = float(self.asked.get("lease") or _LEASE)
-        self.idle = float(self.asked.get("idle") or _IDLE)
+            self.settings: dict[str, Any] = json.load(file)
+        self.lease = float(self.settings.get("lease") or _DEFAULT_LEASE_S)
+        self.idle = float(self.settings.get("idle") or _DEFAULT_IDLE_S)
         self.activity = messages.Activity()
         self.ready = selectors.DefaultSelector()
         self._bell = messages.WakeSignal()
         self.ready.register(self._bell.file, selectors.EVENT_READ, self._bell.listen)
         self.door = listener.ProxyListener(
-            bytes.fromhex(self.asked["secret"]), self.ready, self._take, self._tell_front
+            bytes.fromhex(self.settings["secret"]), self.ready, self._take, self._greet_front
         )
         self.kernel: Any = None
         self.wires: Any = None
         self.info: dict[str, Any] | None = None  # what the kernel says of itself, when it has begun
         self._probe, self._probed, self._has_published = "", 0.0, False
         self._own: set[str] = set()  # ids of our own requests
-        self.cells = cells.RunningCells(place.folder, self._ask_for_cell, self._interrupt)
+        self.cells = cells.RunningCells(place.folder, self._request_cell, self._interrupt)
         self._early: list[tuple[str, list[bytes]]] = []
         self._starts, self._is_hinted = 0, False
         self._killed, self._degree = 0.0, 0  # how it is being ended
-        self._asked_to_end = self._is_terminated = self._is_restarting = False
+        self._is_end_requested = self._is_terminated = self._is_restarting = False
         self._over: dict[str, Any] = {}  # of idle or lease
         self._unnoted: dict[str, Any] | None = None  # what could not be written: the disk was full
 
@@ -106,11 +106,11 @@ class Keeper:
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, lambda *_: self._interrupt())
         with contextlib.suppress(OSError):  # of a file, and of /dev/null, there is nothing to wait for
-            self.ready.register(0, selectors.EVENT_READ, self._hear_cells)
+            self.ready.register(0, selectors.EVENT_READ, self._receive_cell_requests)
         self._note(port=self.door.port)
         try:
             self._start()
-            while self.kernel.process.poll() is None or self._starts_again():
+            while self.kernel.process.poll() is None or self._restart_on_taken_port():
                 self._turn()
             return self._finish()
         except KernelStartError as error:
@@ -129,13 +129,13 @@ class Keeper:
         """Do what there is to do once."""
         if self.info is None:
             self._begin()
-        self._look_after()
+        self._check_end()
         self._pump()
 
     def _pump(self) -> None:
         """Carry messages, and wait for more of them."""
         has_more = self.wires is not None and self.wires.reader is not None and self.wires.reader.has_more
-        pause = 0.0 if has_more else _TRIES if self.info is None else _LOOKS
+        pause = 0.0 if has_more else _CONNECT_INTERVAL_S if self.info is None else _CHECK_INTERVAL_S
         self._wait(pause)
         if self.wires is not None:
             for frames in self.wires.published():
@@ -148,12 +148,12 @@ class Keeper:
             if self.ready.get_map().get(key.fd) is key:  # who came before it in this turn may have let it go
                 key.data(mask)
 
-    def _hear_output(self, _: int) -> None:
-        if not self.kernel.hear():
+    def _receive_output(self, _: int) -> None:
+        if not self.kernel.receive_output():
             self.ready.unregister(self.kernel.output)
 
-    def _hear_cells(self, _: int) -> None:
-        if not self.cells.hear():
+    def _receive_cell_requests(self, _: int) -> None:
+        if not self.cells.receive():
             self.ready.unregister(0)
 
     def _note(self, **told: Any) -> None:
@@ -173,15 +173,15 @@ class Keeper:
     def _start(self) -> None:
         """Start it; KernelStartError."""
         self._starts += 1
-        self.kernel = process.Kernel(self.place.folder, self.asked)
+        self.kernel = process.Kernel(self.place.folder, self.settings)
         self.kernel.start()
-        self.ready.register(self.kernel.output, selectors.EVENT_READ, self._hear_output)
+        self.ready.register(self.kernel.output, selectors.EVENT_READ, self._receive_output)
         reach, key = self.kernel.sockets.connect, self.kernel.key
         self.wires = zmq_sockets.ChannelSockets(reach, key, self.ready, self._reply, self._bell.ring)
 
-    def _starts_again(self) -> bool:
+    def _restart_on_taken_port(self) -> bool:
         """Start another one in the place of one that has ended since somebody else had one of its ports."""
-        is_over = self._asked_to_end or self._is_terminated or self._starts >= _STARTS
+        is_over = self._is_end_requested or self._is_terminated or self._starts >= _MAX_STARTS
         if is_over or self.wires.reader is not None or not self.kernel.sockets.are_taken():
             return False
         sys.stderr.write("Somebody else has a port of this kernel: it is started again, with others.\n")
@@ -199,33 +199,35 @@ class Keeper:
         if self.wires.reader is None and not self.wires.connect():
             self._hint()
             return
-        if not self._probe and now - self._probed > _ASKS_AGAIN:
+        if not self._probe and now - self._probed > _PROBE_INTERVAL_S:
             self._probed = now
-            self._probe = self._ask("shell", "kernel_info_request", {})
+            self._probe = self._request("shell", "kernel_info_request", {})
 
     def _hint(self) -> None:
         """Say what may help a kernel that runs and has not opened its sockets."""
-        if not self._is_hinted and self.kernel.hint and self.kernel.opens_for > _OPENS_WITHIN:
+        if not self._is_hinted and self.kernel.hint and self.kernel.opens_for > _SOCKETS_HINT_DELAY_S:
             self._is_hinted = True
-            self.place.stage(f"The kernel has not opened its sockets for {_OPENS_WITHIN:g} s. {self.kernel.hint}")
+            self.place.stage(
+                f"The kernel has not opened its sockets for {_SOCKETS_HINT_DELAY_S:g} s. {self.kernel.hint}"
+            )
 
-    def _ask(self, channel: str, kind: str, content: dict[str, Any], *, is_own: bool = True) -> str:
+    def _request(self, channel: str, kind: str, content: dict[str, Any], *, is_own: bool = True) -> str:
         number, frames = messages.message(kind, content)
         if is_own:
             self._own.add(number)
         self.wires.send(channel, frames)
         return number
 
-    def _ask_for_cell(self, content: dict[str, Any]) -> str:
-        return self._ask("shell", "execute_request", content, is_own=False)
+    def _request_cell(self, content: dict[str, Any]) -> str:
+        return self._request("shell", "execute_request", content, is_own=False)
 
-    def _answered(self, content: bytes) -> None:
+    def _accept_info(self, content: bytes) -> None:
         """Take in what the kernel says of itself: from now on it gets what it is asked."""
         self._probe = ""
         if self._has_published:
             self.info = messages.read(content)
-            self.activity.ask()
-            self.door.link.tell(event="started", kernel_info=self.info)
+            self.activity.note_request()
+            self.door.link.send_note(event="started", kernel_info=self.info)
             early, self._early = self._early, []
             for channel, frames in early:
                 self._pass_to_kernel(channel, frames)
@@ -238,7 +240,7 @@ class Keeper:
         elif parent not in self._own:
             self.door.link.send(_NUMBERS[name], frames)
         elif self.info is None and messages.read(frames[0]).get("msg_type") == "kernel_info_reply":
-            self._answered(frames[3])
+            self._accept_info(frames[3])
 
     def _publish(self, frames: list[bytes]) -> None:
         header, parent = messages.read(frames[0]), messages.word(messages.read(frames[1]), "msg_id")
@@ -246,7 +248,7 @@ class Keeper:
         if kind == "iopub_welcome" or parent in self._own:
             self._has_published = True
             return
-        self.activity.hear(kind, parent, messages.read(frames[3]) if kind == "status" else {})
+        self.activity.note_message(kind, parent, messages.read(frames[3]) if kind == "status" else {})
         if parent in self.cells and not self.cells.publish(parent, kind, messages.read(frames[3])):
             return
         for piece in messages.pieces(header, frames):
@@ -257,23 +259,23 @@ class Keeper:
     def _interrupt(self) -> None:
         if self.info is None or self.kernel.process.returncode is not None:
             return  # one that begins would end by it
-        if self.kernel.is_asked_to_interrupt:
-            self._ask("control", "interrupt_request", {})
+        if self.kernel.is_interrupted_by_message:
+            self._request("control", "interrupt_request", {})
         else:
             self.kernel.interrupt()
         self._wake_kernel()
 
     def _wake_kernel(self) -> None:
         """Have it look what there is: an ipykernel 7 whose cell awaits something hears an interrupt no sooner."""
-        self._ask("shell", "kernel_info_request", {})
+        self._request("shell", "kernel_info_request", {})
 
     # -- the front
 
-    def _tell_front(self) -> None:
+    def _greet_front(self) -> None:
         state = "starting" if self.info is None else "busy" if self.activity.is_at_work else "idle"
-        self.door.link.tell(event="attached", begun=self.info is not None, state=state)
+        self.door.link.send_note(event="attached", begun=self.info is not None, state=state)
         if self.info is not None:
-            self.door.link.tell(event="started", kernel_info=self.info)
+            self.door.link.send_note(event="started", kernel_info=self.info)
 
     def _take(self, taken: list[Any]) -> None:
         """Do what a front asks for."""
@@ -283,9 +285,9 @@ class Keeper:
                 if note.get("do") == "interrupt":
                     self._interrupt()
                 elif note.get("do") == "end":
-                    self._asked_to_end, self._is_restarting = True, bool(note.get("restart"))
+                    self._is_end_requested, self._is_restarting = True, bool(note.get("restart"))
             elif one.channel in _CHANNELS and len(one.frames) >= 4:
-                self.activity.ask()
+                self.activity.note_request()
                 if self.info is None:
                     self._early.append((_CHANNELS[one.channel], one.frames))
                 else:
@@ -293,14 +295,14 @@ class Keeper:
 
     def _pass_to_kernel(self, channel: str, frames: list[bytes]) -> None:
         kind = messages.read(frames[0]).get("msg_type") if channel == "control" else None
-        if kind == "interrupt_request" and not self.kernel.is_asked_to_interrupt:
+        if kind == "interrupt_request" and not self.kernel.is_interrupted_by_message:
             self.kernel.interrupt()
             self._wake_kernel()
             self.door.link.send(link.CONTROL, messages.message("interrupt_reply", {"status": "ok"}, frames[0])[1])
             return
         if kind == "shutdown_request":
-            self._asked_to_end = True
-            self._degree, self._killed = 1, time.monotonic() + _ENDS
+            self._is_end_requested = True
+            self._degree, self._killed = 1, time.monotonic() + _END_TIMEOUT_S
         self.wires.send(channel, frames)
 
     # -- the end
@@ -308,7 +310,7 @@ class Keeper:
     def _terminate(self, *_: Any) -> None:
         self._is_terminated = True
 
-    def _look_after(self) -> None:
+    def _check_end(self) -> None:
         """Look whether it is to end, and have it end."""
         self.door.tick()
         if self._unnoted is not None:
@@ -321,14 +323,14 @@ class Keeper:
             sys.stderr.write(f"Nobody has used this kernel for {self.idle:g} s: it ends.\n")
         if self._is_terminated:
             self.kernel.hide()  # whoever terminates us may not wait for long
-        if (self._over or self._asked_to_end or self._is_terminated) and time.monotonic() > self._killed:
+        if (self._over or self._is_end_requested or self._is_terminated) and time.monotonic() > self._killed:
             self._end_by_degrees()
 
     def _end_by_degrees(self) -> None:
         """Ask it to end, then ask the system."""
-        self._degree, self._killed = self._degree + 1, time.monotonic() + _ENDS
+        self._degree, self._killed = self._degree + 1, time.monotonic() + _END_TIMEOUT_S
         if self._degree == 1 and self.info is not None:
-            self._ask("control", "shutdown_request", {"restart": self._is_restarting})
+            self._request("control", "shutdown_request", {"restart": self._is_restarting})
         elif self._degree <= 2 and self.info is not None:
             self.kernel.kill(signal.SIGTERM)
         else:
@@ -338,37 +340,37 @@ class Keeper:
         """Pass on what it said before it ended; return the exit code."""
         code = self.kernel.process.returncode
         self.kernel.kill(signal.SIGKILL)  # what it has started, and may hold its sockets
-        deadline = time.monotonic() + _SILENT
+        deadline = time.monotonic() + _DRAIN_TIMEOUT_S
         reader = self.wires.reader
         while reader is not None and not (reader.is_over and not reader.has_more) and time.monotonic() < deadline:
             self._pump()
         self.wires.read_rest()
-        self.kernel.hear()
+        self.kernel.receive_output()
         why = {} if self.info is not None else self.kernel.why_not()
         return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None, **why)
 
     def _last_words(self, code: int, **told: Any) -> int:
         """Tell the front how it ended, and wait until it knows; return the exit code of the step."""
         if self._over:
-            self.door.link.tell(**self._over)
+            self.door.link.send_note(**self._over)
         tail = self.kernel.tail if self.kernel is not None else ""
-        said = {"code": code, "log": tail, "begun": self.info is not None, "asked": self._asked_to_end, **told}
-        self.door.link.tell(event="died", **said)
+        said = {"code": code, "log": tail, "begun": self.info is not None, "asked": self._is_end_requested, **told}
+        self.door.link.send_note(event="died", **said)
         self._note(over=dict(said, **self._over))
         if not self._is_terminated:  # else who told us to end knows more of it
-            is_unused, is_asked = bool(self._over), self._asked_to_end
+            is_unused, is_asked = bool(self._over), self._is_end_requested
             self.cells.lose(cells.why_lost(code, told, is_unused=is_unused, is_asked=is_asked))
-        is_ours = bool(self._over or self._asked_to_end or self._is_terminated)
-        deadline = time.monotonic() + (_PASSES_ON if is_ours else self.lease)
+        is_ours = bool(self._over or self._is_end_requested or self._is_terminated)
+        deadline = time.monotonic() + (_FLUSH_TIMEOUT_S if is_ours else self.lease)
         is_sent = False
         while not self.door.link.is_clear and time.monotonic() < deadline:
             if not self.door.has_front and (is_ours or self._is_terminated):
                 break
             if self.door.link.is_sent and not is_sent:  # a front may leave when it hears that, without a word
-                is_sent, deadline = True, min(deadline, time.monotonic() + _CONFIRMS)
+                is_sent, deadline = True, min(deadline, time.monotonic() + _CONFIRM_TIMEOUT_S)
             self.door.tick()
             self.door.flush()
-            self._wait(_TRIES)
+            self._wait(_CONNECT_INTERVAL_S)
         return 143 if self._is_terminated else 0 if is_ours else code
 
 

@@ -26,12 +26,12 @@ else:
     handshake = load("link.handshake")
     link = load("link.link")
 
-KEPT = 64 << 20  # bytes of output for a front that is away
-_KEPT_LIVE = 512 << 20  # and for one that is there, and slow
-_GUESTS = 16  # connections at once whose greeting is not over
-_PIECE = 1 << 20
-_WRITES = 16  # before others have their turn
-_TRIES = 200  # of ports
+MAX_BUFFER_AWAY_BYTES = 64 << 20  # bytes of output for a front that is away
+_MAX_BUFFER_LIVE_BYTES = 512 << 20  # and for one that is there, and slow
+_MAX_GUESTS = 16  # connections at once whose greeting is not over
+_READ_SIZE = 1 << 20
+_MAX_WRITES = 16  # before others have their turn
+_MAX_PORT_TRIES = 200  # of ports
 _DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): its number and request, where user and inode are told
 
 
@@ -39,13 +39,13 @@ def is_foreign(sock: Any) -> bool:
     """Tell whether another user has made a connection, where the system says so."""
     near, far = sock.getsockname(), sock.getpeername()
     try:
-        uid, inode = _ask_kernel(near, far)
+        uid, inode = _query_kernel(near, far)
     except (OSError, struct.error):
-        uid, inode = _look_up(near, far)
+        uid, inode = _search_table(near, far)
     return bool(inode) and uid not in (0, os.getuid())
 
 
-def _ask_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
+def _query_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
     """Return user and inode of the far end of a connection (sock_diag(7)); OSError, struct.error: it is not told."""
     ends = struct.pack(">HH4s12x4s12x", far[1], near[1], socket.inet_aton(far[0]), socket.inet_aton(near[0]))
     asked = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + bytes(4) + b"\xff" * 8
@@ -56,7 +56,7 @@ def _ask_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
     return uid, inode
 
 
-def _look_up(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
+def _search_table(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
     """Return the same from /proc/net/tcp (proc(5)); nothing, where that does not tell either."""
     wanted = [f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (far, near)]
     with contextlib.suppress(OSError), open("/proc/net/tcp", encoding="ascii") as table:
@@ -68,7 +68,7 @@ def _look_up(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
 
 def listen() -> Any:
     """Return what listens on the loopback: on a port that no system hands out, where all others are taken."""
-    for port in (0, *(random.randrange(proc.FIRST_PORT, proc.LAST_PORT) for _ in range(_TRIES))):  # noqa: S311 - any will do
+    for port in (0, *(random.randrange(proc.FIRST_PORT, proc.LAST_PORT) for _ in range(_MAX_PORT_TRIES))):  # noqa: S311 - any will do
         with contextlib.suppress(OSError):
             return _listening(port)
     return _listening(0)
@@ -78,7 +78,7 @@ def _listening(port: int) -> Any:
     listener = socket.socket()
     try:
         listener.bind(("127.0.0.1", port))
-        listener.listen(_GUESTS)
+        listener.listen(_MAX_GUESTS)
     except OSError:
         listener.close()
         raise
@@ -90,7 +90,7 @@ class PendingConnection:
 
     def __init__(self, sock: Any, words: Any) -> None:
         self.sock, self.handshake = sock, words
-        self.deadline = time.monotonic() + handshake.GREETS_WITHIN
+        self.deadline = time.monotonic() + handshake.GREETING_TIMEOUT_S
 
 
 class ProxyListener:
@@ -108,7 +108,7 @@ class ProxyListener:
 
     def __init__(self, secret: bytes, ready: Any, take: Callable[[list[Any]], None], greet: Callable[[], None]) -> None:
         self._secret, self._ready, self._take, self._greet = secret, ready, take, greet
-        self.link = link.Link(KEPT)
+        self.link = link.Link(MAX_BUFFER_AWAY_BYTES)
         self._listener = listen()
         self._listener.setblocking(False)
         ready.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -117,12 +117,12 @@ class ProxyListener:
         self._sock: Any = None
         self._who = b""
         self._gone: set[bytes] = set()  # fronts in whose place others have come
-        self._left = time.monotonic()
+        self._lost_at = time.monotonic()
 
     @property
     def alone(self) -> float:
         """Seconds since there was a front."""
-        return 0.0 if self._sock is not None else time.monotonic() - self._left
+        return 0.0 if self._sock is not None else time.monotonic() - self._lost_at
 
     @property
     def has_front(self) -> bool:
@@ -138,8 +138,8 @@ class ProxyListener:
             sock.setblocking(False)
             guest = PendingConnection(sock, handshake.KeeperHandshake(self._secret, self._received_of))
             self._guests.append(guest)
-            self._ready.register(sock, selectors.EVENT_READ, lambda _: self._hear(guest))
-            if len(self._guests) > _GUESTS:
+            self._ready.register(sock, selectors.EVENT_READ, lambda _: self._receive(guest))
+            if len(self._guests) > _MAX_GUESTS:
                 self._dismiss(self._guests[0])
 
     def _received_of(self, who: bytes) -> int | None:
@@ -150,7 +150,7 @@ class ProxyListener:
         self._ready.unregister(guest.sock)
         guest.sock.close()
 
-    def _hear(self, guest: PendingConnection) -> None:
+    def _receive(self, guest: PendingConnection) -> None:
         try:
             data = guest.sock.recv(512)
             answer = guest.handshake.feed(data)
@@ -186,7 +186,7 @@ class ProxyListener:
         self._ready.register(self._sock, selectors.EVENT_READ, self._serve)
         with self._breaking():
             messages = self.link.attach(guest.handshake.received, guest.handshake.rest)
-            self.link.outbox.limit = _KEPT_LIVE
+            self.link.outbox.limit = _MAX_BUFFER_LIVE_BYTES
             if is_new:
                 self._greet()
             self._pass_on(messages)
@@ -207,14 +207,14 @@ class ProxyListener:
         if self._sock is not None:
             self._ready.unregister(self._sock)
             self._sock.close()
-            self._sock, self._left = None, time.monotonic()
+            self._sock, self._lost_at = None, time.monotonic()
             self.link.detach()
-            self.link.outbox.limit = KEPT
+            self.link.outbox.limit = MAX_BUFFER_AWAY_BYTES
 
     def _serve(self, mask: int) -> None:
         with self._breaking():
             if mask & selectors.EVENT_READ:
-                data = self._sock.recv(_PIECE)
+                data = self._sock.recv(_READ_SIZE)
                 if not data:
                     raise ConnectionAbortedError("it has closed the connection")
                 self._pass_on(self.link.feed(data))
@@ -226,7 +226,7 @@ class ProxyListener:
         self.link.confirm()
 
     def _write(self) -> None:
-        for _ in range(_WRITES):
+        for _ in range(_MAX_WRITES):
             pending = self.link.pending()
             if not pending:
                 return

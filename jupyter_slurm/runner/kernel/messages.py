@@ -16,8 +16,8 @@ import time
 import uuid
 from typing import Any, Callable, Iterator
 
-_PIECE = 1 << 20  # bytes
-_LOOKS = 1000  # places that may be the end of a line and are none
+_PIECE_BYTES = 1 << 20  # bytes
+_MAX_LINE_END_TRIES = 1000  # places that may be the end of a line and are none
 _NAME = rb'"name"\s*:\s*"(?:stdout|stderr)"'
 _BEGINS = re.compile(rb"\s*\{\s*(?:" + _NAME + rb'\s*,\s*)?"text"\s*:\s*"')
 _ENDS = re.compile(rb'"\s*(?:,\s*' + _NAME + rb"\s*)?\}\s*\Z")
@@ -48,7 +48,7 @@ def word(told: dict[str, Any], name: str) -> str:
     return said if isinstance(said, str) else ""
 
 
-def pieces(header: dict[str, Any], frames: list[bytes], size: int = _PIECE) -> Iterator[list[Any]]:
+def pieces(header: dict[str, Any], frames: list[bytes], size: int = _PIECE_BYTES) -> Iterator[list[Any]]:
     """Return a message as it is or, where it is a large output, as several, each of which ends with a line.
 
     The content of these is a tuple of parts: none of the text is copied.
@@ -89,7 +89,7 @@ def _text(content: bytes) -> tuple[int, int]:
 
 def _line_end(content: bytes, at: int, end: int) -> int:
     """Return where the next line ends; the end of all where there is none."""
-    for _ in range(_LOOKS):
+    for _ in range(_MAX_LINE_END_TRIES):
         at = content.find(b"\\n", at, end)
         if at < 0:
             return end
@@ -115,11 +115,11 @@ class Activity:
         self._clock, self._last = clock, clock()
         self._at_work: set[str] = set()  # ids of the requests
 
-    def ask(self) -> None:
+    def note_request(self) -> None:
         """Take note of a request."""
         self._last = self._clock()
 
-    def hear(self, kind: str, parent: str, content: dict[str, Any]) -> None:
+    def note_message(self, kind: str, parent: str, content: dict[str, Any]) -> None:
         """Take note of what it publishes: a type of message, the id of the request, the content of a status."""
         self._last = self._clock()
         state = content.get("execution_state") if kind == "status" else None

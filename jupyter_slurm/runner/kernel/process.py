@@ -31,12 +31,12 @@ else:
     proc = sockets.proc
     start = load("kernel.start")
     KernelStartError = sockets.KernelStartError
-_TAIL = 8000  # bytes of what it printed that are kept
-_PIECE = 65_536
-_AT_ONCE = 16  # pieces that are passed on before anything else gets its turn
+_MAX_TAIL_BYTES = 8000  # bytes of what it printed that are kept
+_READ_SIZE = 65_536
+_MAX_READS = 16  # pieces that are passed on before anything else gets its turn
 _NO_CONTAINER = 125  # exit code of contained.py
-_PORTS = "Where it knows no Unix sockets, the word transport=tcp gives it ports (README.md: Kernels on nodes)."
-_KILLED_FIRST = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the kernel goes and we can say so
+_PORTS_HINT = "Where it knows no Unix sockets, the word transport=tcp gives it ports (README.md: Kernels on nodes)."
+_OOM_SCORE = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the kernel goes and we can say so
 
 
 def make_folder() -> str:
@@ -62,7 +62,7 @@ class Kernel:
     def __init__(self, place: str, asked: dict[str, Any]) -> None:
         self.key = secrets.token_hex(32).encode("ascii")
         self.folder = make_folder()
-        self._place, self._asked, self._tail = place, asked, b""
+        self._place, self._settings, self._tail = place, asked, b""
         self.process: Any = None
         self.sockets: Any = None
         self.output = -1  # a file descriptor: what it prints past its channels
@@ -72,8 +72,8 @@ class Kernel:
         self._began = time.monotonic()
         path = os.path.join(self.folder, "connection.json")
         self.sockets = self._make_sockets()
-        told: dict[str, Any] = {**self.sockets.told(), "key": self.key.decode("ascii")}
-        told.update(signature_scheme="hmac-sha256", kernel_name=self._asked.get("name") or "python3")
+        told: dict[str, Any] = {**self.sockets.connection_info(), "key": self.key.decode("ascii")}
+        told.update(signature_scheme="hmac-sha256", kernel_name=self._settings.get("name") or "python3")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(told, file)
         argv = self._argv(path)
@@ -96,58 +96,58 @@ class Kernel:
         finally:
             os.close(write)
         with contextlib.suppress(OSError), open(f"/proc/{self.process.pid}/oom_score_adj", "w") as file:
-            file.write(_KILLED_FIRST)
+            file.write(_OOM_SCORE)
 
     def _make_sockets(self) -> Any:
-        if self._asked.get("transport") != sockets.Ports.transport:
+        if self._settings.get("transport") != sockets.Ports.transport:
             return sockets.Paths(self.folder)
-        return sockets.Ports(None if self._asked.get("image") else lambda: proc.family(self.process.pid))
+        return sockets.Ports(None if self._settings.get("image") else lambda: proc.family(self.process.pid))
 
     def _argv(self, path: str) -> list[str]:
         """Return what starts it, in a container where there is to be one."""
-        image, beside_us = self._asked.get("image"), __file__[: -len("process.py")]
+        image, beside_us = self._settings.get("image"), __file__[: -len("process.py")]
         python = (image or {}).get("python") or ("python3" if image else sys.executable)
-        argv = [python, "-u", f"{beside_us}start.py", str(self._asked.get("name") or "python3"), path]
-        if self._asked.get("argv"):
-            argv = [str(word).replace("{connection_file}", path) for word in self._asked["argv"]]
+        argv = [python, "-u", f"{beside_us}start.py", str(self._settings.get("name") or "python3"), path]
+        if self._settings.get("argv"):
+            argv = [str(word).replace("{connection_file}", path) for word in self._settings["argv"]]
         inside = [sys.executable, "-u", f"{beside_us}contained.py", self._place, self.folder]
         return [*inside, *argv] if image else argv
 
     @property
-    def is_asked_to_interrupt(self) -> bool:
+    def is_interrupted_by_message(self) -> bool:
         """Whether it is interrupted by a message; else by a signal."""
         with contextlib.suppress(OSError), open(os.path.join(self.folder, start.HOW), encoding="ascii") as file:
             return file.read() == "message"
-        return bool(self._asked.get("interrupt_mode") == "message")
+        return bool(self._settings.get("interrupt_mode") == "message")
 
     def _cwd(self) -> str | None:
-        cwd = self._asked.get("cwd")
+        cwd = self._settings.get("cwd")
         cwd = os.path.expanduser(cwd) if cwd else None
         if cwd and not os.path.isdir(cwd):
-            if not self._asked.get("image"):  # else it may be one of the image
+            if not self._settings.get("image"):  # else it may be one of the image
                 raise KernelStartError(f"{proc.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins.")
             return None
         return cwd
 
     def _environment(self) -> dict[str, str]:
-        env = {**os.environ, **(self._asked.get("env") or {})}
+        env = {**os.environ, **(self._settings.get("env") or {})}
         env["JPY_PARENT_PID"] = str(os.getpid())  # else it explains how to be used from a terminal
-        if self._asked.get("image"):  # there it may be the child of process 1, and would think that we are gone
+        if self._settings.get("image"):  # there it may be the child of process 1, and would think that we are gone
             del env["JPY_PARENT_PID"]
         return env
 
-    def hear(self) -> bool:
+    def receive_output(self) -> bool:
         """Pass on some of what it printed past its channels; False: it will print nothing more."""
-        for _ in range(_AT_ONCE):  # who prints without end keeps nobody from ending it
+        for _ in range(_MAX_READS):  # who prints without end keeps nobody from ending it
             try:
-                data = os.read(self.output, _PIECE)
+                data = os.read(self.output, _READ_SIZE)
             except BlockingIOError:
                 return True
             except OSError:
                 return False
             if not data:
                 return False
-            self._tail = (self._tail + data)[-_TAIL:]
+            self._tail = (self._tail + data)[-_MAX_TAIL_BYTES:]
             with contextlib.suppress(OSError):  # a full disk is no reason to end
                 os.write(2, data)
         return True
@@ -161,13 +161,13 @@ class Kernel:
     @property
     def hint(self) -> str:
         """What may help where it does not open its sockets; of ipykernel it is known that it can."""
-        is_ipykernel = not self._asked.get("argv") and (self._asked.get("name") or "python3") == "python3"
-        return "" if is_ipykernel or self.sockets.transport != "ipc" else _PORTS
+        is_ipykernel = not self._settings.get("argv") and (self._settings.get("name") or "python3") == "python3"
+        return "" if is_ipykernel or self.sockets.transport != "ipc" else _PORTS_HINT
 
     @property
     def opens_for(self) -> float:
         """Seconds since it was to open its sockets; in a container it begins later."""
-        if not self._asked.get("image"):
+        if not self._settings.get("image"):
             return time.monotonic() - self._began
         with contextlib.suppress(OSError):
             return time.time() - os.stat(os.path.join(self.folder, start.HOW)).st_mtime
@@ -181,7 +181,7 @@ class Kernel:
     def interrupt(self) -> None:
         """Interrupt it as a terminal does, with what it has started."""
         with contextlib.suppress(OSError):
-            if self._asked.get("image"):
+            if self._settings.get("image"):
                 self.process.send_signal(signal.SIGINT)  # who runs the container passes it on
             else:
                 os.killpg(self.process.pid, signal.SIGINT)

@@ -47,7 +47,7 @@ async def run(folder: str) -> None:
     cell: Any = sys.modules.get("jupyter_slurm_cell_run") or load("cell.run")
     code = 1
     try:
-        _tell(shell, begun=True)
+        _publish_news(shell, begun=True)
         place = cell.JobDirectory(folder)
         with cell.values_of(place, shell.user_ns, _named):
             error = await _run(shell, place.job["cell"])
@@ -59,10 +59,10 @@ async def run(folder: str) -> None:
     except Exception as error:  # noqa: BLE001 - whatever is wrong with this cell, the kernel goes on
         cell.print_error(error, "")
     finally:
-        _tell(shell, exit_code=code & 0xFF)
+        _publish_news(shell, exit_code=code & 0xFF)
 
 
-def _tell(shell: Any, **told: Any) -> None:
+def _publish_news(shell: Any, **told: Any) -> None:
     shell.display_pub.publish({NEWS: told}, {})
 
 

@@ -23,7 +23,7 @@ else:
 
 CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
 _HOST = "127.0.0.1"
-_CONNECTS_WITHIN = 5.0  # seconds, on the loopback
+_CONNECT_TIMEOUT_S = 5.0  # seconds, on the loopback
 
 
 class KernelStartError(Exception):
@@ -47,7 +47,7 @@ class Paths:
     def __init__(self, folder: str) -> None:
         self._stem = os.path.join(folder, "k")
 
-    def told(self) -> dict[str, Any]:
+    def connection_info(self) -> dict[str, Any]:
         """Return what the connection file says of them."""
         numbers = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
         return {"transport": self.transport, "ip": self._stem, **numbers}
@@ -90,7 +90,7 @@ class Ports:
             raise KernelStartError(str(error), error.hint) from None
         self._numbers = dict(zip(CHANNELS, free))
 
-    def told(self) -> dict[str, Any]:
+    def connection_info(self) -> dict[str, Any]:
         """Return what the connection file says of them."""
         numbers = {f"{name}_port": number for name, number in self._numbers.items()}
         return {"transport": self.transport, "ip": _HOST, **numbers}
@@ -103,7 +103,7 @@ class Ports:
         port = self._numbers[channel]
         if not self._is_ours(port):
             raise ConnectionRefusedError(f"the kernel does not listen on port {port} of {_HOST}")
-        sock = socket.create_connection((_HOST, port), _CONNECTS_WITHIN)
+        sock = socket.create_connection((_HOST, port), _CONNECT_TIMEOUT_S)
         sock.settimeout(None)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock

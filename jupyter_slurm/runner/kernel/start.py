@@ -35,7 +35,7 @@ def places() -> list[str]:
     return list(dict.fromkeys(os.path.join(top, "kernels") for top in tops))
 
 
-def _is_of_here(path: str) -> bool:
+def _is_local(path: str) -> bool:
     """Tell whether there is a kernelspec, and not one whose kernel runs elsewhere, as ours in a home of all nodes."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -47,18 +47,18 @@ def _is_of_here(path: str) -> bool:
         return True  # it says nothing of it; what cannot be read is told when it is wanted
 
 
-def known() -> dict[str, str]:
+def find_kernelspecs() -> dict[str, str]:
     """Return the folders of the kernelspecs of this place, by their names."""
     found: dict[str, str] = {}
     for place in places():
         with contextlib.suppress(OSError):
             for name in os.listdir(place):
-                if _is_of_here(os.path.join(place, name, "kernel.json")):
+                if _is_local(os.path.join(place, name, "kernel.json")):
                     found.setdefault(name.lower(), os.path.join(place, name))
     return found
 
 
-def own() -> dict[str, Any] | None:
+def own_kernelspec() -> dict[str, Any] | None:
     """Return the kernelspec of this Python's ipykernel; None: it has none."""
     with contextlib.suppress(ImportError, ValueError):
         if importlib.util.find_spec("ipykernel") is not None:
@@ -70,10 +70,10 @@ def own() -> dict[str, Any] | None:
 
 def find(name: str) -> tuple[dict[str, Any], str]:
     """Return a kernelspec and its folder; PackageMissing."""
-    told = own() if name == "python3" else None
+    told = own_kernelspec() if name == "python3" else None
     if told is not None:
         return told, ""
-    there = known()
+    there = find_kernelspecs()
     folder = there.get(name.lower())
     if folder is None:
         here = os.environ.get("SLURMD_NODENAME") or os.uname().nodename

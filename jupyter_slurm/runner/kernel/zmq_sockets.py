@@ -27,9 +27,9 @@ else:
 
 _DELIMITER = b"<IDS|MSG>"
 _PARTS = 4  # of a message at the least: header, parent header, metadata, content
-_PIECE = 1 << 20
-_AT_ONCE = 1 << 20  # bytes that are looked at before anything else gets its turn
-_SWITCH = 0.0005  # seconds that another thread may keep the one that reads waiting
+_READ_SIZE = 1 << 20
+_MAX_BYTES_AT_ONCE = 1 << 20  # bytes that are looked at before anything else gets its turn
+_SWITCH_INTERVAL_S = 0.0005  # seconds that another thread may keep the one that reads waiting
 
 
 class Signer:
@@ -116,12 +116,12 @@ class ChannelReader:
         self._sock, self._wake = sock, wake
         self._pieces: collections.deque[bytes] = collections.deque()
         self.is_over = False
-        sys.setswitchinterval(_SWITCH)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         threading.Thread(target=self._read, name="iopub", daemon=True).start()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):
-            while data := self._sock.recv(_PIECE):
+            while data := self._sock.recv(_READ_SIZE):
                 self._pieces.append(data)
                 self._wake()
         self.is_over = True
@@ -130,7 +130,7 @@ class ChannelReader:
     def take(self) -> Iterator[bytes]:
         """Return some of what has come, in order."""
         size = 0
-        while self._pieces and size < _AT_ONCE:
+        while self._pieces and size < _MAX_BYTES_AT_ONCE:
             piece = self._pieces.popleft()
             size += len(piece)
             yield piece
@@ -219,7 +219,7 @@ class ChannelSockets:
 
     def _read(self, name: str) -> Iterator[list[bytes]]:
         with contextlib.suppress(BlockingIOError):
-            while data := self.wires[name].sock.recv(_PIECE):
+            while data := self.wires[name].sock.recv(_READ_SIZE):
                 yield from self._proven(self.wires[name].take(data))
             raise ConnectionAbortedError(f"the kernel has closed {name}")
 

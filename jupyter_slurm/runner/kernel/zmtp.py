@@ -15,7 +15,7 @@ _GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0"
 _VERSION, _MECHANISM = 10, slice(12, 32)  # where they stand in it
 _MORE, _LONG, _COMMAND = 1, 2, 4
 _SIZE = struct.Struct(">Q")
-_LARGEST = 1 << 31  # bytes of a frame
+_MAX_FRAME_BYTES = 1 << 31  # bytes of a frame
 _LARGE = 64 << 10  # one that is put together by itself
 _EVERYTHING = b"\0\x01\x01"  # a message of one byte: subscribe to all that begins with nothing
 
@@ -80,7 +80,7 @@ class Peer:
                     if size < start:
                         break
                     (length,) = _SIZE.unpack_from(view, at + 1)
-                    if length > _LARGEST:
+                    if length > _MAX_FRAME_BYTES:
                         raise ProtocolError(f"a frame of {length} bytes")
                 if size - start < length:
                     if length > _LARGE:

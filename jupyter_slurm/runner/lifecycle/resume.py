@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 loader = runpy.run_path(__file__[: -len("lifecycle/resume.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 
-_MARGIN = 10.0  # seconds before the end of a run at which a cell that goes on is requeued
-_ANSWER = 30.0  # seconds that a Slurm command may take
-_PAUSE = 2.0  # seconds before a controller that was silent is asked again
-_LAST_WORDS = 2.0  # seconds for a step to end in peace
-_LATE = 120.0  # seconds by which the clock of a node may be late
+_MARGIN_S = 10.0  # seconds before the end of a run at which a cell that goes on is requeued
+_ANSWER_TIMEOUT_S = 30.0  # seconds that a Slurm command may take
+_RETRY_INTERVAL_S = 2.0  # seconds before a controller that was silent is asked again
+_STEP_END_TIMEOUT_S = 2.0  # seconds for a step to end in peace
+_MAX_CLOCK_LAG_S = 120.0  # seconds by which the clock of a node may be late
 _FIELDS = ("State", "StartTime", "EndTime", "PreemptTime")
 _ALIVE = ("RUNNING", "SIGNALING")
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
@@ -54,7 +54,7 @@ _WORDS = {
 }
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Tell the person something, between what the cell prints."""
     sys.stderr.write(f"resume: {text}\n")
     sys.stderr.flush()
@@ -68,7 +68,7 @@ def slurm_environment() -> dict[str, str]:
     return {**own, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
 
 
-def ask(*argv: str) -> tuple[int, str, str]:
+def run_slurm(*argv: str) -> tuple[int, str, str]:
     """Run a Slurm command; return its exit code, and what it printed. A command that does not answer has code -1."""
     try:
         done = subprocess.run(
@@ -76,7 +76,7 @@ def ask(*argv: str) -> tuple[int, str, str]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=slurm_environment(),
-            timeout=_ANSWER,
+            timeout=_ANSWER_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -115,7 +115,7 @@ class ResumeState:
         """Whether this run goes on: it is not cancelled, nor over in another way."""
         return self.name in _ALIVE
 
-    def left(self, elapsed: float) -> float:
+    def remaining_s(self, elapsed: float) -> float:
         """Return the seconds until the end, ``elapsed`` after the beginning; durations from one clock, if it can be.
 
         Of a job without a time limit Slurm tells no end, even where a preemption has set one.
@@ -125,13 +125,13 @@ class ResumeState:
         if self.preempted:
             return self.end - self.preempted
         by_duration, by_clock = self.end - self.start - elapsed, self.end - time.time()
-        return min(by_duration, by_clock) if by_clock > by_duration - _LATE else by_duration
+        return min(by_duration, by_clock) if by_clock > by_duration - _MAX_CLOCK_LAG_S else by_duration
 
 
 def state_of(job: str) -> ResumeState | None:
     """Ask the controller about the job; None when it does not answer."""
     form = ",".join(f"{field}:64" for field in _FIELDS)
-    code, out, _ = ask("squeue", "--local", "--noheader", "--states=all", f"--jobs={job}", f"--Format={form}")
+    code, out, _ = run_slurm("squeue", "--local", "--noheader", "--states=all", f"--jobs={job}", f"--Format={form}")
     words = out.split()
     return ResumeState(words) if code == 0 and len(words) >= len(_FIELDS) else None
 
@@ -170,14 +170,14 @@ class ResumableRun:
             env["JUPYTER_SLURM_CHECKPOINT_DIR"] = os.path.join(self.place.folder, f"checkpoint{self.place.suffix}")
             env["JUPYTER_SLURM_INTERRUPTED"] = self.warning
             os.makedirs(env["JUPYTER_SLURM_CHECKPOINT_DIR"], mode=0o700, exist_ok=True)
-            self.place.tell("started")
+            self.place.publish_event("started")
         try:
             self.child = subprocess.Popen([*argv, *args], env=env)
         except OSError as error:
-            say(f"{argv[0]} cannot be run: {error.strerror}")
+            report(f"{argv[0]} cannot be run: {error.strerror}")
             self.events.put(("cell", 127))
             return
-        self._tell_end("cell", self.child)
+        self._report_end("cell", self.child)
 
     def knock(self) -> None:
         """Send a script the signal for which it has a trap; one without would be ended by it."""
@@ -191,14 +191,14 @@ class ResumableRun:
                     os.kill(pid, signal.SIGUSR1)
                     return
         except (OSError, StopIteration, ValueError) as error:
-            say(f"the script could not be told: {error}")
+            report(f"the script could not be told: {error}")
 
     def dismiss(self) -> None:
         """Have a session end in peace, with its kernels: nobody else may tell it."""
         if self.what == "session":
             self.child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.child.wait(_MARGIN / 2)
+                self.child.wait(_MARGIN_S / 2)
 
     def start_listener(self) -> Any:
         """Start the step that hears of a preemption; ``cat`` ends with us, or by the signal."""
@@ -214,12 +214,12 @@ class ResumableRun:
                 env=slurm_environment(),
             )
         except OSError as error:
-            say(f"srun cannot be run ({error}): a preemption is not announced to this run")
+            report(f"srun cannot be run ({error}): a preemption is not announced to this run")
             return None
-        self._tell_end("step", step)
+        self._report_end("step", step)
         return step
 
-    def _tell_end(self, name: str, process: Any) -> None:
+    def _report_end(self, name: str, process: Any) -> None:
         def wait() -> None:
             if process.stderr is not None:
                 said = process.stderr.read().decode("utf-8", "replace").strip()
@@ -239,7 +239,7 @@ class ResumableRun:
             except queue.Empty:
                 self.deadline = None
                 if self.restarts < self.most:
-                    say(f"the {self.what} goes on, and this run is at its end: it is requeued as it is")
+                    report(f"the {self.what} goes on, and this run is at its end: it is requeued as it is")
                     self.dismiss()
                     if self.requeue():
                         return None
@@ -249,7 +249,7 @@ class ResumableRun:
             code = -number if number < 0 else number - 128 if name == "step" else number
             if name == "step" and (code <= 0 or code == signal.SIGKILL):
                 if number:
-                    say(f"a preemption is not announced to this run: {self.last_words}")
+                    report(f"a preemption is not announced to this run: {self.last_words}")
             elif not self.warned(name, code):
                 self.dismiss()
                 while name != "cell":  # it has been sent the same signal, and may have something to save
@@ -261,13 +261,13 @@ class ResumableRun:
         state = state_of(self.job)
         if not state.is_alive if state else (whom, number) == ("signal", signal.SIGTERM):
             return False
-        left = state.left(time.monotonic() - self.begun) if state else float("inf")
+        left = state.remaining_s(time.monotonic() - self.begun) if state else float("inf")
         if left < float("inf"):
-            end = time.monotonic() + max(left - _MARGIN, left / 2)
+            end = time.monotonic() + max(left - _MARGIN_S, left / 2)
             self.deadline = end if self.deadline is None else min(end, self.deadline)
         if not os.path.exists(self.warning):
             why = "preempted" if state and state.preempted else "time limit" if whom == "signal" else "signal"
-            say(f"this run is to end: {_WORDS[why]}" + (f"; {left:.0f} s are left" if self.deadline else ""))
+            report(f"this run is to end: {_WORDS[why]}" + (f"; {left:.0f} s are left" if self.deadline else ""))
             with contextlib.suppress(OSError):
                 self.place.write(self.warning, why)
             self.knock()
@@ -284,9 +284,11 @@ class ResumableRun:
         if not was_told or code:
             return code
         if self.restarts >= self.most:
-            say(f"the {self.what} was interrupted, and was restarted {self.most} times already: resume=N allows more")
+            report(
+                f"the {self.what} was interrupted, and was restarted {self.most} times already: resume=N allows more"
+            )
             return 1
-        say(f"the {self.what} has ended for the time being; the job is requeued")
+        report(f"the {self.what} has ended for the time being; the job is requeued")
         return None if self.requeue() else 1
 
     def requeue(self) -> bool:
@@ -294,14 +296,14 @@ class ResumableRun:
         for name in _SIGNALS:
             signal.signal(name, signal.SIG_DFL)
         while True:
-            code, _, error = ask("scontrol", "requeue", self.job)
+            code, _, error = run_slurm("scontrol", "requeue", self.job)
             if code == 0:
-                time.sleep(_LATE)  # whoever is still there then has not been ended
+                time.sleep(_MAX_CLOCK_LAG_S)  # whoever is still there then has not been ended
                 return True
             if code > 0 and not any(sign in error for sign in _SILENCE):
-                say(f"Slurm does not requeue this job: {error.strip()}")
+                report(f"Slurm does not requeue this job: {error.strip()}")
                 return False
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_INTERVAL_S)
 
     # -- what is told
 
@@ -309,9 +311,11 @@ class ResumableRun:
         """Say which run this is and how the one before it ended; False when there were enough."""
         if self.restarts == 0:
             return True
-        say(f"restart {self.restarts} of {self.most} on {os.uname().nodename}; the run before ended: {self._before()}")
+        report(
+            f"restart {self.restarts} of {self.most} on {os.uname().nodename}; the run before ended: {self._before()}"
+        )
         if self.restarts > self.most:
-            say("no more restarts: resume=N allows more")
+            report("no more restarts: resume=N allows more")
         return self.restarts <= self.most
 
     def _before(self) -> str:
@@ -321,7 +325,7 @@ class ResumableRun:
         except (OSError, KeyError):
             pass
         # Only accounting remembers, where there is some: this asks slurmdbd, not the controller.
-        code, out, _ = ask("sacct", "--local", "-XnP", "--duplicates", f"--jobs={self.job}", "--format=State")
+        code, out, _ = run_slurm("sacct", "--local", "-XnP", "--duplicates", f"--jobs={self.job}", "--format=State")
         states = [line.split()[0] for line in out.splitlines() if line.strip()] if code == 0 else []
         known = [state for state in states if state in _WORDS]
         return _WORDS[known[-1]] if known else "without a warning (a node failed, or it was requeued at once)"
@@ -351,7 +355,7 @@ def main() -> int:
     if step is not None:
         step.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            step.wait(_LAST_WORDS)
+            step.wait(_STEP_END_TIMEOUT_S)
     return 128 + signal.SIGTERM if code is None else code
 
 

@@ -29,12 +29,14 @@ loader = runpy.run_path(__file__[: -len("lifecycle/stage.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 
 _LEFT_OUT = frozenset({".jupyter-slurm-stage", ".rsync-partial"})
-_FAREWELL = 10.0  # seconds for what runs, once Slurm has told it to end: what it then writes needs the rest of KillWait
+_END_TIMEOUT_S = (
+    10.0  # seconds for what runs, once Slurm has told it to end: what it then writes needs the rest of KillWait
+)
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Tell the person something, between what the job prints."""
     sys.stderr.write(f"stage: {text}\n")
     sys.stderr.flush()
@@ -111,7 +113,7 @@ class StageCopy:
 
     def __init__(self, shared: str, local: str) -> None:
         self.shared, self.local = shared, local
-        self.known: dict[str, tuple[int, int, int]] = {}
+        self.signatures: dict[str, tuple[int, int, int]] = {}
         self.failed: dict[str, str] = {}
 
     def make(self) -> None:
@@ -125,7 +127,7 @@ class StageCopy:
             raise OSError(f"{wanted / 1e6:.0f} MB are needed, {free / 1e6:.0f} MB are free")
         for name in names:
             copy(os.path.join(self.shared, name), os.path.join(self.local, name))
-            self.known[name] = sign_of(os.path.join(self.local, name))
+            self.signatures[name] = sign_of(os.path.join(self.local, name))
 
     def bring_back(self) -> int:
         """Copy back what is new or changed; return how many files that were."""
@@ -135,10 +137,10 @@ class StageCopy:
             source = os.path.join(self.local, name)
             try:
                 sign, is_folder = sign_of(source), os.path.isdir(source) and not os.path.islink(source)
-                if sign == self.known.get(name) or (is_folder and name in self.known):
+                if sign == self.signatures.get(name) or (is_folder and name in self.signatures):
                     continue
                 copy(source, os.path.join(self.shared, name))
-                self.known[name] = sign
+                self.signatures[name] = sign
                 count += not is_folder
             except FileNotFoundError:
                 continue  # the job has removed it meanwhile
@@ -146,14 +148,14 @@ class StageCopy:
                 self.failed[name] = error.strerror or str(error)
         return count
 
-    def tell(self) -> None:
+    def report_failures(self) -> None:
         """Say what came back, and take the copy away; what did not come back stays."""
         if not self.failed:
             shutil.rmtree(self.local, ignore_errors=True)
             return
         first = next(iter(self.failed))
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-        say(
+        report(
             f"{len(self.failed)} file{'' if len(self.failed) == 1 else 's'} could not be copied to {self.shared} "
             f"({first}: {self.failed[first]}). What the job had is on {node} in {self.local}."
         )
@@ -166,7 +168,7 @@ def copied(place: JobDirectory) -> StageCopy | None:
     if os.path.realpath(here) != os.path.realpath(shared):
         return None  # it was told to run elsewhere
     if int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1:
-        say(f"the job has several nodes: it runs in {shared}, which all of them see")
+        report(f"the job has several nodes: it runs in {shared}, which all of them see")
         return None
     name = f"jupyter_slurm-{place.job_id}{place.suffix}-{os.getpid()}"
     made = StageCopy(shared, os.path.join(place_of(stage["local"]), name))
@@ -177,7 +179,7 @@ def copied(place: JobDirectory) -> StageCopy | None:
         shutil.rmtree(made.local, ignore_errors=True)
         if not isinstance(error, OSError):
             raise
-        say(f"{made.local} cannot be used ({error}): the job runs in {shared}")
+        report(f"{made.local} cannot be used ({error}): the job runs in {shared}")
         return None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -200,7 +202,7 @@ def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
     heard: list[int] = []
     for listened in (*_ENDING, *_PASSED_ON):
         signal.signal(listened, lambda got, _: heard.append(got))
-    left, is_ending = _FAREWELL, False
+    left, is_ending = _END_TIMEOUT_S, False
     while process.poll() is None and left > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.2)
@@ -208,7 +210,7 @@ def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
         while heard:
             number = heard.pop(0)
             if number == signal.SIGUSR1 and is_announced:
-                say(f"the time limit is near: {made.bring_back()} new or changed files are safe in {made.shared}")
+                report(f"the time limit is near: {made.bring_back()} new or changed files are safe in {made.shared}")
                 continue
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
@@ -229,13 +231,13 @@ def main() -> int:
     made = copied(place)
     argv = command(place, args)
     if "run" in place.job:
-        place.tell("started")
+        place.publish_event("started")
     if made is None:
         sys.stdout.flush()
         os.execvp(argv[0], argv)  # noqa: S606 - an argument list, as everywhere
     code = follow(argv, made, is_announced=bool(place.job["stage"].get("announced")))
     made.bring_back()
-    made.tell()
+    made.report_failures()
     return code
 
 

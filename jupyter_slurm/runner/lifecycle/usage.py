@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
 FORMAT = 1
-_EVERY = 30.0  # seconds
-_MOST = 240  # points
-_PATIENCE = 10.0  # seconds for nvidia-smi
+_INTERVAL_S = 30.0  # seconds
+_MAX_POINTS = 240  # points
+_QUERY_TIMEOUT_S = 10.0  # seconds for nvidia-smi
 OF_A_TASK = ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU")  # variables of Slurm for GPUs that are not shared
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 
@@ -72,15 +72,15 @@ def _measure(place: JobDirectory, runner: int, lives: int) -> None:
     gc.freeze()  # the memory is the runner's, as long as nobody touches it
     group, every = ControlGroup(), _interval()
     points = [_point(group, runner)]
-    while not select.select([lives], [], [], every)[0] and _is_there(runner):
+    while not select.select([lives], [], [], every)[0] and _is_alive(runner):
         points.append(_point(group, runner))
-        if len(points) > _MOST:
+        if len(points) > _MAX_POINTS:
             points, every = points[::2], every * 2
         with contextlib.suppress(OSError):
-            place.put(os.path.join(place.folder, "usage.json"), json.dumps(_told(place, group, points)))
+            place.put(os.path.join(place.folder, "usage.json"), json.dumps(_to_record(place, group, points)))
 
 
-def _is_there(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """Whether there is a process: what it has forked, and left behind, holds its end of the pipe, too."""
     try:
         os.kill(pid, 0)
@@ -92,7 +92,7 @@ def _is_there(pid: int) -> bool:
 def _interval() -> float:
     with contextlib.suppress(KeyError, ValueError):
         return max(0.1, float(os.environ["JUPYTER_SLURM_USAGE_SECONDS"]))
-    return _EVERY
+    return _INTERVAL_S
 
 
 def _point(group: ControlGroup, runner: int) -> list[float | None]:
@@ -100,14 +100,14 @@ def _point(group: ControlGroup, runner: int) -> list[float | None]:
     return [time.time(), cpu, memory, *_gpus()]
 
 
-def _told(place: JobDirectory, group: ControlGroup, points: list[Any]) -> dict[str, Any]:
+def _to_record(place: JobDirectory, group: ControlGroup, points: list[Any]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "job": place.job_id,
         "node": os.environ.get("SLURMD_NODENAME") or os.uname().nodename,
         "source": "cgroup" if group.used() else "processes",
         "cpus": _number("SLURM_CPUS_ON_NODE"),
-        "memory": _memory_given(),
+        "memory": _granted_memory(),
         "gpus": len(visible(os.environ)),
         "points": points,
     }
@@ -118,7 +118,7 @@ def _number(name: str) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _memory_given() -> int | None:
+def _granted_memory() -> int | None:
     """Return the bytes that the job has on this node, as sbatch(1) tells them; None: not known."""
     of_node, of_cpu, cpus = map(_number, ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"))
     if of_node:
@@ -214,7 +214,7 @@ def _gpus() -> tuple[float | None, int | None]:
 
     try:
         argv = [*_GPU_QUERY, "--id=" + ",".join(visible(os.environ))]
-        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_PATIENCE, check=True)
+        done = subprocess.run(argv, stdout=subprocess.PIPE, timeout=_QUERY_TIMEOUT_S, check=True)
         rows = [line.split(",") for line in done.stdout.decode("ascii", "replace").splitlines()]
         busy, memory = [float(row[0]) / 100 for row in rows], sum(int(row[1]) for row in rows) << 20
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):

@@ -19,7 +19,7 @@ import os
 import struct
 from typing import Callable
 
-GREETS_WITHIN = 10.0  # seconds for a greeting
+GREETING_TIMEOUT_S = 10.0  # seconds for a greeting
 _MAGIC, _VERSION = b"jslk", 1
 _ASKS, _ANSWERS, _PROVES = struct.Struct(">4sB8s16s"), struct.Struct(">4sBB16sQ"), struct.Struct(">Q")
 _PROOF = 32
@@ -37,7 +37,7 @@ class Handshake:
     """One end of a greeting."""
 
     def __init__(self, secret: bytes) -> None:
-        self._secret, self._said = secret, b""
+        self._secret, self._transcript = secret, b""
         self._incoming = bytearray()
         self.is_done = False
         self.received = 0  # the last record that the other end has
@@ -56,17 +56,17 @@ class Handshake:
         return text
 
     def _proof(self, role: bytes) -> bytes:
-        return hmac.new(self._secret, role + b"\n" + self._said, hashlib.sha256).digest()
+        return hmac.new(self._secret, role + b"\n" + self._transcript, hashlib.sha256).digest()
 
     def _prove(self, role: bytes, text: bytes) -> bytes:
         """Return a text of ours with its proof."""
-        self._said += text
+        self._transcript += text
         return text + self._proof(role)
 
     def _believe(self, role: bytes, text: bytes) -> bytes:
         """Return a text of theirs without its proof."""
         text, proof = text[:-_PROOF], text[-_PROOF:]
-        self._said += text
+        self._transcript += text
         if not hmac.compare_digest(proof, self._proof(role)):
             raise PeerRejected("the other end does not know the secret of this kernel")
         return text
@@ -94,7 +94,7 @@ class ProxyHandshake(Handshake):
     def __init__(self, secret: bytes, who: bytes, received: int) -> None:
         super().__init__(secret)
         self._own = received
-        self._said = self.first = _ASKS.pack(_MAGIC, _VERSION, who, os.urandom(16))
+        self._transcript = self.first = _ASKS.pack(_MAGIC, _VERSION, who, os.urandom(16))
 
     def feed(self, data: bytes) -> bytes:
         """Take what came in, return what to send; PeerRejected, PeerReplaced."""
@@ -131,7 +131,7 @@ class KeeperHandshake(Handshake):
         if not self.who and (text := self._take(_ASKS.size)):
             magic, version, self.who, _ = _ASKS.unpack(text)
             _know(magic, version)
-            self._said, received = text, self._received_of(self.who)
+            self._transcript, received = text, self._received_of(self.who)
             told = _ANSWERS.pack(_MAGIC, _VERSION, received is None, os.urandom(16), received or 0)
             answer = self._prove(b"keeper", told)
         if self.who and not self.is_done and (text := self._take(_PROVES.size + _PROOF)):

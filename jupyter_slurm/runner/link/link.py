@@ -22,13 +22,13 @@ import time
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 SHELL, CONTROL, STDIN, IOPUB, NOTE = range(5)
-SPEAKS_AFTER, DEAD_AFTER = 5.0, 15.0  # seconds without a word: of ours, of theirs
-LARGEST = 1 << 31  # bytes of a frame
+KEEPALIVE_INTERVAL_S, SILENCE_TIMEOUT_S = 5.0, 15.0  # seconds without a word: of ours, of theirs
+MAX_FRAME_BYTES = 1 << 31  # bytes of a frame
 _DATA, _ACK, _ALIVE, _REPLACED = range(4)
 _HEADER, _NUMBER, _COUNT = struct.Struct(">BI"), struct.Struct(">Q"), struct.Struct(">BI")
-_AT_ONCE = 256 << 10  # bytes that are made ready to be sent
-_LARGE = 64 << 10  # bytes that are sent from where they lie
-_MOST_FRAMES = 10_000
+_MAX_READY_BYTES = 256 << 10  # bytes that are made ready to be sent
+_MIN_UNCOPIED_BYTES = 64 << 10  # bytes that are sent from where they lie
+_MAX_FRAMES = 10_000
 _NOTHING = memoryview(b"")
 
 
@@ -67,7 +67,7 @@ def _joined(parts: Iterable[Any]) -> list[Any]:
     joined: list[Any] = []
     small: list[Any] = []
     for part in parts:
-        if len(part) < _LARGE:
+        if len(part) < _MIN_UNCOPIED_BYTES:
             small.append(part)
             continue
         if small:
@@ -81,7 +81,7 @@ def unpack(payload: bytes | memoryview) -> Message:
     """Return what :func:`pack` has packed; LinkBroken: that is none."""
     try:
         channel, count = _COUNT.unpack_from(payload)
-        if count > _MOST_FRAMES:
+        if count > _MAX_FRAMES:
             raise LinkBroken(f"a message of {count} frames")
         lengths = struct.unpack_from(f">{count}I", payload, _COUNT.size)
     except struct.error as error:
@@ -107,7 +107,7 @@ class _Record:
         self.payload, self.length, self.cause = payload, sum(map(len, payload)), cause
         self.size, self.count = 0, 0  # of a note of what was dropped: bytes, messages
 
-    def told(self) -> list[Any]:
+    def payload_to_send(self) -> list[Any]:
         """Return the payload, which says what was dropped as far as it is known now."""
         if not self.count:
             return self.payload
@@ -173,7 +173,7 @@ class Outbox:
                     self._marks.pop(record.cause or b"", None)
                 elif record.cause is not None and self._victims and self._victims[0] == number:
                     self._victims.popleft()
-                return number, record.told()
+                return number, record.payload_to_send()
         return None
 
     @property
@@ -217,7 +217,7 @@ class Link:
         self._incoming = bytearray()
         self._ready: collections.deque[memoryview] = collections.deque()
         self._words: list[bytes] = []  # frames that are no records
-        self._heard = self._spoke = 0.0
+        self._received_at = self._sent_at = 0.0
 
     def attach(self, received: int, rest: bytes) -> list[Message]:
         """Go on over a connection that was greeted; return what came right behind the greeting.
@@ -231,7 +231,7 @@ class Link:
         """
         self.detach()
         self.outbox.has(received)
-        self.is_attached, self._heard, self._fed = True, self._clock(), self.received
+        self.is_attached, self._received_at, self._fed = True, self._clock(), self.received
         return self.feed(rest)
 
     def detach(self) -> None:
@@ -249,7 +249,7 @@ class Link:
         """Have a message sent; with its parent header as ``cause`` it may be dropped where there are too many."""
         self.outbox.put(pack(channel, frames), cause)
 
-    def tell(self, **told: Any) -> None:
+    def send_note(self, **told: Any) -> None:
         """Have a note sent."""
         self.send(NOTE, [json.dumps(told).encode()])
 
@@ -264,13 +264,13 @@ class Link:
         """
         self._incoming += data
         if data:
-            self._heard = self._clock()
+            self._received_at = self._clock()
         messages: list[Message] = []
         view, at, size = memoryview(self._incoming), 0, len(self._incoming)
         try:
             while size - at >= _HEADER.size:
                 kind, length = _HEADER.unpack_from(view, at)
-                if length > LARGEST:
+                if length > MAX_FRAME_BYTES:
                     raise LinkBroken(f"a frame of {length} bytes")
                 if size - at - _HEADER.size < length:
                     break
@@ -312,14 +312,14 @@ class Link:
     def _make_ready(self) -> None:
         words, self._words = self._words, []
         size = 0
-        while size < _AT_ONCE and (record := self.outbox.next()) is not None:
+        while size < _MAX_READY_BYTES and (record := self.outbox.next()) is not None:
             number, payload = record
             length = sum(map(len, payload))
             words += (_HEADER.pack(_DATA, _NUMBER.size + length), _NUMBER.pack(number), *payload)
             size += length
         if words:
             self._ready.extend(map(memoryview, _joined(words)))
-            self._spoke = self._clock()
+            self._sent_at = self._clock()
 
     def written(self, count: int) -> None:
         """Take note that so many bytes of :meth:`pending` were sent."""
@@ -343,8 +343,8 @@ class Link:
         now = self._clock()
         if not self.is_attached:
             return
-        if now - self._heard > DEAD_AFTER:
-            raise LinkBroken(f"nothing was heard for {DEAD_AFTER:g} s")
-        if now - self._spoke > SPEAKS_AFTER:
-            self._spoke = now
+        if now - self._received_at > SILENCE_TIMEOUT_S:
+            raise LinkBroken(f"nothing was heard for {SILENCE_TIMEOUT_S:g} s")
+        if now - self._sent_at > KEEPALIVE_INTERVAL_S:
+            self._sent_at = now
             self._words.append(_HEADER.pack(_ALIVE, 0))

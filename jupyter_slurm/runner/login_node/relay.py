@@ -29,9 +29,9 @@ HEADER = struct.Struct(">BII")
 WINDOW = 1 << 20  # bytes of a channel that may be under way
 PIECE = 64 << 10  # bytes of a frame, at most
 NUDGE = HEADER.pack(CREDIT, 0, 0)
-SILENCE = 90.0  # seconds without a word, after which nobody is there any more
-_CONNECT = 10.0
-_SOON = 0.003  # seconds that a service may take to answer; after that, what it got is acknowledged without it
+SILENCE_TIMEOUT_S = 90.0  # seconds without a word, after which nobody is there any more
+_CONNECT_TIMEOUT_S = 10.0
+_ANSWER_DELAY_S = 0.003  # seconds that a service may take to answer; after that, what it got is acknowledged without it
 _LISTEN = "0A"
 # sock_diag(7), netlink(7): NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, what states count.
 _DIAG, _BY_FAMILY, _ALL, _LISTENING = 4, 20, 0x301, 1 << 10
@@ -39,7 +39,7 @@ _ERROR, _DONE, _INTERRUPTED = 2, 3, 0x10
 _HEAD, _SOCKET = struct.Struct("=IHHII"), struct.Struct("=B3x2s2x16s40xII")
 
 
-def ask_kernel(port: int) -> list[tuple[str, int, str]]:
+def query_kernel(port: int) -> list[tuple[str, int, str]]:
     """Return who listens on a port: (address, user id, inode), from the kernel, which looks at listeners alone.
 
     All of /proc/net/tcp takes it milliseconds. OSError: it does not tell.
@@ -132,7 +132,7 @@ def tables() -> tuple[str, str]:
 def reached(port: int) -> tuple[str | None, list[int]]:
     """Return :func:`way_to` a port of this node, for this user."""
     try:
-        found = [(address, user) for address, user, _ in ask_kernel(port)]
+        found = [(address, user) for address, user, _ in query_kernel(port)]
     except OSError:
         found = listeners(*tables(), port)
     return way_to(found, os.getuid(), any(address == "::" for address, _ in found) and _is_free(port))
@@ -172,14 +172,14 @@ class Relay:
         self.silent: set[Channel] = set()  # whose service has said nothing to what it got
         self.ready = selectors.DefaultSelector()
         self.incoming = bytearray()
-        self.heard = time.monotonic()
+        self.received_at = time.monotonic()
 
     def run(self) -> None:
         """Serve until there is nobody any more."""
         self.send(HELLO, 0)
         self.ready.register(self.source, selectors.EVENT_READ)
         while True:
-            ready = self.ready.select(_SOON if self.silent else 1.0)
+            ready = self.ready.select(_ANSWER_DELAY_S if self.silent else 1.0)
             if not ready:
                 self.give_credit()
             for key, mask in ready:
@@ -189,7 +189,7 @@ class Relay:
                 elif key.data.number in self.channels:
                     self.serve(key.data, mask)
             now = time.monotonic()
-            if now - self.heard > SILENCE:
+            if now - self.received_at > SILENCE_TIMEOUT_S:
                 return
             for channel in list(self.channels.values()):
                 if channel.deadline and now > channel.deadline:
@@ -210,7 +210,7 @@ class Relay:
         data = os.read(self.source, 4 * PIECE)
         if not data:
             return False
-        self.heard = time.monotonic()
+        self.received_at = time.monotonic()
         self.incoming += data
         at = 0
         while len(self.incoming) - at >= HEADER.size:
@@ -262,7 +262,7 @@ class Relay:
         else:
             channel.sock = sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
             sock.setblocking(False)
-            channel.deadline = time.monotonic() + _CONNECT
+            channel.deadline = time.monotonic() + _CONNECT_TIMEOUT_S
             code = sock.connect_ex((address, port))
             if code not in (0, errno.EINPROGRESS):
                 self.fail(channel, "refused", os.strerror(code))

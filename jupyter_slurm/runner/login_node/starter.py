@@ -225,7 +225,7 @@ class Starter:
             if name == b"js_once":
                 self.once(words)
             elif name == b"js_wait":
-                self.tell(words[0], float(words[1]), None)
+                self.report(words[0], float(words[1]), None)
             elif name == b"js_hold":
                 self.hold(words[0])
             elif name == b"js_free":
@@ -298,7 +298,7 @@ class Starter:
         if state != "started" and files:
             shutil.rmtree(draft, ignore_errors=True)
         if state == "started" or (state == "taken" and content(prefix + b".once").split(b"\n")[0] == token):
-            self.tell(prefix, wait, number)
+            self.report(prefix, wait, number)
             return
         self.answer(state, b"%b!%b\n" % (self.mark, note.encode("ascii")) if note else b"", failure)
 
@@ -349,7 +349,7 @@ class Starter:
             raise
         return number
 
-    def tell(self, prefix: bytes, wait: float, number: Optional[int]) -> None:
+    def report(self, prefix: bytes, wait: float, number: Optional[int]) -> None:
         """Say what a command left, or after so many seconds that it runs."""
         out = prefix + b".out"
         is_over = not os.path.exists(out) or bool(content(prefix + b".exit")) or self.has_ended(prefix, out, wait)

@@ -22,10 +22,10 @@ import re
 from typing import Any, Callable
 
 MARK = b"\x1e"
-_CONTENT = 960  # bytes: Slurm cuts what is longer than 1024
-_AT_ONCE = 4000  # bytes: a pipe takes no more in one piece (PIPE_BUF) from one of several that write to it
-_LONGEST = 65536  # bytes of a line
-_DRAWN = 4096  # bytes of a line that is shown before it ends
+_MAX_CONTENT_BYTES = 960  # bytes: Slurm cuts what is longer than 1024
+_MAX_WRITE_BYTES = 4000  # bytes: a pipe takes no more in one piece (PIPE_BUF) from one of several that write to it
+_MAX_LINE_BYTES = 65536  # bytes of a line
+_MAX_DRAWN_BYTES = 4096  # bytes of a line that is shown before it ends
 _CUT = re.compile(rb"\r?\n|\r(?!\Z)")  # whether a line end follows the last carriage return is still to be seen
 _MOVE = re.compile(rb"\x1b(?!\[[0-9;]*[mK])")  # drawn twice, it would move twice
 _FRAME = re.compile(rb"\x1e(\d{1,9})([oedx])([lnrp-])(.*)", re.DOTALL)
@@ -63,9 +63,9 @@ class Sender:
             self._frame(stream, b"n" if cut[0].endswith(b"\n") else b"r", data[at : cut.start()])
             at = cut.end()
         rest = data[at:]
-        while len(rest) > _CONTENT:
-            self._frame(stream, b"-", rest[:_CONTENT])
-            rest = rest[_CONTENT:]
+        while len(rest) > _MAX_CONTENT_BYTES:
+            self._frame(stream, b"-", rest[:_MAX_CONTENT_BYTES])
+            rest = rest[_MAX_CONTENT_BYTES:]
         self._open[stream] = rest
         if stream in self._has_more:
             self._has_more[stream] = bool(rest)
@@ -75,13 +75,13 @@ class Sender:
         """Send whole lines, many at once; return where the rest begins."""
         at = 0
         while True:
-            end = data.rfind(b"\n", at, at + _CONTENT + 1)
+            end = data.rfind(b"\n", at, at + _MAX_CONTENT_BYTES + 1)
             if end >= 0:
                 self._frame(stream, b"l", data[at:end].replace(b"\n", _PACKED))
                 at = end + 1
-            elif len(data) - at > _CONTENT:
-                self._frame(stream, b"-", data[at : at + _CONTENT])
-                at += _CONTENT
+            elif len(data) - at > _MAX_CONTENT_BYTES:
+                self._frame(stream, b"-", data[at : at + _MAX_CONTENT_BYTES])
+                at += _MAX_CONTENT_BYTES
             else:
                 return at
 
@@ -110,13 +110,13 @@ class Sender:
         self._frames, self._size = [], 0
 
     def _frame(self, stream: bytes, kind: bytes, content: bytes) -> None:
-        while len(content) > _CONTENT:
-            self._add(b"%s%s%s-%s\n" % (MARK, self._rank, stream, content[:_CONTENT]))
-            content = content[_CONTENT:]
+        while len(content) > _MAX_CONTENT_BYTES:
+            self._add(b"%s%s%s-%s\n" % (MARK, self._rank, stream, content[:_MAX_CONTENT_BYTES]))
+            content = content[_MAX_CONTENT_BYTES:]
         self._add(b"%s%s%s%s%s\n" % (MARK, self._rank, stream, kind, content))
 
     def _add(self, frame: bytes) -> None:
-        if self._size + len(frame) > _AT_ONCE:
+        if self._size + len(frame) > _MAX_WRITE_BYTES:
             self.flush()
         self._frames.append(frame)
         self._size += len(frame)
@@ -155,7 +155,7 @@ class Gatherer:
             self._take(line)
         self.flush()
 
-    def say(self, stream: bytes, line: bytes) -> None:
+    def write_line(self, stream: bytes, line: bytes) -> None:
         """Write a line of somebody who is no rank."""
         self._put(stream, line + b"\n")
 
@@ -179,7 +179,7 @@ class Gatherer:
     def _take(self, line: bytes) -> None:
         frame = _FRAME.fullmatch(line)
         if frame is None:
-            self.say(b"o", line)
+            self.write_line(b"o", line)
             return
         rank, stream, kind = int(frame[1]), frame[2], frame[3]
         place = rank, stream
@@ -208,12 +208,12 @@ class Gatherer:
 
     def _keep(self, place: tuple[int, bytes], content: bytes, *, is_drawn: bool) -> None:
         rank, stream = place
-        if len(content) > _LONGEST:
+        if len(content) > _MAX_LINE_BYTES:
             self._drawn.pop(place, None)
             self._put(stream, b"[%d] %s\n" % (rank, content))
             return
         self._lines[place] = content
-        if is_drawn and len(content) <= _DRAWN and not _MOVE.search(content):
+        if is_drawn and len(content) <= _MAX_DRAWN_BYTES and not _MOVE.search(content):
             self._drawn[place] = content
             reset = b"\x1b[0m" if b"\x1b" in content else b""
             self._put(stream, b"[%d] %s%s\r" % (rank, content, reset))

@@ -31,7 +31,7 @@ loader = runpy.run_path(__file__[: -len("ranks/launch.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 
 _FIRST_PORT, _PORTS = 12000, 20000  # below those that systems give away by themselves
-_TRIES = 100
+_MAX_PORT_TRIES = 100
 _TERMINATED, _KILLED = 128 + signal.SIGTERM, 128 + signal.SIGKILL
 _EXITED = re.compile(rb"^srun: error: (\S+): tasks? (\d+)\S*: Exited with exit code (\d+)")
 _OF_THE_END = re.compile(
@@ -44,7 +44,7 @@ _OF_A_TASK = ("CPUS_PER_TASK", "GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU
 _OF_TASKS = ("NTASKS", "NPROCS", "NTASKS_PER_NODE", "TASKS_PER_NODE", "DISTRIBUTION")
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Tell the person something, between what the ranks print."""
     sys.stderr.write(f"launcher: {text}\n")
     sys.stderr.flush()
@@ -64,7 +64,7 @@ def first_node(env: Any) -> str | None:
 
 def free_port(job: int) -> int:
     """Return a port of this node for the ranks to meet at: by the job's number, so that two jobs have two."""
-    for more in range(_TRIES):
+    for more in range(_MAX_PORT_TRIES):
         port = _FIRST_PORT + (job + more) % _PORTS
         with socket.socket() as probe:
             try:
@@ -192,7 +192,7 @@ class Ranks:
         else:
             self.also += 1
 
-    def told(self) -> dict[str, Any] | None:
+    def failure(self) -> dict[str, Any] | None:
         """Return what the end marker says of them; None where none failed by itself."""
         if self.first is None:
             return None
@@ -222,7 +222,7 @@ class Srun:
         self.is_refused, self._no_news = False, no_news
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
-        self._listener = threading.Thread(target=self._hear, daemon=True)
+        self._listener = threading.Thread(target=self._receive_messages, daemon=True)
 
     def run(self) -> int:
         """Pass on what comes until it is over; return its exit code as a shell would see it."""
@@ -239,7 +239,7 @@ class Srun:
         self._gatherer.end()
         return 128 - code if code < 0 else code
 
-    def _hear(self) -> None:
+    def _receive_messages(self) -> None:
         """Pass on what srun itself, or torchrun, says; not how the others end once one has failed."""
         said: Any = self._process.stderr
         for line in said:
@@ -249,7 +249,7 @@ class Srun:
                 if exited and int(exited[3]) != _TERMINATED:
                     self._ranks.exit_code = self._ranks.exit_code or int(exited[3])
                 if self._ranks.first is None or not self._no_news.search(line):
-                    self._gatherer.say(b"e", line.rstrip(b"\n"))
+                    self._gatherer.write_line(b"e", line.rstrip(b"\n"))
                     self._gatherer.flush()
 
 
@@ -257,7 +257,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
     """Run the ranks; tell the end, where it is known here."""
     begun, launcher = time.monotonic(), place.job["launcher"]
     if launcher == "torchrun" and not is_contained(place.job) and importlib.util.find_spec("torch") is None:
-        say(
+        report(
             f"{sys.executable} on {os.uname().nodename} has no torch, of which torchrun is a part; python=PATH or "
             "env=NAME chooses one that has it, launcher=srun does without"
         )
@@ -277,9 +277,9 @@ def run(place: JobDirectory, args: list[str]) -> int:
             if not srun.is_refused:
                 break
     except OSError as error:
-        say(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
+        report(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
         return finish(place, 127, None, {})
-    told = ranks.told()
+    told = ranks.failure()
     code = told["first"]["exit_code"] if told else ranks.exit_code or code
     if is_ended or (told is None and code in (_TERMINATED, _KILLED)):
         return code  # Slurm ended it, and says why
@@ -291,7 +291,7 @@ def finish(place: JobDirectory, code: int, told: dict[str, Any] | None, used: di
     """Leave how it ended; in a job with resume, who started this process knows what its end means."""
     has_marker = not place.job.get("resume")
     if told and (place.suffix or not has_marker):
-        say(words(told))  # else the notebook does, which reads the marker
+        report(words(told))  # else the notebook does, which reads the marker
     if has_marker:
         place.end(code, **({"ranks": told} if told else {}), **({"used": used} if used else {}))
     return code
@@ -302,7 +302,7 @@ def main() -> int:
     place = load("cell.run").JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
-    place.tell("started")
+    place.publish_event("started")
     load("lifecycle.usage").watch(place)
     if place.job["launcher"] == "ray":
         return int(load("ranks.ray_cluster").run(place, sys.argv[2:]))

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 # The files of the runner are no package: each is read by its path.
 load = runpy.run_path(__file__[: -len("ranks/rank.py")] + "loader.py")["load"]
 
-_UNFINISHED = 0.2  # seconds after which a line without an end is shown
-_LAST_WORDS = 1.0  # seconds in which ranks that fail together can say so, before the first one's end ends the others
-_PIECE = 65536
+_SHOW_DELAY_S = 0.2  # seconds after which a line without an end is shown
+_END_DELAY_S = 1.0  # seconds in which ranks that fail together can say so, before the first one's end ends the others
+_READ_SIZE = 65536
 _PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
-_DECIDES = 10.0  # seconds in which a job with resume finds out whether it is preempted: then the cell is not ended yet
+_DECISION_TIMEOUT_S = (
+    10.0  # seconds in which a job with resume finds out whether it is preempted: then the cell is not ended yet
+)
 
 
 def set_variables(env: Any) -> None:
@@ -103,7 +105,7 @@ class OutputPump:
 
     def _pass_on(self, number: int, _: Any) -> None:
         if number == signal.SIGTERM and self._warning:
-            self._ends_at = self._ends_at or time.monotonic() + _DECIDES
+            self._ends_at = self._ends_at or time.monotonic() + _DECISION_TIMEOUT_S
         else:
             self._send(number)
 
@@ -125,7 +127,7 @@ class OutputPump:
             pid, status, used = os.wait4(self._child, os.WNOHANG)
             if pid:
                 break
-            ready, _, _ = select.select([self._wake, *self._pipes], [], [], self._patience())
+            ready, _, _ = select.select([self._wake, *self._pipes], [], [], self._timeout())
             self._decide()
             if not ready:
                 self._sender.show()
@@ -139,12 +141,12 @@ class OutputPump:
                 pass
         return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), used
 
-    def _patience(self) -> float | None:
-        return _UNFINISHED if self._sender.is_waiting or self._ends_at else None
+    def _timeout(self) -> float | None:
+        return _SHOW_DELAY_S if self._sender.is_waiting or self._ends_at else None
 
     def _read(self, end: int, stream: bytes) -> bool:
         try:
-            data = os.read(end, _PIECE)
+            data = os.read(end, _READ_SIZE)
         except BlockingIOError:
             return False
         if not data:
@@ -192,7 +194,7 @@ def main() -> int:
     told["ranks"] = int(os.environ["WORLD_SIZE"])
     sender.end({**told, "cpu": used.ru_utime + used.ru_stime, "memory": used.ru_maxrss * 1024})
     if code:
-        time.sleep(_LAST_WORDS)
+        time.sleep(_END_DELAY_S)
     return code
 
 

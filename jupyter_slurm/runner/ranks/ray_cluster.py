@@ -32,9 +32,9 @@ else:
     proc = load("proc")
     launch = load("ranks.launch")
 
-_LOST = re.compile(r"^srun: error: (\S+): tasks? [\d,-]+: (.*)")
-_ANSWER = 60.0  # seconds that scontrol may take
-_ENDS = 20.0  # seconds for the workers to end in peace
+_LOST_NODE = re.compile(r"^srun: error: (\S+): tasks? [\d,-]+: (.*)")
+_ANSWER_TIMEOUT_S = 60.0  # seconds that scontrol may take
+_END_TIMEOUT_S = 20.0  # seconds for the workers to end in peace
 _PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -44,7 +44,9 @@ def own_address(env: Any) -> str:
         return "127.0.0.1"
     argv = ["scontrol", "show", "hostnames", env.get("SLURM_JOB_NODELIST", "")]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        listed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER, check=True)
+        listed = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_TIMEOUT_S, check=True
+        )
         for name in listed.stdout.decode("utf-8", "replace").split()[1:]:
             with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.connect((name, 1))  # nothing is sent: the system chooses the way to there
@@ -85,34 +87,34 @@ class Workers:
         self._process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=pipe, env=env, preexec_fn=tied
         )
-        self._told, self._is_over = told, False
-        self._listener = threading.Thread(target=self._hear, daemon=True)
+        self._on_loss, self._is_over = told, False
+        self._listener = threading.Thread(target=self._receive_messages, daemon=True)
         self._listener.start()
 
-    def _hear(self) -> None:
+    def _receive_messages(self) -> None:
         """Pass on what is said; call who wants to know that a node is lost."""
         said: Any = self._process.stderr
         for raw in said:
             line = raw.decode("utf-8", "replace").rstrip("\n")
-            lost = _LOST.match(line)
+            lost = _LOST_NODE.match(line)
             if self._is_over:
                 continue
             if lost and not lost[2].startswith("Exited"):  # else it has said why itself
-                launch.say(f"Ray on {lost[1]} is gone ({lost[2]})")
+                launch.report(f"Ray on {lost[1]} is gone ({lost[2]})")
             elif not lost:
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
             if lost:
-                self._told()
+                self._on_loss()
         if not self._is_over:
-            self._told()
+            self._on_loss()
 
     def end(self, *, at_once: bool) -> None:
         """Have them end: first each by itself, since the head is gone, then by force, or at once."""
         self._is_over = True
         self._process.send_signal(signal.SIGTERM if at_once else signal.SIGUSR2)
         try:
-            self._process.wait(_ENDS)
+            self._process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.terminate()
             self._process.wait()
@@ -158,7 +160,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
             workers = Workers(others, env, lose)
         code = head.wait()
     except OSError as error:
-        launch.say(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
+        launch.report(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
         head.terminate()
         code = head.wait()
     finally:

@@ -35,17 +35,20 @@ load = runpy.run_path(__file__[: -len("ranks/ray_node.py")] + "loader.py")["load
 
 _START = ("-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--dashboard-agent-listen-port=0")
 _NO_RANGE = ("--min-worker-port=0", "--max-worker-port=0")  # any that is free: several people have Ray on one node
-_STORE, _LEAST_STORE = 0.3, 80 << 20  # of the memory, for objects: Ray's own share of a machine, and its least
-_PATIENCE = 600.0  # seconds in which all nodes have to be there: images are fetched meanwhile
-_WORDLESS = 15.0  # seconds after which who waits says so
-_PAUSE = 0.2
-_ENDS = 10.0  # seconds to end in peace
-_SHOWN = 6  # lines of what Ray said last
+_STORE_SHARE, _MIN_STORE_BYTES = (
+    0.3,
+    80 << 20,
+)  # of the memory, for objects: Ray's own share of a machine, and its least
+_START_TIMEOUT_S = 600.0  # seconds in which all nodes have to be there: images are fetched meanwhile
+_SILENCE_S = 15.0  # seconds after which who waits says so
+_POLL_INTERVAL_S = 0.2
+_END_TIMEOUT_S = 10.0  # seconds to end in peace
+_MAX_SHOWN_LINES = 6  # lines of what Ray said last
 _PART = re.compile(r"(\w+)(?:\.(?:out|err) tail)? [\[(]exit code(?:\(s\))?=(-?\d+)")  # that ended, as it tells it
 _PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 # A driver of its own, for as long as not all nodes are there: a line with those that are, whenever that changes.
-_LOOK = """
+_NODES_PROGRAM = """
 import os, sys, time, ray
 ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
 told = None
@@ -70,7 +73,7 @@ class RayFailed(Exception):
     """There will be no Ray; says why."""
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """Tell the person something."""
     sys.stderr.write(f"launcher: {text}\n")
     sys.stderr.flush()
@@ -110,8 +113,8 @@ def shares(env: Any) -> list[str]:
     said.append(f"--num-gpus={len(load('lifecycle.usage').visible(env))}")
     memory = runtimes.memory_of(dict(env))
     if memory:
-        store = max(_LEAST_STORE, min(int(memory * _STORE), _shared_memory()))
-        said += [f"--object-store-memory={store}", f"--memory={max(memory - store, _LEAST_STORE)}"]
+        store = max(_MIN_STORE_BYTES, min(int(memory * _STORE_SHARE), _shared_memory()))
+        said += [f"--object-store-memory={store}", f"--memory={max(memory - store, _MIN_STORE_BYTES)}"]
     return said
 
 
@@ -172,13 +175,13 @@ class Ray:
                 preexec_fn=load("proc").dying_with_us(signal.SIGTERM),
             )
 
-    def said(self) -> str:
+    def last_lines(self) -> str:
         """Return what it said last."""
         with open(self._log, encoding="utf-8", errors="replace") as log:
             lines = [line.strip()[:300] for line in log if line.strip(" -\n")]
-        words = load("proc").words_of
+        words = load("proc").describe_exit
         parts = dict.fromkeys(f"{part[1]}: {words(int(part[2]))}" for part in map(_PART.search, lines) if part)
-        return "\n".join("    " + line for line in [*parts] or lines[-_SHOWN:])
+        return "\n".join("    " + line for line in [*parts] or lines[-_MAX_SHOWN_LINES:])
 
     def end(self) -> None:
         """End it, and take away what it has left; not where a cell, forked from its owner, comes by at its own end."""
@@ -186,7 +189,7 @@ class Ray:
             return
         for number in _PASSED_ON:
             signal.signal(number, signal.SIG_IGN)
-        load("proc").end(self.process)
+        load("proc").end_process(self.process)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -199,7 +202,7 @@ def can_reach(address: str) -> str:
     """Return why there is no connection to the head; empty where there is one."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=_WORDLESS).close()
+        socket.create_connection((host, int(port)), timeout=_SILENCE_S).close()
     except OSError as error:
         return str(error.strerror or error)
     return ""
@@ -209,7 +212,7 @@ def check_whose(address: str) -> None:
     """Refuse a head that is somebody else's: who was quicker to take its port would be told the token."""
     relay, (host, _, port) = load("login_node.relay"), address.rpartition(":")
     try:
-        found = [(place, user) for place, user, _ in relay.ask_kernel(int(port))]
+        found = [(place, user) for place, user, _ in relay.query_kernel(int(port))]
     except OSError:
         found = relay.listeners(*relay.tables(), int(port))
     if any(user != os.getuid() for place, user in found if place in (host, "0.0.0.0", "::")):  # noqa: S104
@@ -222,11 +225,11 @@ def work() -> int:
     """Be one of the other nodes, for as long as there is a head."""
     address, begun, is_told = os.environ["RAY_ADDRESS"], time.monotonic(), False
 
-    def look(*_: Any) -> None:
+    def stop_if_head_is_gone(*_: Any) -> None:
         if can_reach(address):  # else it is a signal for the cell
             raise RayEnded
 
-    signal.signal(signal.SIGUSR2, look)
+    signal.signal(signal.SIGUSR2, stop_if_head_is_gone)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
     while True:
@@ -234,18 +237,20 @@ def work() -> int:
         waited = time.monotonic() - begun
         if not why:
             break
-        if waited > _PATIENCE:
+        if waited > _START_TIMEOUT_S:
             raise RayFailed(f"{node_name()} does not reach Ray's head at {address}: {why}")
-        if waited > _WORDLESS and not is_told:
+        if waited > _SILENCE_S and not is_told:
             is_told = True
-            say(f"{node_name()} does not reach Ray's head at {address} yet: {why}")
-        time.sleep(_PAUSE)
+            report(f"{node_name()} does not reach Ray's head at {address} yet: {why}")
+        time.sleep(_POLL_INTERVAL_S)
     ray = Ray([f"--address={address}"])
     try:
         code = ray.process.wait()
         if can_reach(address):
             return 0  # the head has ended, and this with it
-        raise RayFailed(f"Ray ended on {node_name()} ({load('proc').words_of(code)}). What it said last:\n{ray.said()}")
+        raise RayFailed(
+            f"Ray ended on {node_name()} ({load('proc').describe_exit(code)}). What it said last:\n{ray.last_lines()}"
+        )
     finally:
         ray.end()
 
@@ -260,7 +265,7 @@ class RayHead:
     def run(self) -> int:
         """Return the exit code of the cell."""
         if is_open(version := importlib.metadata.version("ray")):
-            say(
+            report(
                 f"Ray {version} knows no token: whoever reaches {node_name()} over the network, or is on it, can run "
                 "programs as you while this job runs; Ray 2.52 and newer refuse them"
             )
@@ -281,11 +286,11 @@ class RayHead:
 
     def _wait_for_all(self, ray: Ray) -> None:
         """Return when every node is there."""
-        argv = [sys.executable, "-c", _LOOK, str(self._nodes)]
+        argv = [sys.executable, "-c", _NODES_PROGRAM, str(self._nodes)]
         begun, there, is_told = time.monotonic(), "", self._nodes == 1
         while can_reach(os.environ["RAY_ADDRESS"]):
             self._check(ray, begun, there)
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_INTERVAL_S)
         check_whose(os.environ["RAY_ADDRESS"])
         with open(os.path.join(ray.folder, "look.log"), "wb") as log:
             look = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
@@ -293,7 +298,7 @@ class RayHead:
         try:
             while True:
                 self._check(ray, begun, there)
-                if select.select([out], [], [], _PAUSE)[0]:
+                if select.select([out], [], [], _POLL_INTERVAL_S)[0]:
                     line = out.readline().decode().strip()
                     if line == "all":
                         return
@@ -301,21 +306,21 @@ class RayHead:
                         with open(log.name, encoding="utf-8", errors="replace") as text:
                             raise RayFailed(f"Ray on {node_name()} does not answer:\n{text.read()[-2000:].rstrip()}")
                     there = line
-                elif not is_told and time.monotonic() - begun > _WORDLESS:
+                elif not is_told and time.monotonic() - begun > _SILENCE_S:
                     is_told = True
-                    say(f"waiting for Ray on {self._nodes} nodes; there are: {there or 'none'}")
+                    report(f"waiting for Ray on {self._nodes} nodes; there are: {there or 'none'}")
         finally:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                look.wait(_ENDS)
+                look.wait(_END_TIMEOUT_S)
             look.kill()
             look.wait()
 
     def _check(self, ray: Ray, begun: float, there: str) -> None:
         if ray.process.poll() is not None:
-            raise RayFailed(f"Ray's head did not start on {node_name()}. What it said last:\n{ray.said()}")
-        if time.monotonic() - begun > _PATIENCE:
+            raise RayFailed(f"Ray's head did not start on {node_name()}. What it said last:\n{ray.last_lines()}")
+        if time.monotonic() - begun > _START_TIMEOUT_S:
             raise RayFailed(
-                f"after {_PATIENCE:.0f} s Ray is not on all {self._nodes} nodes; there are: {there or 'none'}"
+                f"after {_START_TIMEOUT_S:.0f} s Ray is not on all {self._nodes} nodes; there are: {there or 'none'}"
             )
 
     def _run_cell(self, ray: Ray) -> int:
@@ -337,8 +342,9 @@ class RayHead:
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             if pid == ray.process.pid:
                 ray.process.returncode = status
-                say(
-                    f"Ray's head on {node_name()} has ended; the cell goes on without. What it said last:\n{ray.said()}"
+                report(
+                    f"Ray's head on {node_name()} has ended; the cell goes on without. What it said last:\n"
+                    f"{ray.last_lines()}"
                 )
 
 
@@ -363,7 +369,7 @@ def main() -> int:
     try:
         return run(load("cell.run").JobDirectory(sys.argv[1]), sys.argv[2:])
     except RayFailed as error:
-        say(str(error))
+        report(str(error))
         return 1
     except RayEnded:
         return 128 + signal.SIGTERM

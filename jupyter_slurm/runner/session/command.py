@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 else:
     proc = load("proc")
 
-_STARTS_AGAIN = 3  # where somebody was quicker to take the port
-_CONNECTS = 5.0
-_PIECES = 16  # of an answer; a server may say that it was cut short
-_SILENT = 10.0  # seconds for an answer; what takes a connection and says nothing does not speak HTTP
-_LINGERS = 60.0  # seconds in TIME_WAIT (tcp(7)); the table says how many are left
+_MAX_STARTS = 3  # where somebody was quicker to take the port
+_CONNECT_TIMEOUT_S = 5.0
+_MAX_READS = 16  # of an answer; a server may say that it was cut short
+_ANSWER_TIMEOUT_S = 10.0  # seconds for an answer; what takes a connection and says nothing does not speak HTTP
+_TIME_WAIT_S = 60.0  # seconds in TIME_WAIT (tcp(7)); the table says how many are left
 
 
 class SessionStartError(Exception):
@@ -113,12 +113,12 @@ class CommandProcess:
         listening = [row for row in proc.rows() if row.port == self.port and row.state == proc.LISTEN]
         code = self.process.poll()
         if code is not None:
-            if listening and self.starts < _STARTS_AGAIN:
+            if listening and self.starts < _MAX_STARTS:
                 sys.stderr.write(f"Port {self.port} was taken before {self.module} had it: another one is tried.\n")
                 self.start()
                 return False
             raise SessionStartError(
-                f"{self.module} ended before it was ready ({proc.words_of(code)}).",
+                f"{self.module} ended before it was ready ({proc.describe_exit(code)}).",
                 "The last lines of its log say why; it has to stay in the foreground.",
             )
         own: set[str] = proc.sockets_of(proc.family(self.process.pid)) if listening else set()
@@ -136,13 +136,13 @@ class CommandProcess:
         name = f"[{address}]" if ":" in address else address
         asked = f"GET {self.base_url}/ HTTP/1.1\r\nHost: {name}:{self.port}\r\nConnection: close\r\n\r\n"
         try:
-            connection = socket.create_connection((address, self.port), _CONNECTS)
+            connection = socket.create_connection((address, self.port), _CONNECT_TIMEOUT_S)
         except OSError:
             return False
         with connection, contextlib.suppress(OSError):
-            connection.settimeout(_SILENT)
+            connection.settimeout(_ANSWER_TIMEOUT_S)
             connection.sendall(asked.encode("ascii"))
-            for _ in range(_PIECES):
+            for _ in range(_MAX_READS):
                 if not connection.recv(65_536):
                     break
         return True
@@ -150,15 +150,15 @@ class CommandProcess:
     def unused_for(self) -> float:
         """Return for how many seconds it has had no connection."""
         now, found = time.monotonic(), list(proc.rows())
-        self._see_who_is_let_in(found)
+        self._check_open_ports(found)
         for row in found:
             is_its = row.port == self.port or (row.peer[1] == self.port and proc.is_loopback(row.peer[0]))
             if is_its and row.state != proc.LISTEN:
-                age = max(0.0, _LINGERS - row.left) if row.state == proc.TIME_WAIT else 0.0
+                age = max(0.0, _TIME_WAIT_S - row.left) if row.state == proc.TIME_WAIT else 0.0
                 self.used = max(self.used, now - age)
         return now - self.used
 
-    def _see_who_is_let_in(self, found: list[proc.Row]) -> None:
+    def _check_open_ports(self, found: list[proc.Row]) -> None:
         """See where others reach it, and log that: it may open another port, or the same one anew, when it likes."""
         open_to_all = [row for row in found if row.state == proc.LISTEN and not proc.is_loopback(row.address)]
         own: set[str] = proc.sockets_of(proc.family(self.process.pid)) if open_to_all else set()
@@ -179,4 +179,4 @@ class CommandProcess:
 
     def end(self) -> None:
         """Have it end, with what it started."""
-        proc.end(self.process)
+        proc.end_process(self.process)

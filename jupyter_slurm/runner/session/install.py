@@ -33,7 +33,7 @@ _PIP = ("install", "--no-input", "--retries=1", "--timeout=15", "--no-warn-scrip
 _NO_NETWORK = re.compile(r"connection|resolv|timed? ?out|network|proxy|no matching distribution", re.IGNORECASE)
 
 
-def python_with_jupyter(image: str, session: dict[str, Any], say: Callable[[str], None]) -> str:
+def python_with_jupyter(image: str, session: dict[str, Any], report: Callable[[str], None]) -> str:
     """Return a Python that has all that this one has, and a JupyterLab.
 
     Parameters
@@ -60,18 +60,18 @@ def python_with_jupyter(image: str, session: dict[str, Any], say: Callable[[str]
         return os.path.lexists(python)
 
     def wait(who: str) -> None:
-        say(f"waiting for {who}, which installs {PACKAGE}")
+        report(f"waiting for {who}, which installs {PACKAGE}")
 
     try:
-        with images.told_to_end(), lock.held(f"{path}.lock", is_there, wait) as is_ours:
+        with images.ending_on_sigterm(), lock.held(f"{path}.lock", is_there, wait) as is_ours:
             if is_ours:
-                _make(path, say)
+                _make(path, report)
     except OSError as error:
         raise RuntimeRefused(f"{PACKAGE} cannot be kept in {folder}: {error.strerror or error}") from None
     return python
 
 
-def _make(path: str, say: Callable[[str], None]) -> None:
+def _make(path: str, report: Callable[[str], None]) -> None:
     """Make the environment under a name of its own, since it cannot be moved, and have the name be a link to it."""
     for left in glob.glob(glob.escape(path) + ".*"):  # of some that were killed: there is no link yet
         if not left.endswith(".lock"):
@@ -79,7 +79,7 @@ def _make(path: str, say: Callable[[str], None]) -> None:
     made = f"{path}.{os.urandom(4).hex()}"
     try:
         _environment(made)
-        _install(made, say)
+        _install(made, report)
         if os.path.lexists(os.path.join(path, "bin", "python")):  # somebody took this process for gone, and was quicker
             shutil.rmtree(made, ignore_errors=True)
             return
@@ -108,7 +108,7 @@ def _environment(path: str) -> None:
             file.write("".join(f"{one}\n" for one in sorted(own)))
 
 
-def _install(path: str, say: Callable[[str], None]) -> None:
+def _install(path: str, report: Callable[[str], None]) -> None:
     python = os.path.join(path, "bin", "python")
     env = {name: value for name, value in os.environ.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")}
     env.update(PIP_USER="0", PIP_DISABLE_PIP_VERSION_CHECK="1")
@@ -116,7 +116,7 @@ def _install(path: str, say: Callable[[str], None]) -> None:
         raise RuntimeRefused(
             f"{sys.executable} has no pip to install {PACKAGE}: choose an image with Jupyter, or one with pip"
         )
-    say(f"installing {PACKAGE}")
+    report(f"installing {PACKAGE}")
     found: set[str] = set()
 
     def read(line: str) -> str:
@@ -125,7 +125,7 @@ def _install(path: str, say: Callable[[str], None]) -> None:
             return f"installing {PACKAGE}: {len(found)} packages so far" if len(found) % 20 == 0 else ""
         return f"installing {PACKAGE}: {len(found)} packages" if line.startswith("Installing collected") else ""
 
-    code, lines = images.run([python, "-m", "pip", *_PIP], read, say, env)
+    code, lines = images.run([python, "-m", "pip", *_PIP], read, report, env)
     if code:
         text = "\n".join(lines)
         last = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")

@@ -43,17 +43,20 @@ _KINDS = ("jupyterlab", "notebook", "jupyter_server")
 _INSTALLED = re.compile(
     r"(jupyterlab|notebook|jupyter[-_.]server)-(\d[^-]*)(-.*)?\.(dist-info|egg-info|egg)", re.IGNORECASE
 )
-_RETRIES = 200
-_EARLY, _NEAR = 0.05, 0.005  # seconds between two looks: until it has left a file, and then until it answers
-_PATIENCE = 30.0  # seconds for an answer
-_WORKS = 0.05  # of a CPU; a kernel that waits for its person takes less
+_PORT_RETRIES = 200
+_EARLY_POLL_S, _NEAR_POLL_S = (
+    0.05,
+    0.005,
+)  # seconds between two looks: until it has left a file, and then until it answers
+_MAX_ANSWER_TIMEOUT_S = 30.0  # seconds for an answer
+_BUSY_CPU_SHARE = 0.05  # of a CPU; a kernel that waits for its person takes less
 _NOT_ITS_OWN = (
     *("JPY_", "JUPYTERHUB_", "NOTEBOOK_", "JUPYTER_TOKEN", "JUPYTER_PORT", "JUPYTER_RUNTIME_DIR"),
     *("JUPYTER_SERVER_URL", "JUPYTER_SERVER_ROOT"),
 )
 _COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
 # Who is on the node could else read on a port of a kernel what its cells print. Asking takes long, and is done there.
-_ENCRYPTS = (2, 20)
+_ENCRYPTION_SINCE = (2, 20)
 _ENCRYPTED = """import zmq
 c.MappingKernelManager.transport_encryption = "auto" if zmq.has("curve") else "disabled"
 """
@@ -86,13 +89,13 @@ def get_jupyter(place: JobDirectory) -> None:
         return
     install = load("session.install")
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         sys.stderr.write(text + "\n")
         place.stage(text)
 
     image = os.environ.get("JUPYTER_SLURM_CONTAINER", "").partition(" ")[2]
     try:
-        python = install.python_with_jupyter(image, place.job["session"], say)
+        python = install.python_with_jupyter(image, place.job["session"], report)
     except install.RuntimeRefused as error:
         raise SessionStartError(f"{error}.") from None
     os.execv(python, [python, "-u", *sys.argv])  # noqa: S606 - an argument list, as everywhere
@@ -128,7 +131,7 @@ def _versions() -> dict[str, str]:
 def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, Any]:
     """Return what Jupyter is told in a file; ``is_new``: it is served by jupyter_server, and not by notebook < 7."""
     port = proc.random_port()
-    told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _RETRIES, "open_browser": False}
+    told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _PORT_RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
     # Files of the person's own may say otherwise of another Jupyter.
     told.update(allow_origin="", certfile="", keyfile="", client_ca="", ssl_options={}, disable_check_xsrf=False)
@@ -167,13 +170,13 @@ class JupyterServer:
         Of the job (``job_directory.py``).
     """
 
-    patience, pause = _PATIENCE, _EARLY
+    patience, pause = _MAX_ANSWER_TIMEOUT_S, _EARLY_POLL_S
     warnings: tuple[str, ...] = ()  # its configuration has it on the loopback
 
     def __init__(self, place: JobDirectory) -> None:
         asked, folder = place.job["session"], place.folder
-        self.patience = max(1.0, min(_PATIENCE, float(asked["idle"]) / 4))
-        self.heard = self.looked = time.monotonic()
+        self.answer_timeout = max(1.0, min(_MAX_ANSWER_TIMEOUT_S, float(asked["idle"]) / 4))
+        self.answered_at = self.checked_at = time.monotonic()
         self.silent = 0.0  # seconds
         self.work: dict[int, float] = {}  # seconds of CPU time by process
         self._write, self.folder, self.base_url = place.put, folder, str(asked["base_url"])
@@ -190,7 +193,7 @@ class JupyterServer:
     def start(self) -> None:
         """Start it."""
         runtime = self.runtime
-        kept = self._kept() if self.keeps else {}
+        kept = self._read_secrets() if self.keeps else {}
         if os.path.lexists(self.place):  # of a run before this one: the job was requeued
             _remove(self.place)
         os.mkdir(self.place, 0o700)
@@ -204,7 +207,7 @@ class JupyterServer:
             # A layout of its own: several in one home would else open and close what the others show.
             told["LabApp"] = {"default_url": "/lab/workspaces/" + self.name.replace(".", "-")}
         self._write(config, json.dumps(told))
-        if self.is_new and (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTS:
+        if self.is_new and (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTION_SINCE:
             self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # it reads both
         self._write(os.path.join(self.place, "token"), self.token)
         self.process = subprocess.Popen(
@@ -215,7 +218,7 @@ class JupyterServer:
             preexec_fn=proc.dying_with_us(),
         )
 
-    def _kept(self) -> dict[str, str]:
+    def _read_secrets(self) -> dict[str, str]:
         """Return the secrets of the run before this one: whoever was logged in still is."""
         found = {}
         for name in ("token", *(os.path.join("runtime", name) for name in _COOKIES)):
@@ -229,28 +232,28 @@ class JupyterServer:
         code = self.process.poll()
         if code is not None:
             raise SessionStartError(
-                f"{self.module} {self.version} ended before it was ready ({proc.words_of(code)}).",
+                f"{self.module} {self.version} ended before it was ready ({proc.describe_exit(code)}).",
                 "The last lines of its log say why.",
             )
         names = os.listdir(self.runtime)
         if not names:
             return False
-        self.pause = _NEAR
+        self.pause = _NEAR_POLL_S
         for name in names:
             if name.startswith(_SIGNS) and name.endswith(".json"):
                 with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                     with open(os.path.join(self.runtime, name), encoding="utf-8") as file:
                         self.port = int(json.load(file)["port"])
-                    return isinstance(self.ask("api"), dict)
+                    return isinstance(self.query("api"), dict)
         return False
 
-    def ask(self, path: str) -> Any:
+    def query(self, path: str) -> Any:
         """Return what its API says; None where it says nothing, or somebody else has taken its port."""
         try:
             listens = proc.own_listeners(self.port, self.process.pid)
             if not listens:
                 return None
-            with socket.create_connection(("127.0.0.1", self.port), self.patience) as connection:
+            with socket.create_connection(("127.0.0.1", self.port), self.answer_timeout) as connection:
                 if not listens & proc.own_listeners(self.port, self.process.pid):
                     return None
                 return self._answer(connection, path)
@@ -264,7 +267,7 @@ class JupyterServer:
         answer = bytearray()
         while piece := connection.recv(65_536):
             answer += piece
-            self.heard = time.monotonic()
+            self.answered_at = time.monotonic()
         head, _, body = bytes(answer).partition(b"\r\n\r\n")
         return json.loads(body.decode("utf-8")) if head.split(b" ")[1:2] == [b"200"] else None
 
@@ -274,14 +277,14 @@ class JupyterServer:
         Nobody can use one that does not answer at all: from its last answer on it is unused. Not so while what it has
         started computes: that may be what keeps it from answering, and is somebody's work in any case.
         """
-        began, before = time.monotonic(), self.looked
-        status = self.ask("api/status")
+        began, before = time.monotonic(), self.checked_at
+        status = self.query("api/status")
         is_at_work = self._is_at_work()
-        if self.heard >= began or is_at_work:
+        if self.answered_at >= began or is_at_work:
             self.silent = 0.0
-        if self.heard < began:
-            return 0.0 if is_at_work else self._silent_for(self.looked - max(before, self.heard))
-        kernels = self.ask("api/kernels?no_track_activity=1")
+        if self.answered_at < began:
+            return 0.0 if is_at_work else self._silent_for(self.checked_at - max(before, self.answered_at))
+        kernels = self.query("api/kernels?no_track_activity=1")
         import datetime
 
         try:
@@ -300,18 +303,18 @@ class JupyterServer:
                 f"{self.module} does not answer. If that goes on, and nothing that it has started computes, this "
                 "session ends as one that nobody uses.\n"
             )
-        self.silent += min(passed, 2 * self.patience)
+        self.silent += min(passed, 2 * self.answer_timeout)
         return self.silent
 
     def _is_at_work(self) -> bool:
         """Tell whether something that it has started computes, by what the CPUs did since this was asked before."""
-        looked, before = self.looked, self.work
-        self.looked, self.work = time.monotonic(), proc.cpu_times(self.process.pid)
-        enough = _WORKS * (self.looked - looked)
+        looked, before = self.checked_at, self.work
+        self.checked_at, self.work = time.monotonic(), proc.cpu_times(self.process.pid)
+        enough = _BUSY_CPU_SHARE * (self.checked_at - looked)
         return any(seconds - before.get(pid, 0.0) > enough for pid, seconds in self.work.items())
 
     def end(self) -> None:
         """Have it end, with its kernels."""
-        proc.end(self.process)
+        proc.end_process(self.process)
         if not self.keeps:
             _remove(self.place)  # the token is of no use any more

@@ -42,10 +42,10 @@ else:
     command, proc = jupyter.command, jupyter.proc
     SessionStartError = command.SessionStartError
 LACKING = 3
-_STARTS = 300.0  # seconds within which a server answers, also from a slow disk
-_UNMEASURED = 5.0  # seconds from its start for which it has the CPU to itself, unless it answers before
-_SLOW = 1.0  # seconds between two looks at one that answers
-_SETTLES = 2.0  # seconds by which what we ask a server may look like use
+_START_TIMEOUT_S = 300.0  # seconds within which a server answers, also from a slow disk
+_MEASURE_DELAY_S = 5.0  # seconds from its start for which it has the CPU to itself, unless it answers before
+_CHECK_INTERVAL_S = 1.0  # seconds between two looks at one that answers
+_OWN_USE_S = 2.0  # seconds by which what we ask a server may look like use
 
 
 def server_of(place: JobDirectory) -> Any:
@@ -65,7 +65,7 @@ class SessionRun:
     def __init__(self, place: JobDirectory) -> None:
         self.place, self.is_ending, self.is_measured = place, False, False
         self.door: Any = None
-        self.told: dict[str, Any] = {}
+        self.served: dict[str, Any] = {}
         self.idle = float(place.job["session"]["idle"])
         self.before, self.ready = self._unused_before(), time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)
@@ -81,7 +81,7 @@ class SessionRun:
             server.start()
             if self._await(server):
                 self.ready = time.monotonic()
-                self._tell(server, self._door(server.port))
+                self._write_served(server, self._door(server.port))
             return self._watch(server)
         except SessionStartError as error:
             lacks = {"lacks": "jupyter"} if isinstance(error, jupyter.NoJupyter) else {}
@@ -105,9 +105,11 @@ class SessionRun:
         """Wait until it answers; False: it is to end before that."""
         began = time.monotonic()
         while not self.is_ending and not server.is_ready():
-            if time.monotonic() > began + _STARTS:
-                raise SessionStartError(f"{server.module} did not answer within {_STARTS:g} s.", "Its log may say why.")
-            if time.monotonic() > began + _UNMEASURED:
+            if time.monotonic() > began + _START_TIMEOUT_S:
+                raise SessionStartError(
+                    f"{server.module} did not answer within {_START_TIMEOUT_S:g} s.", "Its log may say why."
+                )
+            if time.monotonic() > began + _MEASURE_DELAY_S:
                 self._measure()
             time.sleep(server.pause)
         return not self.is_ending
@@ -133,32 +135,32 @@ class SessionRun:
         self.door.open()
         return {"port": self.door.port}
 
-    def _tell(self, server: Any, door: Any) -> None:
+    def _write_served(self, server: Any, door: Any) -> None:
         told = {"format": 1, "time": time.time(), "port": server.port, "pid": server.process.pid}
         gpus = os.environ.get("SLURM_GPUS_ON_NODE", "")
         told.update(server=server.module, version=server.version, nodes=os.environ.get("SLURM_JOB_NODELIST", ""))
         told.update(gpus=int(gpus) if gpus.isdigit() else 0, restarts=int(os.environ.get("SLURM_RESTART_COUNT") or 0))
         if door:
             told["door"] = door
-        self.told = told
+        self.served = told
         self._put()
 
     def _put(self) -> None:
-        self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(self.told))
+        self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(self.served))
 
     def _warn(self, warnings: list[str]) -> None:
         """Tell what is wrong with the server, or that nothing is any more."""
-        if warnings != self.told.get("warnings", []):
-            self.told["warnings"] = warnings
+        if warnings != self.served.get("warnings", []):
+            self.served["warnings"] = warnings
             with contextlib.suppress(OSError):
                 self._put()
-            self.place.tell("warned")
+            self.place.publish_event("warned")
 
     def unused(self, server: Any) -> float:
         """Return for how many seconds nobody has used it: with those of the runs before, if nobody came back since."""
         unused, path = float(server.unused_for()), os.path.join(self.place.folder, "unused")
         if self.place.job.get("resume"):
-            if unused + _SETTLES >= time.monotonic() - self.ready:
+            if unused + _OWN_USE_S >= time.monotonic() - self.ready:
                 unused += self.before
             with contextlib.suppress(OSError):
                 self.place.put(path, str(unused))
@@ -175,7 +177,7 @@ class SessionRun:
         while not self.is_ending:
             code = server.process.poll()
             if code is not None:
-                why = f"{server.module} ended ({proc.words_of(code)})."
+                why = f"{server.module} ended ({proc.describe_exit(code)})."
                 said = {"why": why, "hint": "Its log may say why."} if code else {}
                 self.place.end(128 - code if code < 0 else code, session=said)
                 return 128 - code if code < 0 else int(code)
@@ -188,7 +190,7 @@ class SessionRun:
                     server.end()
                     self.place.end(0, session={"idle": self.idle})
                     return 0
-            time.sleep(_SLOW)
+            time.sleep(_CHECK_INTERVAL_S)
             self._measure()
         server.end()
         return 143  # Slurm says why it ends
@@ -206,7 +208,7 @@ def main() -> int:
     place = load("job_directory").JobDirectory(sys.argv[1])
     if not place.is_ours("serves this session"):
         return 0
-    place.tell("started")
+    place.publish_event("started")
     return SessionRun(place).run()
 
 

@@ -25,11 +25,11 @@ from typing import Any
 
 NAME = "door.pem"
 _LENGTH = struct.Struct(">I")
-_PIECE = 64 << 10  # bytes of a frame, at most
-_KNOCKS = 10.0  # seconds to come in
-_MOST = 512  # connections at once
+_MAX_FRAME_BYTES = 64 << 10  # bytes of a frame, at most
+_HANDSHAKE_TIMEOUT_S = 10.0  # seconds to come in
+_MAX_CONNECTIONS = 512  # connections at once
 _BACKLOG = 64
-_BREATH = 0.1  # seconds until it is tried again
+_RETRY_INTERVAL_S = 0.1  # seconds until it is tried again
 
 
 def secret_of(pem: bytes) -> bytes:
@@ -109,7 +109,7 @@ class TlsConnection:
             self._feed()
 
     def _feed(self) -> None:
-        data = self.stream.recv(_PIECE)
+        data = self.stream.recv(_MAX_FRAME_BYTES)
         if not data:
             raise ConnectionAbortedError("the connection broke")
         with self._lock:
@@ -117,8 +117,8 @@ class TlsConnection:
 
     def sendall(self, data: bytes) -> None:
         """Send, as fast as the other side takes it."""
-        for at in range(0, len(data), _PIECE):
-            piece = bytes(data[at : at + _PIECE])
+        for at in range(0, len(data), _MAX_FRAME_BYTES):
+            piece = bytes(data[at : at + _MAX_FRAME_BYTES])
             self._send(_LENGTH.pack(len(piece)) + piece)
 
     def shutdown_write(self) -> None:
@@ -164,7 +164,7 @@ class TlsDoor:
         self._relay = runpy.run_path(
             runpy.run_path(__file__[: -len("session/tls_door.py")] + "loader.py")["path_of"]("login_node.relay")
         )
-        self._free = threading.BoundedSemaphore(_MOST)
+        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self._listener = _listener(*ports)
         self.port = int(self._listener.getsockname()[1])
 
@@ -189,14 +189,14 @@ class TlsDoor:
                 self._free.release()
                 if sock is not None:
                     sock.close()
-                time.sleep(_BREATH)
+                time.sleep(_RETRY_INTERVAL_S)
 
     def _take(self, sock: Any) -> None:
         inner: Any = None
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            sock.settimeout(_KNOCKS)
+            sock.settimeout(_HANDSHAKE_TIMEOUT_S)
             outer = TlsConnection(sock, self._context, is_server=True)
             said = b""
             while len(said) < len(self._secret):
@@ -219,7 +219,7 @@ class TlsDoor:
     def _connected(self) -> Any:
         """Connect to the server; who listens is looked at before and after that: the port may be another user's."""
         address = self._own()
-        inner = socket.create_connection((address, self._server), _KNOCKS)
+        inner = socket.create_connection((address, self._server), _HANDSHAKE_TIMEOUT_S)
         try:
             self._own()
             inner.settimeout(None)
@@ -264,7 +264,7 @@ def _carry(outer: Any, inner: Any) -> None:
     def out() -> None:
         try:
             while True:
-                data = inner.recv(_PIECE)
+                data = inner.recv(_MAX_FRAME_BYTES)
                 if not data:
                     outer.shutdown_write()
                     return
@@ -276,7 +276,7 @@ def _carry(outer: Any, inner: Any) -> None:
     sender.start()
     try:
         while True:
-            data = outer.recv(_PIECE)
+            data = outer.recv(_MAX_FRAME_BYTES)
             if not data:
                 inner.shutdown(socket.SHUT_WR)
                 break

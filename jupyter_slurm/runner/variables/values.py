@@ -216,7 +216,7 @@ class Content:
     """What was read of a file already, as a file whose pieces are views and no copies."""
 
     def __init__(self, content: bytearray) -> None:
-        self._left = memoryview(content)
+        self._rest = memoryview(content)
 
     def read(self, size: int) -> bytes:
         """Return so many bytes."""
@@ -224,7 +224,7 @@ class Content:
 
     def take(self, size: int) -> memoryview:
         """Return so many bytes as they lie there."""
-        taken, self._left = self._left[:size], self._left[size:]
+        taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
 

@@ -348,7 +348,7 @@ def test_a_process_is_taken_for_gone_only_where_it_was(monkeypatch):
 
 
 def test_a_lock_is_taken_from_a_holder_of_another_node_that_was_not_heard_of(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "_OVER", 0.2)
+    monkeypatch.setattr(lock, "_EXPIRY_S", 0.2)
     path, waited = tmp_path / "lock", []
     path.write_text(
         json.dumps({"job": "12", "node": "gpu07", "holder": f"another/{os.readlink('/proc/self/ns/pid')}/4194999/3"})

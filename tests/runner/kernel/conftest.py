@@ -32,7 +32,7 @@ class Front:
         self.port, self.secret, self.who = port, secret, os.urandom(8)
         self.link = Link()
         self.sock: socket.socket | None = None
-        self.told: list[dict[str, Any]] = []  # notes
+        self.received_notes: list[dict[str, Any]] = []
         self.heard: dict[tuple[int, str], list[tuple[str, dict[str, Any]]]] = {}
 
     def connect(self, greeting: ProxyHandshake | None = None) -> Front:
@@ -57,7 +57,7 @@ class Front:
     def _take(self, messages: list[Message]) -> None:
         for message in messages:
             if message.channel == NOTE:
-                self.told.append(message.note())
+                self.received_notes.append(message.note())
             else:
                 header, parent, _, content = map(json.loads, message.frames[:4])
                 self.heard.setdefault((message.channel, str(parent.get("msg_id"))), []).append(
@@ -106,10 +106,10 @@ class Front:
         return dict(self.until(lambda one: one.notes(event), event)[-1])
 
     def notes(self, event: str) -> list[dict[str, Any]]:
-        return [note for note in self.told if note["event"] == event]
+        return [note for note in self.received_notes if note["event"] == event]
 
     def tell(self, **note: Any) -> None:
-        self.link.tell(**note)
+        self.link.send_note(**note)
 
     def ask(self, kind: str, content: dict[str, Any], channel: int = SHELL) -> str:
         number = uuid.uuid4().hex
@@ -173,11 +173,11 @@ class Keeper:
             time.sleep(0.02)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return dict(json.loads((self.folder / "keeper.json").read_text()))
 
     def front(self) -> Front:
-        self.fronts.append(Front(self.told["port"], self.secret))
+        self.fronts.append(Front(self.state["port"], self.secret))
         return self.fronts[-1]
 
     def give(self, key: str, source: str, *, sent: Path | None = None, back: Sequence[str] = ()) -> Path:

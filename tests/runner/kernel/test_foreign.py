@@ -136,12 +136,12 @@ def test_a_kernel_whose_port_somebody_else_has_gets_others(keep: Keep, tmp_path:
 
 def test_nothing_is_said_on_a_port_that_is_not_the_kernels() -> None:
     ours = sockets.Ports(lambda: [os.getpid()])
-    numbers = [number for name, number in ours.told().items() if name.endswith("_port")]
+    numbers = [number for name, number in ours.connection_info().items() if name.endswith("_port")]
     assert len(set(numbers)) == 5
     with pytest.raises(ConnectionRefusedError):
         ours.connect("shell")  # nobody listens
     for channel, address in (("shell", "127.0.0.1"), ("iopub", "0.0.0.0")):
-        port = ours.told()[f"{channel}_port"]
+        port = ours.connection_info()[f"{channel}_port"]
         with socket.create_server((address, port)) as listener:
             others = sockets.Ports(lambda: [os.getppid()])
             others._numbers = ours._numbers

@@ -155,7 +155,7 @@ def test_what_a_kernel_says_that_makes_no_sense_ends_no_keeper(keep: Keep) -> No
 
 def test_strangers_hear_nothing_and_keep_nobody_out(keep: Keep) -> None:
     keeper = keep()
-    crowd = [socket.create_connection(("127.0.0.1", keeper.told["port"]), 60) for _ in range(40)]
+    crowd = [socket.create_connection(("127.0.0.1", keeper.state["port"]), 60) for _ in range(40)]
     for number, one in enumerate(crowd):
         with contextlib.suppress(OSError):
             one.sendall([b"GET / HTTP/1.1\r\n\r\n", os.urandom(300), b"jslk", b""][number % 4])
@@ -200,7 +200,7 @@ def test_it_is_known_whose_a_connection_is(alice: str, is_silent: bool, monkeypa
         raise PermissionError
 
     if is_silent:  # netlink is denied in some containers; /proc tells it
-        monkeypatch.setattr(listener, "_ask_kernel", tells_nothing)
+        monkeypatch.setattr(listener, "_query_kernel", tells_nothing)
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = f"import socket; sock = socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 60); input()"
         told = []
@@ -239,7 +239,7 @@ def test_how_a_kernel_died_is_known_to_a_front_that_comes_later(keep: Keep, wait
     front.until(lambda one: one.printed(number), "its first words")
     front.cut()
     os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: "over" in keeper.told, "word of its end")
+    wait_for(lambda: "over" in keeper.state, "word of its end")
     wait_for(lambda: not is_there(child), "the end of what it has started")
     assert keeper.process.poll() is None  # it waits for somebody who wants to know
     front.connect()
@@ -266,7 +266,7 @@ def test_a_kernel_that_nobody_uses_ends(keep: Keep) -> None:
     assert front.answer(number)["status"] == "ok"
     assert front.note("idle_over")["seconds"] == 3.0
     assert keeper.wait() == 0
-    assert keeper.told["over"]["event"] == "idle_over"
+    assert keeper.state["over"]["event"] == "idle_over"
 
 
 def test_a_kernel_that_nobody_comes_back_to_ends(keep: Keep) -> None:
@@ -275,7 +275,7 @@ def test_a_kernel_that_nobody_comes_back_to_ends(keep: Keep) -> None:
     assert front.run("import time; time.sleep(9); print('here')") == "here\n"
     front.cut()
     assert keeper.wait() == 0
-    assert keeper.told["over"]["event"] == "lease_over"
+    assert keeper.state["over"]["event"] == "lease_over"
 
 
 @pytest.mark.parametrize(

@@ -427,7 +427,8 @@ def test_a_step_that_cannot_be_read_is_given_up_with_an_end(tmp_path: Path) -> N
     hold = Path(__file__).parents[3] / "jupyter_slurm" / "runner" / "allocation" / "hold.py"
     code = (
         "import importlib.util, sys\nspec = importlib.util.spec_from_file_location('hold', sys.argv[2])\n"
-        "hold = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(hold)\nhold._SEEN = 0.1\nhold.main()"
+        "hold = importlib.util.module_from_spec(spec)\nspec.loader.exec_module(hold)\n"
+        "hold._MAX_VISIBILITY_DELAY_S = 0.1\nhold.main()"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / ours), str(hold)], capture_output=True, text=True, timeout=60

@@ -343,7 +343,7 @@ def test_what_others_leave_in_a_folder_of_images_neither_stops_who_looks_nor_who
         os.mkfifo(tmp_path / name)
     for name in ("a.sif", "c.sif"):
         (tmp_path / name).write_text("image")
-    told = {one["image"]: one["path"] for one in notes["told"](str(tmp_path))}
+    told = {one["image"]: one["path"] for one in notes["list_images"](str(tmp_path))}
     assert told == {name: str(tmp_path / f"{name}.sif") for name in "ac"}
     assert images["lock"]._read(str(tmp_path / "c.sif.lock"))[0] == ""
 

@@ -189,7 +189,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     lives = object.__new__(asks)  # one that goes on, and whose port is not its own any more
     lives.port, lives.base_url, lives.token, lives.process = port, "/", token, SimpleNamespace(pid=os.getpid())
     with stranger.takes(port) as heard:
-        assert await asyncio.to_thread(lives.ask, "api") is None
+        assert await asyncio.to_thread(lives.query, "api") is None
         assert heard() == ""
 
     told = await desk.until(runs["key"], lambda job: job["session"]["state"] == "ready")

@@ -57,7 +57,7 @@ def test_the_tables_of_the_system_are_read() -> None:
             port = server.getsockname()[1]
             assert relay.listeners(*relay.tables(), port) == [(address, os.geteuid())]
             inode = os.readlink(f"/proc/self/fd/{server.fileno()}")[len("socket:[") : -1]
-            assert relay.ask_kernel(port) == [(address, os.geteuid(), inode)]
+            assert relay.query_kernel(port) == [(address, os.geteuid(), inode)]
     assert relay.listeners("head\n  0: 0100007F:1F90 00000000:0000 01", "", 8080) == []
 
 
