@@ -22,7 +22,7 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompt
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
@@ -78,7 +78,7 @@ def connect_by(short_tmp: Path) -> Iterator[Callable[..., Connected]]:
         if carrier == "paramiko":
             connection = ParamikoLink(way, _gate(host), **rest)
         else:
-            target = Target(host.name, ("-l", user or host.user), str(host.ssh_config))
+            target = LoginTarget(host.name, ("-l", user or host.user), str(host.ssh_config))
             folder = tempfile.mkdtemp(prefix="m", dir=short_tmp)
             connection = OpenSshLink(target, way, Nobody(), folder, **rest)
         made.append(Connected(host, connection, SshTransport(connection, **options), told))

@@ -11,7 +11,7 @@ import pytest
 from jupyter_slurm.errors import LoginFailed
 from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginLogDiagnosis
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
@@ -112,7 +112,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
     config = kdc.folder / "config"
     config.write_text(host.client_entry("GSSAPIAuthentication yes"))
     way = await way_to("kerberized", config_file=str(config))
-    target, found = Target("kerberized", (), str(config)), []
+    target, found = LoginTarget("kerberized", (), str(config)), []
     walk = LoginLogDiagnosis(way, found.append)
 
     def new_link(**options):

@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def log_in(folder):
 
     async def make(config, name, person, *, options=(), **more):
         way = await way_to(name, config_file=str(config))
-        target = Target(name, tuple(options), str(config))
+        target = LoginTarget(name, tuple(options), str(config))
         link = OpenSshLink(target, way, person, folder, **{"told": lambda line: None, "pause": 0.1, **more})
         made.append((SshTransport(link), target, way))
         return made[-1][0]

@@ -18,7 +18,7 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.via_openssh import link as openssh
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept
 from jupyter_slurm.transport.ssh.via_openssh.login import OpenSshLogin
 
 pytestmark = pytest.mark.root
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.root
 
 _KILLED = """
 import asyncio, sys
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, Target
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, LoginTarget
 from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 from jupyter_slurm.transport.ssh.shell.login_shell_check import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport
@@ -38,7 +38,7 @@ class Person:
 
 async def main(config, folder):
     way = await way_to("login", config_file=config)
-    transport = SshTransport(OpenSshLink(Target("login", (), config), way, Person(), folder))
+    transport = SshTransport(OpenSshLink(LoginTarget("login", (), config), way, Person(), folder))
     print((await transport.run(["hostname"])).stdout.decode().strip(), flush=True)
     await transport.run(["sleep", "1000"], timeout=None)
 
@@ -95,7 +95,7 @@ def _echoes(host):
 @pytest.mark.parametrize("ends", [False, True])
 async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folder, monkeypatch, ends):
     way = await way_to(login_node.name, config_file=str(login_node.ssh_config))
-    target = Target(login_node.name, (), str(login_node.ssh_config))
+    target = LoginTarget(login_node.name, (), str(login_node.ssh_config))
     link = OpenSshLink(target, way, Person(), folder)
     master = link.new_connection()
     log_in = OpenSshLogin.run
