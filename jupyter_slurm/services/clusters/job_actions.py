@@ -7,7 +7,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.job_actions import COSTS, DONE, act_argv, refusals
@@ -199,7 +199,7 @@ class JobActions:
     def _answer(self, reference: str, error: SlurmError | None, entry: TrackedJob | None) -> api.ActOnJobsResponseItem:
         return {
             "job": reference,
-            "error": cast("api.Problem", error.to_problem()) if error else None,
+            "error": error.to_problem() if error else None,
             "now": job_dict(self._jobs.select_task(reference, entry)) if entry is not None else None,
         }
 

@@ -151,4 +151,4 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, asked: int | None, notes
         return []
     if not gpus:
         notes.append("nvidia-smi shows no GPU on its nodes.")
-    return cast(list[api.ReportGpu], gpus)
+    return gpus

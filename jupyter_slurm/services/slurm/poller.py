@@ -7,7 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 from jupyter_slurm.errors import SlurmError
 
@@ -109,7 +109,7 @@ class Poller:
             "seconds_since": None if self.last is None else round(now - self.last, 3),
             "failing_for": None if self._failing_since is None else round(now - self._failing_since, 3),
             "interval": self._bounded(),
-            "error": cast("api.Problem", self.error.to_problem()) if self.error else None,
+            "error": self.error.to_problem() if self.error else None,
         }
 
     async def _run(self) -> None:
