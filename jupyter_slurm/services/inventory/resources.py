@@ -73,8 +73,8 @@ class ResourceInventory(SharedQuery[Resources]):
             Whether each node is told.
         """
         known, standing = await self._look(wait=wait, is_newer=is_newer)
-        told = {**known.as_dict(has_nodes=has_nodes), **standing, "cost": self._cost or None}
-        return cast("api.Resources", told)
+        cost = cast("api.ResourcesCost", self._cost) if self._cost else None
+        return {**known.as_dict(has_nodes=has_nodes), **standing, "cost": cost}
 
     async def _ask_slurm(self, begun: float) -> Resources:
         mark = secrets.token_hex(8)
