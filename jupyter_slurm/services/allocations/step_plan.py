@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.step_options import step_options
@@ -17,6 +16,9 @@ from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder
 from jupyter_slurm.services.jobdir.job_json import CellRecord, JobRecordFile, OutputsRecord, StepRecord, ValuesRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["plan_step", "record_step"]
 

@@ -15,10 +15,9 @@ import posixpath
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.step_options import BUSY
 from jupyter_slurm.domain.records import JobRecord
@@ -41,6 +40,9 @@ from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
 from jupyter_slurm.transport.base import DetachedRun
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Steps"]
 
@@ -85,7 +87,7 @@ class Steps:
         UsageError, JobError
             There is no such step.
         """
-        asked = cast(api.Step, request)
+        asked = cast("api.Step", request)
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
         if allocation.kind != "allocation" or allocation.folder is None:

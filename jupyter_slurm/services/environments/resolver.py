@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
 from jupyter_slurm.domain.scripts.environments import FAILED, Environment, keeps_environment
 from jupyter_slurm.errors import TransportError, UsageError
@@ -20,6 +19,7 @@ from jupyter_slurm.transport.base import Context, Transport
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.slurm.location import ClusterLocation
 
 __all__ = ["Environments", "PreparedEnvironment", "is_failure"]

@@ -15,9 +15,8 @@ import re
 import tarfile
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.advice.endings import exit_code_of
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
@@ -29,6 +28,9 @@ from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import parse_left, read_whole
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["COLUMNS", "cancelled", "load", "save", "told", "values"]
 

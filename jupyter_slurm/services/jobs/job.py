@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.queries.queue import runs_script
 from jupyter_slurm.domain.records import JobRecord, representative
@@ -16,6 +15,9 @@ from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json import JobRecordFile, PartRecord, StageRecord
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
 from jupyter_slurm.services.jobs.job_views import RunnerView, SessionView, SlurmView, StagingView, SubmissionView
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["HAD", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "TrackedJob"]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.records import JobRecord, with_what_was_told
 from jupyter_slurm.services.jobs.upload import Upload
 from jupyter_slurm.transport.base import DirectoryLock
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.jobs.session_server import SessionServer
 
 __all__ = ["RunnerView", "SessionView", "SlurmView", "StagingView", "SubmissionView"]

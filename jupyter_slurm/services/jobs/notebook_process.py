@@ -6,14 +6,16 @@ In the job they are ``runner/allocation/process.py``, or ``runner/kernel/cells.p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, UsageError
 from jupyter_slurm.services.jobdir.job_json import KernelRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["owner_of", "process_of", "to_kernel_record", "why_ended"]
 

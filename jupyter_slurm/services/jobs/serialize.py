@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.advice.endings import exit_code_of
 from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobs.job import HAD, NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_of
 from jupyter_slurm.services.jobs.session_state import session_dict, warnings_of
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["job_dict"]
 
@@ -42,7 +44,7 @@ def job_dict(entry: TrackedJob) -> api.Job:
         "warnings": [*entry.warnings, *warnings_of(entry)],
         "error": entry.error.to_problem() if entry.error else None,
     }
-    return cast(api.Job, job)
+    return cast("api.Job", job)
 
 
 def _identity(entry: TrackedJob, latest: JobRecord | None) -> _Fields:

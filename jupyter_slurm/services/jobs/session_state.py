@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.advice.endings import is_near
 from jupyter_slurm.errors import JobError
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import SessionServer, path_of, read_token
 

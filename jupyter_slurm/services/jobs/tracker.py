@@ -9,9 +9,8 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError
@@ -29,6 +28,9 @@ from jupyter_slurm.services.jobs.ranks import ranks_of, read_ranks
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Tracker"]
 

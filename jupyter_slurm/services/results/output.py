@@ -6,9 +6,8 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import JobOutputMissing, TransportError
 from jupyter_slurm.services.jobdir.output_paths import DISPLAY, STREAMS
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -16,6 +15,9 @@ from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.results.output_growth import OutputGrowth
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.protocols import LinkLost
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["DISPLAY", "STREAMS", "follow", "read_output", "why_lost"]
 

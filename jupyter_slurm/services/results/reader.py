@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import JobOutputMissing, UsageError
 from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.ownership import doubt, is_own
@@ -21,6 +20,9 @@ from jupyter_slurm.services.results.record import recorded
 from jupyter_slurm.services.results.usage_report import report_of
 from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["ResultReader"]
 

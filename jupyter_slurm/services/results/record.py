@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
@@ -16,6 +15,9 @@ from jupyter_slurm.services.jobdir.untrusted import read_left, read_whole
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["recorded", "sweep_of", "values_of"]
 
@@ -78,7 +80,7 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> a
         "used": used or None,
         "watched": True if record.run is not None else None,
     }
-    return cast(api.Record, told)
+    return cast("api.Record", told)
 
 
 def _python(record: JobRecordFile) -> str | None:

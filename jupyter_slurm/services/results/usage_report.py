@@ -6,7 +6,6 @@ import secrets
 from dataclasses import replace
 from typing import cast
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.queries import job_usage
 from jupyter_slurm.domain.queries.job_usage import Usage
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
@@ -52,7 +51,7 @@ async def report_of(client: SlurmClient, entry: TrackedJob, now: float) -> api.R
         notes.append("Memory is that of the largest process, as the runner saw it, where there is no control group.")
     gpus = await _gpus(client, entry, told["gpus_asked"], notes)
     own = {"id": str(entry.id), "state": entry.state.name, "source": source}
-    return cast(api.Report, {**own, **told, "gpus": gpus, "notes": notes})
+    return cast("api.Report", {**own, **told, "gpus": gpus, "notes": notes})
 
 
 async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tuple[str | None, Usage]:

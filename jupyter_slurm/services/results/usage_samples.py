@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["sampled"]
 
@@ -54,7 +56,7 @@ def _unmeasured(entry: TrackedJob) -> str:
 
 def _read(told: Any) -> api.Usage:
     raw = [(*map(_number, point[:3]), *point[3:5]) for point in told["points"]]
-    points = list[api.UsagePoint]()
+    points: list[api.UsagePoint] = []
     for (before, cpu_before, *_), (time, cpu, memory, busy, gpu_memory) in pairwise(raw):
         if time > before:
             points.append(

@@ -15,10 +15,9 @@ import re
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain import staging
 from jupyter_slurm.domain.staging import ResultChoice
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
@@ -34,6 +33,9 @@ from jupyter_slurm.services.staging.shared_transfer import SharedTransfer
 from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.transport.base import Sent
 from jupyter_slurm.transport.rsync import check_rsync
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Staging"]
 

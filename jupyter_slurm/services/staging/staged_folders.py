@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.services.jobdir.job_json import FolderRecord, StageRecord
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["StagedFolders"]
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.slurm_values import parse_epoch
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of, unanswered
 from jupyter_slurm.services.submission import sbatch
 from jupyter_slurm.services.submission.plan import Plan
 from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 from jupyter_slurm.transport.base import Context
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["estimate"]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.services.submission.request import SubmissionRequest
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["check_components", "check_contained", "runner"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.options.option_parser import OptionTable
@@ -33,8 +34,10 @@ from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.services.submission import launchers, resume
 from jupyter_slurm.services.submission import sweep as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
-from jupyter_slurm.services.submission.request import SubmissionRequest
 from jupyter_slurm.transport.base import Context
+
+if TYPE_CHECKING:
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["Plan", "PlanRequest", "make_plan"]
 

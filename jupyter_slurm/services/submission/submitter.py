@@ -8,11 +8,10 @@ import math
 import posixpath
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.config import Settings
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.errors import SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
@@ -37,10 +36,13 @@ from jupyter_slurm.services.submission.plan import Plan, PlanRequest, make_plan
 from jupyter_slurm.services.submission.preflight import Preflight
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.remaining_parts import RemainingParts, said_of
-from jupyter_slurm.services.submission.request import SubmissionRequest
 from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent
 from jupyter_slurm.transport.ssh.protocols import LinkLost
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["SubmissionServices", "Submitter"]
 
@@ -108,7 +110,7 @@ class Submitter:
         UsageError, SubmitRefused
             Nothing was submitted.
         """
-        asked = cast(SubmissionRequest, request)
+        asked = cast("SubmissionRequest", request)
         if not is_key(asked["key"]):
             raise UsageError(f"{asked['key']!r} is not a submission key")
         lock = self._locks.setdefault(asked["key"], asyncio.Lock())

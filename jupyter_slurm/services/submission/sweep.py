@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain import api_types as api
 from jupyter_slurm.domain.scripts.script import interpreter_of, job_script
 from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
@@ -14,7 +14,10 @@ from jupyter_slurm.runner.cell.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir.job_directory import SCRIPT, JobFolder
 from jupyter_slurm.services.jobdir.job_json import PartRecord, SweepRecord
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
-from jupyter_slurm.services.submission.request import SubmissionRequest
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["SweepAddition", "plan"]
 
