@@ -198,7 +198,7 @@ def test_odd_names_can_be_typed(known: dict[str, str], offered: Callable[[str], 
         "from jupyter_slurm.domain.cluster_facts import NamedEntity\nfrom jupyter_slurm.client.clusters import name_completion as facts\n"
         "key = next(key for key in facts._known if key[0] == 'partition')\nkept = facts._known[key].names\n"
         "facts._known[key].due, facts._known[key].asking = 1e12, None\n"
-        "facts._known[key].names = [Named(n, '') for n in ('b.x_2-y', 'b+h', 'b$HOME', 'b{x}', 'b\\u00e9', 'b\\x07', \"b'q\")]"
+        "facts._known[key].names = [NamedEntity(n, '') for n in ('b.x_2-y', 'b+h', 'b$HOME', 'b{x}', 'b\\u00e9', 'b\\x07', \"b'q\")]"
     )
     try:
         assert offered("%%sbatch -p b") == ["b.x_2-y", "b+h", r"b\$HOME", r"b\{x}", "b\u00e9", r"b\'q"]
