@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.domain.queries import job_usage
 from jupyter_slurm.domain.queries.job_usage import Usage
@@ -13,6 +13,9 @@ from jupyter_slurm.services.jobdir.ownership import is_own
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["report_of"]
 
