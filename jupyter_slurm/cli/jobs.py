@@ -24,7 +24,9 @@ _ACTS = {
     "release": "let held jobs start",
     "requeue": "put jobs back into the queue: they begin anew",
 }
-_RECENT = {"state": "all", "finished": 200}  # of what is over, that is shown whose results did not come back
+_ALL: dict[str, str | int] = {"state": "all"}
+# Of what is over, that is shown whose results did not come back.
+_RECENT: dict[str, str | int] = {"state": "all", "finished": 200}
 _COLUMNS = ("JOB", "STATE", "TASKS", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
 
 
@@ -70,7 +72,7 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.client.render.staging_card import is_given_up
     from jupyter_slurm.client.render.terminal import printable
 
-    jobs = cluster.client.get(cluster.path("jobs"), params={"state": "all"} if args.all else _RECENT)
+    jobs = cluster.client.get(cluster.path("jobs"), params=_ALL if args.all else _RECENT)
     if not args.all:
         jobs = [job for job in jobs if not job.get("finished") or is_given_up(job)]
     trouble = queue_trouble(cluster)

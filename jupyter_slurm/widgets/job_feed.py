@@ -126,7 +126,7 @@ class JobFeed:
             self._tell()
 
     def _ask(self) -> list[api.Job]:
-        asked = {"state": "all", "finished": _FINISHED}
+        asked: dict[str, str | int] = {"state": "all", "finished": _FINISHED}
         found: list[api.Job] = self._cluster.client.get(self._cluster.path("jobs"), params=asked)
         return found
 

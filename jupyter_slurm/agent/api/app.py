@@ -22,6 +22,7 @@ from jupyter_slurm.agent.json_encoding import encode
 from jupyter_slurm.errors import SlurmError, UsageError
 
 if TYPE_CHECKING:
+    from jupyter_slurm.agent.api.schema import QueryValues
     from jupyter_slurm.errors import ProblemDocument
 
 __all__ = ["MAX_BODY", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "make_app", "problem"]
@@ -67,7 +68,7 @@ class Call:
     """One request, read and checked."""
 
     path: Mapping[str, str]
-    query: Mapping[str, Any]
+    query: QueryValues
     body: Any
     exchange: Exchange
 

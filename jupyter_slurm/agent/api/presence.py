@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.services.connections.clients import ClientRegistry, ClientUse
 from jupyter_slurm.transport.peer_credentials import peer_pid
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Presence"]
 
@@ -32,7 +34,7 @@ class Presence:
         self._users = users
         self._there: dict[object, ClientUse] = {}
 
-    def seen(self, exchange: _Exchange, client: Mapping[str, Any], cluster: str) -> None:
+    def seen(self, exchange: _Exchange, client: api.Client, cluster: str) -> None:
         """Hear that who makes this request uses a cluster from now on; the process id is the system's word for it."""
         if exchange.closed.done():
             return  # gone while it waited

@@ -20,6 +20,12 @@ __all__ = ["Document", "Operation", "load_document", "parse_json"]
 
 Validator = Callable[[Any], Any]
 
+DocumentPart = Mapping[str, Any]
+"""An object of the document, a JSON schema for example."""
+
+QueryValues = dict[str, Any]
+"""The parameters of a query, each of the type that its schema names."""
+
 _DEEPEST = 16
 
 
@@ -30,13 +36,13 @@ class Operation:
     operation_id: str
     method: str
     path: str
-    parameters: Sequence[Mapping[str, Any]]
-    body_schema: Mapping[str, Any] | None
+    parameters: Sequence[DocumentPart]
+    body_schema: DocumentPart | None
     needs_body: bool
-    components: Mapping[str, Any]
+    components: DocumentPart
     is_passed_on: bool = True
 
-    def _validator(self, schema: Mapping[str, Any]) -> Validator:
+    def _validator(self, schema: DocumentPart) -> Validator:
         # jsonschema would say the same, and costs the start of the agent a second: with the extras that Jupyter asks
         # for it compiles a grammar of URIs at import. This one also takes "$" for the very end, as ECMA-262 does.
         validator: Validator = fastjsonschema.compile({**schema, "components": self.components}, use_default=False)
@@ -59,7 +65,7 @@ class Operation:
                 return None
         return dict(values)
 
-    def read_query(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    def read_query(self, query: Mapping[str, Sequence[str]]) -> QueryValues:
         """Return the query parameters with their types and defaults; unknown ones are left alone.
 
         Raises
@@ -67,7 +73,7 @@ class Operation:
         UsageError
             A value is not what the document says.
         """
-        values: dict[str, Any] = {}
+        values: QueryValues = {}
         for parameter in self.parameters:
             if parameter["in"] != "query":
                 continue
@@ -108,7 +114,7 @@ class Document:
 
     def __init__(self, text: bytes) -> None:
         self.text = text
-        self.spec: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        self.spec: DocumentPart = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
         self.operations: dict[str, dict[str, Operation]] = {}
         for operation in self._operations():
             self.operations.setdefault(operation.path, {})[operation.method] = operation
@@ -134,13 +140,13 @@ class Document:
                     description.get("x-passed-on", True),
                 )
 
-    def _resolve(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _resolve(self, value: DocumentPart) -> DocumentPart:
         if "$ref" not in value:
             return value
         found: Any = self.spec
         for part in value["$ref"].removeprefix("#/").split("/"):
             found = found[part]
-        resolved: Mapping[str, Any] = found
+        resolved: DocumentPart = found
         return resolved
 
 
@@ -192,7 +198,7 @@ def _look_through(value: Any, depth: int, *, is_plain: bool) -> None:
             _look_through(item, depth - 1, is_plain=is_plain)
 
 
-def _typed(text: str, schema: Mapping[str, Any]) -> Any:
+def _typed(text: str, schema: DocumentPart) -> Any:
     if schema.get("type") == "integer" and re.fullmatch(r"-?[0-9]{1,18}", text):
         return int(text)
     if schema.get("type") == "number" and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", text):

@@ -21,10 +21,10 @@ HEARTBEAT = 15.0
 
 _SEND_DEADLINE = 60.0
 
-Event = tuple[str, Mapping[str, Any]]
+Event = tuple[str, Mapping[str, object]]
 
 
-def _frame(event: str, data: Mapping[str, Any]) -> str:
+def _frame(event: str, data: object) -> str:
     return f"event: {event}\ndata: {encode(data).decode('ascii')}\n\n"
 
 

@@ -18,9 +18,10 @@ from jupyter_slurm.errors import AgentError, AgentUnreachable, from_problem
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.forwarding import ForwardedAnswer
-    from jupyter_slurm.agent.client.http_client import HttpAnswer, HttpClient
+    from jupyter_slurm.agent.client.http_client import HttpAnswer, HttpClient, QueryParameters
     from jupyter_slurm.agent.hosting.endpoint import Endpoint
     from jupyter_slurm.config import Settings
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = ["AgentClient"]
 
@@ -37,7 +38,7 @@ class _AgentConnection:
 
     endpoint: Endpoint
     wire: HttpClient
-    info: dict[str, Any]
+    info: api.Agent
 
 
 class WaitLimits(Protocol):
@@ -112,13 +113,11 @@ class AgentClient:
         return await asyncio.to_thread(cls.connect, settings)
 
     @property
-    def info(self) -> dict[str, Any]:
+    def info(self) -> api.Agent:
         """What the agent said about itself when we connected: version, api, capabilities, pid, host …"""
         return self._link().info
 
-    def get(
-        self, path: str, *, params: Mapping[str, Any] | None = None, timeout: float | None = _ANSWER_TIMEOUT
-    ) -> Any:
+    def get(self, path: str, *, params: QueryParameters | None = None, timeout: float | None = _ANSWER_TIMEOUT) -> Any:
         """GET a path ("/v1/…") and return the JSON answer. ``timeout`` in seconds."""
         return self._call("GET", path, params=params, timeout=timeout).json()
 
@@ -137,7 +136,7 @@ class AgentClient:
         path: str,
         *,
         json: Any = None,
-        params: Mapping[str, Any] | None = None,
+        params: QueryParameters | None = None,
         timeout: float | None = _ANSWER_TIMEOUT,
         idempotent: bool | None = None,
     ) -> Any:
@@ -157,13 +156,13 @@ class AgentClient:
         return answer
 
     def get_bytes(
-        self, path: str, params: Mapping[str, Any] | None = None, *, timeout: float | None = _ANSWER_TIMEOUT
+        self, path: str, params: QueryParameters | None = None, *, timeout: float | None = _ANSWER_TIMEOUT
     ) -> tuple[bytes, int]:
         """GET bytes, and the size of the whole (``X-Total-Size``), or of the answer where there is none."""
         answer = self._call("GET", path, params=params, timeout=timeout)
         return answer.content, int(answer.headers.get("x-total-size", len(answer.content)))
 
-    async def astream(self, path: str, params: Mapping[str, Any] | None = None) -> AsyncIterator[tuple[str, Any]]:
+    async def astream(self, path: str, params: QueryParameters | None = None) -> AsyncIterator[tuple[str, Any]]:
         """Receive server-sent events as (event, data), until the stream ends.
 
         Raises
@@ -266,7 +265,7 @@ class AgentClient:
         method: str,
         path: str,
         *,
-        params: Mapping[str, Any] | None,
+        params: QueryParameters | None,
         timeout: float | None,
         content: bytes | None = None,
         repeat: bool = True,

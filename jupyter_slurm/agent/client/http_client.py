@@ -140,6 +140,10 @@ def _more(sock: socket.socket) -> bytes:
     return piece
 
 
+QueryParameters = Mapping[str, str | int | float]
+"""The query of a request."""
+
+
 class HttpClient:
     """The connections to one agent. Thread safe.
 
@@ -161,7 +165,7 @@ class HttpClient:
         method: str,
         path: str,
         *,
-        params: Mapping[str, Any] | None = None,
+        params: QueryParameters | None = None,
         content: bytes | None = None,
         timeout: float | None = None,
         meanwhile: Callable[[], None] | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -14,7 +13,7 @@ from jupyter_slurm.errors import AgentRefused
 __all__ = ["check_version", "is_older"]
 
 
-def check_version(info: Mapping[str, Any]) -> None:
+def check_version(info: Mapping[str, object]) -> None:
     """Raise AgentRefused unless the agent speaks our major version of the API."""
     api = info.get("api")
     if not isinstance(api, dict) or api.get("major") != API_MAJOR:

@@ -13,7 +13,7 @@ import socket
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 
@@ -287,7 +287,7 @@ def read_private(path: str, limit: int = 65536) -> bytes:
         return file.read(limit)
 
 
-def read_record(place: AgentLocation) -> dict[str, Any] | None:
+def read_record(place: AgentLocation) -> dict[str, object] | None:
     """Return what the agent wrote about itself: pid, started, host, boot_id, version, api, hosting, port or null."""
     try:
         record = json.loads(read_private(place.record))
@@ -296,7 +296,7 @@ def read_record(place: AgentLocation) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def is_stale(record: Mapping[str, Any]) -> bool:
+def is_stale(record: Mapping[str, object]) -> bool:
     """Tell whether the process of this record cannot be there any more: other machine, other boot, or a dead pid."""
     machine = this_machine()
     if record.get("host") != machine["host"] or record.get("boot_id") != machine["boot_id"]:

@@ -49,10 +49,11 @@ def endpoint_at(place: AgentLocation) -> Endpoint | None:
     if on_socket.answers():
         return on_socket
     record = read_record(place)
-    if record is None or not isinstance(record.get("port"), int) or is_stale(record):
+    port = record and record.get("port")
+    if not record or not isinstance(port, int) or is_stale(record):
         return None
     try:
-        on_port = Endpoint(place, record["port"], read_private(place.secret).decode("ascii"))
+        on_port = Endpoint(place, port, read_private(place.secret).decode("ascii"))
     except (OSError, ValueError):
         return None
     return on_port if on_port.answers() else None

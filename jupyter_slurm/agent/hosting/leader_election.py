@@ -11,7 +11,8 @@ import os
 import secrets
 import socket
 import weakref
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 from tornado.netutil import bind_unix_socket
 
@@ -89,7 +90,7 @@ class Leadership:
         self._listener = listener
         return listener
 
-    def write_record(self, record: dict[str, Any]) -> None:
+    def write_record(self, record: Mapping[str, object]) -> None:
         """Tell the others who leads."""
         write_private(self.place.record, json.dumps({**record, "port": self.port}).encode())
 
