@@ -92,11 +92,11 @@ class Build:
         if said := images.unwell(program):
             raise RuntimeRefused(said)
 
-        def is_there() -> bool:
+        def is_present() -> bool:
             return not self._is_anew and images.run_query(program, "image", "inspect", self.name)[0] == 0
 
         path = images.store_lock(program, self.name, self._wish)
-        with lock.held(path, is_there, images.waiting(report)) as is_ours:
+        with lock.held(path, is_present, images.waiting(report)) as is_ours:
             if not is_ours:
                 raise RuntimeRefused(self._refusal_to_replace("this node"))
             if self._from:

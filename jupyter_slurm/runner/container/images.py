@@ -142,10 +142,10 @@ def provide(runtime: str, image: str, described: dict[str, Any], report: Callabl
 
 
 def _in_store(program: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
-    def is_there() -> bool:
+    def is_present() -> bool:
         return run_query(program, "image", "inspect", image)[0] == 0
 
-    if is_there():
+    if is_present():
         return image
     if said := unwell(program):
         raise RuntimeRefused(said)
@@ -153,7 +153,7 @@ def _in_store(program: str, image: str, described: dict[str, Any], report: Calla
         is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
         with contextlib.suppress(RuntimeRefused, OSError):
             path = store_lock(program, image, described)
-            is_ours = held.enter_context(lock.held(path, is_there, waiting(report)))
+            is_ours = held.enter_context(lock.held(path, is_present, waiting(report)))
         if is_ours:
             try:
                 _fetch(program, image, [program, "pull", image], report)
@@ -223,13 +223,13 @@ def keep(
     folder = make_folder(described)
     path = os.path.join(folder, file_name(image))
 
-    def is_there() -> bool:
+    def is_present() -> bool:
         return not is_anew and bool(find_image(runtime, image, described))
 
-    if is_there():
+    if is_present():
         return find_image(runtime, image, described), False
     try:
-        with lock.held(f"{path}{_SUFFIXES[runtime][0]}.lock", is_there, waiting(report)) as is_ours:
+        with lock.held(f"{path}{_SUFFIXES[runtime][0]}.lock", is_present, waiting(report)) as is_ours:
             if is_ours:
                 remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
                 draft = f"{path}.{os.urandom(4).hex()}.part"

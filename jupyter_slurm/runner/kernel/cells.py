@@ -46,13 +46,13 @@ def _code(folder: str) -> str:
     return f"await (__import__('sys').modules.get('jupyter_slurm_kernel_run_cell') or {loaded}).run({folder!a})"
 
 
-def why_lost(code: int, told: dict[str, Any], *, is_unused: bool, is_asked: bool) -> str:
+def why_lost(code: int, died: dict[str, Any], *, is_unused: bool, is_end_requested: bool) -> str:
     """Return in words, for cells of other notebooks, why their kernel is over."""
-    if is_unused or is_asked:
+    if is_unused or is_end_requested:
         return "nobody has used it" if is_unused else "its notebook has ended it, or begins anew"
-    if told.get("signal"):
-        return f"by signal {told['signal']}"
-    return str(told.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
+    if died.get("signal"):
+        return f"by signal {died['signal']}"
+    return str(died.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
 
 
 class RunningCell:
@@ -173,14 +173,16 @@ class RunningCells:
     ----------
     folder : str
         The job directory of the kernel.
-    ask : callable
+    send_request : callable
         Sends the kernel an execute_request with a content; returns its id.
     interrupt : callable
         Interrupts the kernel.
     """
 
-    def __init__(self, folder: str, ask: Callable[[dict[str, Any]], str], interrupt: Callable[[], None]) -> None:
-        self._folder, self._send_request, self._interrupt = os.path.dirname(folder), ask, interrupt
+    def __init__(
+        self, folder: str, send_request: Callable[[dict[str, Any]], str], interrupt: Callable[[], None]
+    ) -> None:
+        self._folder, self._send_request, self._interrupt = os.path.dirname(folder), send_request, interrupt
         self._cells: dict[str, RunningCell] = {}  # by their keys
         self._requests: dict[str, RunningCell] = {}  # by ids of requests
         self._line = b""
@@ -308,13 +310,13 @@ class RunningCells:
         one.show(kind, content)
         return False
 
-    def _apply_news(self, one: RunningCell, told: dict[str, Any]) -> None:
-        if "begun" in told:
+    def _apply_news(self, one: RunningCell, news: dict[str, Any]) -> None:
+        if "begun" in news:
             one.begin()
             if one.is_stopped:
                 self._interrupt()
-        elif isinstance(told.get("exit_code"), int):
-            one.code = told["exit_code"]
+        elif isinstance(news.get("exit_code"), int):
+            one.code = news["exit_code"]
 
     @staticmethod
     def _settle(one: RunningCell) -> None:

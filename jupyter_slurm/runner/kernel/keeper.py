@@ -358,8 +358,8 @@ class Keeper:
         self.door.link.send_note(event="died", **said)
         self._note(over=dict(said, **self._over))
         if not self._is_terminated:  # else who told us to end knows more of it
-            is_unused, is_asked = bool(self._over), self._is_end_requested
-            self.cells.lose(cells.why_lost(code, told, is_unused=is_unused, is_asked=is_asked))
+            is_unused, is_requested = bool(self._over), self._is_end_requested
+            self.cells.lose(cells.why_lost(code, told, is_unused=is_unused, is_end_requested=is_requested))
         is_ours = bool(self._over or self._is_end_requested or self._is_terminated)
         deadline = time.monotonic() + (_FLUSH_TIMEOUT_S if is_ours else self.lease)
         is_sent = False

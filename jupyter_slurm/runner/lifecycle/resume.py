@@ -331,7 +331,7 @@ class ResumableRun:
         return _WORDS[known[-1]] if known else "without a warning (a node failed, or it was requeued at once)"
 
 
-def has_told(place: JobDirectory) -> bool:
+def has_recorded_end(place: JobDirectory) -> bool:
     """Tell whether a session has said how it ended, which is more than its exit code."""
     return os.path.exists(os.path.join(place.folder, f"end{place.suffix}.json"))
 
@@ -350,7 +350,7 @@ def main() -> int:
     step = run.start_listener() if place.job.get("preemptible", True) else None
     run.start_cell(sys.argv[2:])
     code = run.follow()
-    if code is not None and not (run.what == "session" and has_told(place)):
+    if code is not None and not (run.what == "session" and has_recorded_end(place)):
         place.end(code)
     if step is not None:
         step.stdin.close()

@@ -56,14 +56,14 @@ def python_with_jupyter(image: str, session: dict[str, Any], report: Callable[[s
     path = os.path.join(folder, name)
     python = os.path.join(path, "bin", "python")
 
-    def is_there() -> bool:
+    def is_present() -> bool:
         return os.path.lexists(python)
 
     def wait(who: str) -> None:
         report(f"waiting for {who}, which installs {PACKAGE}")
 
     try:
-        with images.ending_on_sigterm(), lock.held(f"{path}.lock", is_there, wait) as is_ours:
+        with images.ending_on_sigterm(), lock.held(f"{path}.lock", is_present, wait) as is_ours:
             if is_ours:
                 _make(path, report)
     except OSError as error:
