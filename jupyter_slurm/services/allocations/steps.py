@@ -37,7 +37,6 @@ from jupyter_slurm.services.jobs.notebook_process import owner_of, process_of
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
-from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
 from jupyter_slurm.transport.base import DetachedRun
 
@@ -125,7 +124,7 @@ class Steps:
         self._tracker.add(entry)
         try:
             argv = ["mkdir", "-p", "--", self._request(allocation, folder.key)]
-            with on_its_way(entry) as sent:
+            with entry.submission.sending(str(entry.key)) as sent:
                 once = await self._client.transport.start_once(folder.answer(1), argv, files=files, sent=sent)
         except FileExistsError:
             self._tracker.drop(entry)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.records import JobRecord, with_what_was_told
+from jupyter_slurm.errors import JobError
 from jupyter_slurm.services.jobs.upload import Upload
-from jupyter_slurm.transport.base import DirectoryLock
+from jupyter_slurm.transport.base import DirectoryLock, Sent
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -47,6 +49,38 @@ class SubmissionView:
             self.hold.release()
             self.hold = None
 
+    @contextlib.contextmanager
+    def sending(self, name: str) -> Iterator[Sent]:
+        """Note how far the large files are that this task sends, and let that be given up.
+
+        Gives what is to be called with the progress; ``name`` is that of the job.
+
+        Raises
+        ------
+        JobError
+            It was given up: nothing of it is there.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        upload = Upload(task)
+
+        def sent(done: int, total: int) -> None:
+            upload.done, upload.total = done, total
+            self.upload = upload if done < total else None  # what is all there may be at work
+
+        try:
+            yield sent
+        except asyncio.CancelledError:
+            if not upload.is_given_up:
+                raise
+            task.uncancel()
+            raise JobError(
+                f"{name} was given up while what it takes along was on the way: nothing was submitted.",
+                hint="Run the cell again.",
+            ) from None
+        finally:
+            self.upload = None
+
 
 @dataclass
 class SlurmView:
@@ -68,7 +102,7 @@ class SlurmView:
     described : bool
         Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
     blame : str
-        Which jobs it waited for in vain (services/jobs/dependency_failures.py).
+        Which jobs it waited for in vain (services/jobs/failures.py).
     tasks_read, tasks_saved : bool, float
         Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
     """

@@ -21,10 +21,9 @@ from jupyter_slurm.services.jobdir.job_json import SlurmJobRecord
 from jupyter_slurm.services.jobdir.untrusted import read_left
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.dependency_failures import note_blame
+from jupyter_slurm.services.jobs.failures import note_blame, ranks_of, read_ranks, why_ended
 from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, TrackedJob
-from jupyter_slurm.services.jobs.notebook_process import process_of, why_ended
-from jupyter_slurm.services.jobs.ranks import ranks_of, read_ranks
+from jupyter_slurm.services.jobs.notebook_process import process_of
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.slurm.client import SlurmClient, printable

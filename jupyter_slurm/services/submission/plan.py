@@ -314,9 +314,8 @@ class _Start:
     def _cell(self) -> CellRecord | None:
         if not self.is_python:
             return None
-        return CellRecord(
-            source=self.asked["text"], filename=self.asked.get("filename") or "<cell>", python=self._python()
-        )
+        filename = self.asked.get("filename") or "<cell>"
+        return CellRecord(source=self.asked["text"], filename=filename, python=self._python())
 
     def _values(self) -> ValuesRecord | None:
         values = self.asked.get("values")
@@ -336,13 +335,10 @@ class _Start:
         return [on_node, "-u", started, self.job.path]
 
 
-def _repeatable(
-    asked: SubmissionRequest, options: Sequence[str], args: Sequence[str], cwd: str | None
-) -> RequestRecord:
+def _repeatable(asked: SubmissionRequest, options: list[str], args: list[str], cwd: str | None) -> RequestRecord:
     """Return what it takes to submit the same again; environment and folders are looked for anew then."""
-    record = RequestRecord(
-        options=options, args=args, cwd=cwd, python=asked.get("python"), stage=asked.get("stage") or None
-    )
+    python, stage = asked.get("python"), asked.get("stage") or None
+    record = RequestRecord(options=options, args=args, cwd=cwd, python=python, stage=stage)
     if asked.get("env"):
         given = record.given | {"default_python"}
         record = replace(record, env=asked["env"], default_python=asked.get("default_python"), given=given)

@@ -24,7 +24,6 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
-from jupyter_slurm.services.jobs.upload_progress import on_its_way
 from jupyter_slurm.services.results.record import sweep_of, values_of
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
@@ -257,7 +256,7 @@ class Submitter:
         entry.submit_time = plan.record.created
         self._tracker.add(entry)  # known before others can see its directory
         try:
-            with on_its_way(entry) as sent:
+            with entry.submission.sending(str(entry.key)) as sent:
                 async with self._aside():
                     await self._staging.push(entry, sent)
                 plan = replace(plan, record=entry.record or plan.record)  # it may be cancelled meanwhile

@@ -1,0 +1,112 @@
+"""Causes of failures: the dependency of a job that never starts, the rank that failed first, the end of a process."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
+from jupyter_slurm.errors import JobError, SlurmError, TransportError
+from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.session_server import end_error
+from jupyter_slurm.transport.base import Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = ["note_blame", "ranks_of", "read_ranks", "why_ended"]
+
+_NEVER = "DependencyNeverSatisfied"
+_ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
+_MAX_MARKER_BYTES = 1_000_000
+_ANOTHER = "%%remote starts another one."
+_RESTART = "Its notebook can restart it."
+
+
+def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> bool:
+    """Note with a job whose dependency can never be satisfied whose fault that is; return whether that is news."""
+    latest, before = entry.latest, entry.slurm.blame
+    if latest is None or _NEVER not in latest.reason:
+        return False
+    said = []
+    for number in _ID.findall(" ".join(_said(entry.record.argv if entry.record else []))):
+        whole, _, task = number.partition("_")
+        other = find(whole)
+        other = other.of_task(int(task)) if other is not None and task else other
+        if other is not None and other is not entry and other.is_finished:
+            name = (other.record.name if other.record else None) or (other.latest.name if other.latest else None)
+            said.append(f"Job {number}{f' ({name})' if name else ''} ended as {other.state.name}.")
+    entry.slurm.blame = " ".join(dict.fromkeys(said))
+    return entry.slurm.blame != before
+
+
+def _said(argv: Sequence[str]) -> list[str]:
+    """Return the values of --dependency, which may be abbreviated, and of -d."""
+    found = []
+    for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
+        name, equals, value = word.partition("=")
+        if len(name) > len("--d") and "--dependency".startswith(name):
+            found.append(value if equals else following)
+        elif word.startswith("-d"):
+            found.append(word[2:] or following)
+    return found
+
+
+async def read_ranks(transport: Transport, entry: TrackedJob) -> api.JobRanks | None:
+    """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
+    did.
+    """
+    if entry.runner.ranks or entry.folder is None or entry.state.name == "COMPLETED":
+        return entry.runner.ranks
+    if not (entry.record and entry.record.launcher) or entry.is_array:
+        return None
+    try:
+        return ranks_of(await read_left(transport, entry.folder.end_marker(None), _MAX_MARKER_BYTES))
+    except (FileNotFoundError, TransportError, ValueError, RecursionError):
+        return None
+
+
+def ranks_of(marker: Any) -> api.JobRanks | None:
+    """Return what an end marker says of the ranks; None where that is nothing, or nothing that we know."""
+    try:
+        told = marker["ranks"]
+        first: api.JobRanksFirst = {"rank": int(told["first"]["rank"]), "node": str(told["first"]["node"])}
+        first["exit_code"] = int(told["first"]["exit_code"])
+        return {"first": first, "also": int(told["also"]), "ended": int(told["ended"])}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def why_ended(entry: TrackedJob, marker: Mapping[str, Any]) -> SlurmError | None:
+    """Return what the end marker of a session, or of a step, says beside its exit code; None: nothing."""
+    if marker["exit_code"] and marker.get("with_allocation"):
+        ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
+        return JobError(f"Its allocation {ended}.", hint="%salloc asks for another one.", with_allocation=True)
+    if entry.kind == "session":
+        return end_error(marker)
+    if entry.kind == "kernel" and marker.get("said"):
+        return _in_slurms_words(str(marker["said"]))
+    if "refused" in marker and (step := advise_refused(str(marker["refused"]))):
+        is_process = entry.kind == "process"
+        said = f"It ended before it began ({marker['refused']})." if is_process else "Slurm did not start it."
+        return JobError(said, hint=step)
+    return _lost(entry, marker) if "lost" in marker else None
+
+
+def _in_slurms_words(said: str) -> JobError:
+    """Return the error of a kernel that was ended: what Slurm has said of it is the reason, if there is one."""
+    if is_out_of_memory(said):
+        more = "It has the memory of its allocation: a kernel with a larger --mem has more."
+        return JobError(f"It used more memory than its allocation has ({said}).", hint=more)
+    return JobError(f"Slurm said: {said}")
+
+
+def _lost(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
+    """Return the error of a cell whose process, or kernel, is gone."""
+    why, is_kernel = str(marker["lost"]), bool(entry.record and entry.record.kernel)
+    what, hint = ("kernel", _RESTART) if is_kernel else ("process", _ANOTHER)
+    when = "before it began" if marker.get("interrupted") else f"while it ran: all variables of the {what} are gone"
+    return JobError(f"Its {what} ended {when} ({why}).", hint=advise_refused(why) or hint)
