@@ -24,7 +24,7 @@ __all__ = ["RunnerView", "SessionView", "SlurmView", "StagingView", "SubmissionV
 
 @dataclass
 class SubmissionView:
-    """How far its submission is; written by services/submission.
+    """How far its submission is; written by services/submission, for a step by services/allocations.
 
     Attributes
     ----------
@@ -84,7 +84,9 @@ class SubmissionView:
 
 @dataclass
 class SlurmView:
-    """What Slurm says of a job; written by the tracker, for steps by services/allocations.
+    """What Slurm says of a job; written by the tracker and what it calls, for a step by services/allocations.
+
+    Recovery of a submission says when the state is known and when it is not (``lose_sight``, ``find_again``).
 
     Attributes
     ----------
@@ -167,7 +169,7 @@ class SlurmView:
 
 @dataclass
 class RunnerView:
-    """What the runner told at the end of a job; written by the tracker.
+    """What the runner told at the end of a job; written by the tracker, through which its marker is read.
 
     Attributes
     ----------
