@@ -3,6 +3,7 @@ import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 
 import { parseEvents } from "./common/event_parser";
+import type { ILaunch } from "./common/launch_request";
 import { RequestError } from "./common/problem";
 import type {
   Act,
@@ -20,7 +21,7 @@ import type { IQueue, IQueueApi } from "./jobs/all_jobs";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
 import type { ILook, IResources, IResourcesApi } from "./resources/model";
-import type { IChoice, ILaunch, IPreview, ISessionsApi } from "./sessions/model";
+import type { IChoice, IPreview, ISessionsApi } from "./sessions/model";
 
 const API = "jupyter-slurm/api/v1";
 /** What the server extension itself answers. */

@@ -1,11 +1,11 @@
 /** One job: what becomes of it and what it prints, by one stream while somebody looks. No DOM, no requests of its own. */
+import { newKey } from "../common/launch_request";
 import { Model } from "../common/observable";
 import { toProblem } from "../common/problem";
 import { isJob } from "../common/records";
 import { isFinished, stateKind } from "../common/states";
 import type { IJob, IJobsModel, IProblem, IServerEvent } from "../common/tokens";
 import { defaultSleep } from "../jobs/model";
-import { newKey } from "../sessions/form";
 import { Log } from "./log_model";
 import { STREAMS, type IJobApi, type IJobDetail, type Stream } from "./types";
 

@@ -2,58 +2,14 @@
 import { InputDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import { chosen } from "../common/dialogs";
 import { formatDuration } from "../common/format";
-import { clusterName, jobName } from "../common/labels";
+import { jobName } from "../common/labels";
 import { isCancellable, stateKind } from "../common/states";
-import type { ICluster, IJob, IJobsModel } from "../common/tokens";
-import type { IKernelSpec } from "../kernels/model";
+import type { IJob, IJobsModel } from "../common/tokens";
 
 /** More of them are no choice: whoever has as many types a number. */
 const MOST = 200;
-
-/** Ask which one is meant, unless there is only one; null: none. */
-async function chosen<T>(
-  title: string,
-  label: string,
-  okLabel: string,
-  all: readonly T[],
-  name: (one: T) => string,
-): Promise<T | null> {
-  if (all.length < 2) {
-    return all[0] ?? null;
-  }
-  const items = all.map(name);
-  const { value } = await InputDialog.getItem({ title, label, okLabel, items });
-  return value === null ? null : (all[items.indexOf(value)] ?? null);
-}
-
-export function chooseCluster(
-  trans: TranslationBundle,
-  title: string,
-  okLabel: string,
-  clusters: readonly ICluster[],
-): Promise<ICluster | null> {
-  return chosen(title, trans.__("Cluster"), okLabel, clusters, clusterName);
-}
-
-export function chooseKernel(
-  trans: TranslationBundle,
-  title: string,
-  okLabel: string,
-  specs: readonly IKernelSpec[],
-): Promise<IKernelSpec | null> {
-  return chosen(title, trans.__("Kernel"), okLabel, specs, ({ display_name: name }) => name);
-}
-
-/** Ask which of the notebooks with these paths is meant. */
-export function chooseNotebook(
-  trans: TranslationBundle,
-  title: string,
-  okLabel: string,
-  paths: readonly string[],
-): Promise<string | null> {
-  return chosen(title, trans.__("Notebook"), okLabel, paths, (path) => path);
-}
 
 /** Ask which of the jobs that are not over is meant. */
 export async function chooseJob(

@@ -1,15 +1,15 @@
 /** The commands that open and cancel a job, from the menu, the palette or by a key. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
-import { cancelJob, CommandIDs } from "../common/commands";
+import { CommandIDs } from "../common/commands";
+import { chooseCluster } from "../common/dialogs";
 import { isReached } from "../common/records";
 import { isCancellable } from "../common/states";
 import type { IJob, IJobsModel } from "../common/tokens";
-import type { JobPage } from "../job_page/model";
-import { chooseCluster, chooseJob, typeJob } from "./choose";
+import { chooseJob, typeJob } from "./choose";
+import { cancelJob } from "./confirmed_actions";
 
 type Commands = JupyterFrontEnd["commands"];
 
@@ -61,49 +61,4 @@ export function addJobCommands(
       await (job && cancelJob(trans, model, job));
     },
   });
-}
-
-/** What is done with the page of a job by a command. */
-interface IPageActs {
-  readonly again: (page: JobPage) => Promise<void>;
-  readonly link: (page: JobPage) => void;
-}
-
-/**
- * The commands for the job whose page is in front.
- *
- * @param front - That page; null: there is none.
- */
-export function addPageCommands(
-  commands: Commands,
-  palette: ICommandPalette | null,
-  trans: TranslationBundle,
-  front: () => JobPage | null,
-  { again, link }: IPageActs,
-): void {
-  const repeatable = (): JobPage | null => {
-    const page = front();
-    return page?.isRepeatable && !page.isResubmitting ? page : null;
-  };
-  commands.addCommand(CommandIDs.resubmit, {
-    label: trans.__("Submit Job Again…"),
-    isEnabled: () => repeatable() !== null,
-    execute: async () => {
-      const page = repeatable();
-      await (page && again(page));
-    },
-  });
-  commands.addCommand(CommandIDs.copyLink, {
-    label: trans.__("Copy Link to Job"),
-    isEnabled: () => front() !== null,
-    execute: () => {
-      const page = front();
-      if (page !== null) {
-        link(page);
-      }
-    },
-  });
-  for (const command of [CommandIDs.resubmit, CommandIDs.copyLink]) {
-    palette?.addItem({ command, category: "Slurm" });
-  }
 }

@@ -2,8 +2,7 @@
 import type { KeyboardEvent } from "react";
 
 import { isAllowed } from "../common/states";
-import type { IJob } from "../common/tokens";
-import type { ITableActs } from "./table";
+import type { Act, IJob } from "../common/tokens";
 import type { JobsTable } from "./table_model";
 
 interface IAt {
@@ -89,4 +88,11 @@ function unfold(table: JobsTable, isOpen: boolean): boolean {
     table.fold(line.job, isOpen);
   }
   return true;
+}
+
+/** What a person can do with the jobs of a table. */
+export interface ITableActs {
+  readonly act: (act: Act, jobs: readonly IJob[]) => void;
+  readonly open: (job: IJob) => void;
+  readonly copy: (jobs: readonly IJob[]) => void;
 }

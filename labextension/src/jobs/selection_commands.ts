@@ -3,10 +3,11 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Clipboard, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { actOn, CommandIDs } from "../common/commands";
+import { CommandIDs } from "../common/commands";
 import { isAllowed } from "../common/states";
 import { ACTS, type Act, type IJob, type IJobsModel } from "../common/tokens";
 import { asCsv, asJson } from "./columns";
+import { actOn } from "./confirmed_actions";
 import type { JobsPanel } from "./panel";
 
 function label(trans: TranslationBundle, act: Act): string {

@@ -16,18 +16,11 @@ import {
 import { hasParts, identity } from "../common/records";
 import { isAllowed, isReleased, stateKind } from "../common/states";
 import { useTick } from "../common/tick";
-import type { Act, IJob, IJobsModel } from "../common/tokens";
+import type { IJob, IJobsModel } from "../common/tokens";
 import { actingText } from "./action_labels";
 import { cellText, columnName, WIDTHS, type ColumnId } from "./columns";
-import { keyDown } from "./keyboard";
+import { keyDown, type ITableActs } from "./keyboard";
 import type { IRow, JobsTable } from "./table_model";
-
-/** What a person can do with the jobs of a table. */
-export interface ITableActs {
-  readonly act: (act: Act, jobs: readonly IJob[]) => void;
-  readonly open: (job: IJob) => void;
-  readonly copy: (jobs: readonly IJob[]) => void;
-}
 
 export interface ITableProps {
   readonly table: JobsTable;

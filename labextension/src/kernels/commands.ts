@@ -4,12 +4,13 @@ import { Notification, showErrorMessage, type ICommandPalette } from "@jupyterla
 import type { KernelSpec } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { CommandIDs, confirmed } from "../common/commands";
+import { CommandIDs } from "../common/commands";
+import { confirmed } from "../common/dialogs";
 import { problemText } from "../common/labels";
+import type { IForm } from "../common/launch_request";
 import { toProblem } from "../common/problem";
 import type { ICluster } from "../common/tokens";
-import { chooseKernel } from "../jobs/choose";
-import type { IForm } from "../sessions/form";
+import { chooseKernel } from "./kernel_dialogs";
 import { isOurs, kernelOf, type IKernelApi } from "./model";
 
 type Commands = JupyterFrontEnd["commands"];

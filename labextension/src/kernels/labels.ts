@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "../common/format";
 import { jobReason } from "../common/labels";
-import { timeLeft } from "../notices/model";
+import { timeLeft } from "../common/time_limit";
 import { standingOf } from "./model";
 import type { IShown } from "./watch";
 

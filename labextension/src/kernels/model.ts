@@ -1,9 +1,10 @@
 /** Kernels on nodes: those that can be chosen for a notebook, and how the allocation of one stands. No DOM. */
 import { clusterName } from "../common/labels";
+import type { IForm } from "../common/launch_request";
 import { isFinished, stateKind } from "../common/states";
+import { isNearLimit } from "../common/time_limit";
 import type { ICluster, IJob } from "../common/tokens";
-import { timeLeft, USUAL } from "../notices/model";
-import { launchOf, type IForm } from "../sessions/form";
+import { launchOf } from "../sessions/form";
 
 /** What the specification of a kernel of ours names as its provisioner. */
 const PROVISIONER = "jupyter-slurm";
@@ -64,8 +65,7 @@ export function standingOf(job: IJob | null, now: number): Standing {
   if (isFinished(job.state)) {
     return "ended";
   }
-  const left = timeLeft(job, now);
-  if (left !== null && left <= Math.min(USUAL.nearLimitMinutes * 60, (job.time_limit ?? 0) / 4)) {
+  if (isNearLimit(job, now)) {
     return "near";
   }
   return stateKind(job.state) === "pending" ? "pending" : "running";

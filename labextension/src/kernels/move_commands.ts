@@ -11,12 +11,13 @@ import { PathExt } from "@jupyterlab/coreutils";
 import type { KernelSpec, Session } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { CommandIDs, confirmed } from "../common/commands";
+import { CommandIDs } from "../common/commands";
+import { confirmed } from "../common/dialogs";
 import { problemText } from "../common/labels";
 import { toProblem } from "../common/problem";
-import { chooseNotebook } from "../jobs/choose";
-import type { ITold } from "../notices/labels";
+import type { IJob } from "../common/tokens";
 import { startsHere } from "./commands";
+import { chooseNotebook } from "./kernel_dialogs";
 import type { IKernelApi, IKernelSpec } from "./model";
 import { MoveBody, type IWish } from "./move_dialog";
 import { moveNotice } from "./move_labels";
@@ -215,7 +216,7 @@ export function tellMoves({ moves, sessions, specs, trans }: IMoveActs): void {
 export function followUps(
   trans: TranslationBundle,
   commands: Commands,
-  { isNearEnd, job }: Pick<ITold, "isNearEnd" | "job">,
+  { isNearEnd, job }: { readonly isNearEnd: boolean; readonly job: IJob | null },
 ): Notification.IAction[] {
   if (!isNearEnd || job === null || !commands.hasCommand(CommandIDs.followUp)) {
     return [];

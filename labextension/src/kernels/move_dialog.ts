@@ -4,7 +4,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { UUID } from "@lumino/coreutils";
 import { Widget } from "@lumino/widgets";
 
-import { element } from "../common/dialog_element";
+import { element } from "../common/dialogs";
 import type { IKernelSpec } from "./model";
 import { namesOf } from "./move_model";
 

@@ -3,7 +3,7 @@ import type { Dialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { Widget } from "@lumino/widgets";
 
-import { element } from "../common/dialog_element";
+import { element } from "../common/dialogs";
 import { promptHead } from "../common/labels";
 import type { IPrompt } from "../common/tokens";
 

@@ -3,10 +3,10 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { jobName, jobReason } from "../common/labels";
 import { stateKind } from "../common/states";
+import { timeLeft } from "../common/time_limit";
 import type { IJob } from "../common/tokens";
 import { lossText } from "../kernels/labels";
 import type { INotice, NoticeKind } from "./model";
-import { timeLeft } from "./model";
 
 /** As many changes are told one by one; more of them in one line. */
 const ONE_BY_ONE = 3;

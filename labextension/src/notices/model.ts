@@ -3,6 +3,7 @@ import type { IDisposable } from "@lumino/disposable";
 
 import { identity } from "../common/records";
 import { isFinished, isReleased, stateKind } from "../common/states";
+import { isNearLimit, NEAR_LIMIT_MINUTES } from "../common/time_limit";
 import type { IJob, IJobsModel, IPrompt } from "../common/tokens";
 
 /** A change that is worth a notice. */
@@ -34,7 +35,7 @@ export const USUAL: IWishes = {
   ended: true,
   failed: true,
   nearLimit: true,
-  nearLimitMinutes: 15,
+  nearLimitMinutes: NEAR_LIMIT_MINUTES,
   loginWanted: true,
 };
 
@@ -152,11 +153,10 @@ export class Notices implements IDisposable {
 
   private _nearing(): INotice[] {
     const { _model: model } = this;
-    const margin = this._options.wishes().nearLimitMinutes * 60;
+    const { nearLimitMinutes } = this._options.wishes();
     return model.jobs.flatMap((job) => {
-      const left = timeLeft(job, model.now);
       const key = `${identity(job)}:near-limit:${job.start_time ?? ""}:${job.time_limit ?? ""}`;
-      if (left === null || left > Math.min(margin, (job.time_limit ?? 0) / 4)) {
+      if (!isNearLimit(job, model.now, nearLimitMinutes)) {
         return [];
       }
       const isNew = !this._near.has(key);
@@ -200,16 +200,6 @@ export function changeOf(before: IJob | undefined, job: IJob, since: number): No
   }
   const hasWaited = before === undefined || stateKind(before.state) === "pending";
   return kind === "running" && hasWaited && isNew(job.start_time) ? "started" : null;
-}
-
-/** Return the seconds until its time limit ends a job that runs; null where there is none, or it is not known. */
-export function timeLeft(job: IJob, now: number): number | null {
-  const { start_time: start, time_limit: limit } = job;
-  if (stateKind(job.state) !== "running" || !job.known || start === null || !limit) {
-    return null;
-  }
-  const left = start + limit - now;
-  return left > 0 ? left : null;
 }
 
 function isWished(kind: NoticeKind, wishes: IWishes): boolean {

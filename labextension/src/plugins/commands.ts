@@ -3,9 +3,10 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { addConnecting, CommandIDs } from "../common/commands";
+import { CommandIDs } from "../common/commands";
 import { DOMAIN, IJobsModel } from "../common/tokens";
 import { addJobCommands } from "../jobs/commands";
+import { addConnecting } from "../logins/connection_commands";
 
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:commands",

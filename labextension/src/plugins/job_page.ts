@@ -19,16 +19,18 @@ import { fileIcon } from "@jupyterlab/ui-components";
 import { UUID } from "@lumino/coreutils";
 
 import { AgentApi } from "../agent_api";
-import { actOn, CommandIDs, confirmed } from "../common/commands";
+import { CommandIDs } from "../common/commands";
+import { confirmed } from "../common/dialogs";
 import { cancelBody, cancelTitle } from "../common/labels";
 import { addPage } from "../common/main_area";
 import { DOMAIN, IJobsModel } from "../common/tokens";
+import { addPageCommands } from "../job_page/commands";
 import type { IJobActs } from "../job_page/head";
 import { pageTitle } from "../job_page/labels";
 import { linkTo } from "../job_page/link";
 import { JobPage, jobPlaceOf, type IJobPlace } from "../job_page/model";
 import { JobPanel } from "../job_page/page";
-import { addPageCommands } from "../jobs/commands";
+import { actOn } from "../jobs/confirmed_actions";
 
 type Page = MainAreaWidget<JobPanel>;
 

@@ -10,11 +10,11 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { AgentApi } from "../agent_api";
 import { CommandIDs } from "../common/commands";
+import type { IForm } from "../common/launch_request";
 import { addPage } from "../common/main_area";
 import { DOMAIN, IJobsModel, type ICluster } from "../common/tokens";
 import { addKernel, type IKernelActs } from "../kernels/commands";
 import { addLaunching, launchPage, stopSession } from "../sessions/commands";
-import type { IForm } from "../sessions/form";
 import type { LaunchPanel } from "../sessions/launcher";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 import { saveTemplate } from "../sessions/templates";

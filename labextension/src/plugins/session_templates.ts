@@ -9,9 +9,9 @@ import type { DocumentRegistry, DocumentWidget } from "@jupyterlab/docregistry";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { CommandIDs } from "../common/commands";
+import type { IForm } from "../common/launch_request";
 import { DOMAIN, IJobsModel, type ICluster } from "../common/tokens";
 import { gpuIcon, stopSession } from "../sessions/commands";
-import type { IForm } from "../sessions/form";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 import {
   TemplateFactory,

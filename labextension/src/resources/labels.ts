@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "../common/format";
 import { problemText } from "../common/labels";
-import type { IForm } from "../sessions/form";
+import type { IForm } from "../common/launch_request";
 import {
   costOf,
   partitionOf,

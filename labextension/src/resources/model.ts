@@ -4,11 +4,11 @@ import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
 import { parseTimeLimit } from "../common/format";
+import type { IForm } from "../common/launch_request";
 import { Model } from "../common/observable";
 import { patiently } from "../common/poll";
 import { toProblem } from "../common/problem";
 import type { IProblem } from "../common/tokens";
-import type { IForm } from "../sessions/form";
 
 /** GPUs of a type in one place; free are those that no job has, on nodes where one could start now. */
 export interface IGpus {

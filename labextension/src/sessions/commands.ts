@@ -7,10 +7,10 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { LabIcon } from "@jupyterlab/ui-components";
 import type { IDisposable } from "@lumino/disposable";
 
-import { CommandIDs, confirmed } from "../common/commands";
+import { CommandIDs } from "../common/commands";
+import { chooseCluster, confirmed } from "../common/dialogs";
 import { clusterName, jobName } from "../common/labels";
 import type { ICluster, IJobsModel } from "../common/tokens";
-import { chooseCluster } from "../jobs/choose";
 import { stopBody, stopTitle } from "./labels";
 import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./launcher";
 import type { IMemory, ISessionsModel, SessionJob } from "./model";

@@ -1,7 +1,7 @@
 /** One field of the form that launches a session: its label, its input, what there is to choose from, what is wrong. */
 import * as React from "react";
 
-import type { Field, IForm } from "./form";
+import type { Field, IForm } from "../common/launch_request";
 import type { IChoice } from "./model";
 
 interface IFieldProps {

@@ -1,27 +1,8 @@
 /** The form that launches a session: what stands in it at first, what of it is wrong, and what it asks for. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { Field, IForm, ILaunch } from "../common/launch_request";
 import type { ILaunchDefaults } from "../common/tokens";
-import type { ILaunch } from "./model";
-
-/** What is typed, as it is typed. Empty: Slurm, or the agent, decides. */
-export interface IForm {
-  readonly partition: string;
-  readonly gpus: string;
-  readonly gpuType: string;
-  readonly cpus: string;
-  readonly memory: string;
-  readonly time: string;
-  readonly account: string;
-  readonly qos: string;
-  readonly env: string;
-  readonly dir: string;
-  readonly name: string;
-  /** Minutes. */
-  readonly idle: string;
-}
-
-export type Field = keyof IForm;
 
 /** What stands there where neither a profile nor a person has said anything. */
 const FIRST: IForm = {
@@ -147,12 +128,4 @@ export function launchOf(form: IForm, key: string): ILaunch {
     }
   }
   return { key, idle: Number(form.idle) * 60, options, ...asked };
-}
-
-/** Return what makes a launch safe to repeat: the date, the time (UTC) and random digits. */
-export function newKey(): string {
-  const [date, time] = new Date().toISOString().replace(/[-:]/g, "").slice(0, 15).split("T");
-  const random = crypto.getRandomValues(new Uint8Array(8));
-  const digits = [...random].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  return `${date ?? ""}-${time ?? ""}-${digits}`;
 }

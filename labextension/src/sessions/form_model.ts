@@ -2,10 +2,10 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import { newKey, type IForm } from "../common/launch_request";
 import { toProblem } from "../common/problem";
 import type { IProblem } from "../common/tokens";
 import type { IKnown, IResourcesModel } from "../resources/model";
-import { newKey, type IForm } from "./form";
 import { isRefused, type Choices, type ISessionsModel, type SessionJob } from "./model";
 
 /** How long nothing must have been typed before the agent is asked what it thinks, in milliseconds. */
@@ -28,6 +28,7 @@ export interface ISaid {
   readonly problem: IProblem | null;
   readonly estimate: string;
 }
+
 const NOTHING: ISaid = { doubts: [], problem: null, estimate: "" };
 
 /** The partition of whoever names none. */

@@ -6,8 +6,8 @@ import { Signal, type ISignal } from "@lumino/signaling";
 import * as React from "react";
 
 import { clusterName, connectionState, connectionText } from "../common/labels";
+import type { IForm } from "../common/launch_request";
 import type { ICluster } from "../common/tokens";
-import type { IForm } from "./form";
 import { LaunchForm } from "./launch_form";
 import type { ISessionsModel, SessionJob } from "./model";
 import { SessionCard } from "./session_card";

@@ -3,11 +3,12 @@ import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
+import { newKey, type IForm, type ILaunch } from "../common/launch_request";
 import { Model } from "../common/observable";
 import { RequestError, toProblem } from "../common/problem";
 import type { IJob, IJobsModel, IProblem, ISession } from "../common/tokens";
 import type { IResourcesModel } from "../resources/model";
-import { launchOf, newKey, type IForm } from "./form";
+import { launchOf } from "./form";
 
 /** The job of a session. */
 export type SessionJob = IJob & { readonly key: string; readonly session: ISession };
@@ -21,17 +22,6 @@ export interface IChoice {
 /** The kinds of names that are asked for. */
 export type Kind = "partition" | "account" | "qos" | "environment" | "gpu-of-node" | "time-limit";
 export type Choices = Readonly<Record<Kind, readonly IChoice[]>>;
-
-/** A request to launch a session (`Launch` of openapi.yaml). */
-export interface ILaunch {
-  readonly key: string;
-  /** Seconds. */
-  readonly idle: number;
-  readonly options: readonly string[];
-  readonly name?: string;
-  readonly dir?: string;
-  readonly env?: string;
-}
 
 /** What speaks against a launch, by what is known of the cluster, and when it could begin. */
 export interface IPreview {

@@ -3,10 +3,11 @@ import { InputDialog, Notification, showErrorMessage } from "@jupyterlab/apputil
 import type { Contents } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { confirmed } from "../common/commands";
+import { confirmed } from "../common/dialogs";
 import { clusterName } from "../common/labels";
+import type { IForm } from "../common/launch_request";
 import type { ICluster } from "../common/tokens";
-import { firstForm, type IForm } from "./form";
+import { firstForm } from "./form";
 
 /** How the names of such files end. */
 export const EXTENSION = ".slurm-launch.json";

@@ -4,10 +4,11 @@ import { CommandRegistry } from "@lumino/commands";
 import { Signal } from "@lumino/signaling";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { addConnecting, CommandIDs } from "../../src/common/commands";
+import { CommandIDs } from "../../src/common/commands";
 import type { ICluster, IConnection, IJobsModel, IUser } from "../../src/common/tokens";
+import { addPageCommands } from "../../src/job_page/commands";
 import type { JobPage } from "../../src/job_page/model";
-import { addPageCommands } from "../../src/jobs/commands";
+import { addConnecting } from "../../src/logins/connection_commands";
 
 const trans = nullTranslator.load("jupyter_slurm");
 const USER: IUser = { kind: "kernel", name: "fit.ipynb", since: 0 };

@@ -2,9 +2,9 @@
 import { Signal } from "@lumino/signaling";
 import { vi } from "vitest";
 
+import type { IForm } from "../../src/common/launch_request";
 import type { ICluster, IJob, IJobsModel } from "../../src/common/tokens";
 import { ResourcesModel, type IResources } from "../../src/resources/model";
-import type { IForm } from "../../src/sessions/form";
 import { SessionsModel, type ISessionsApi, type SessionJob } from "../../src/sessions/model";
 
 export const CLUSTER: ICluster = { id: "local", name: "arandu", poll: { error: null } };

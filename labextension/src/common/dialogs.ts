@@ -1,0 +1,59 @@
+/** Dialogs that several features use: the choice of one item, the confirmation of an end, and elements with plain text. */
+import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import { clusterName } from "./labels";
+import type { ICluster } from "./tokens";
+
+/** Ask which one is meant, unless there is only one; null: none. */
+export async function chosen<T>(
+  title: string,
+  label: string,
+  okLabel: string,
+  all: readonly T[],
+  name: (one: T) => string,
+): Promise<T | null> {
+  if (all.length < 2) {
+    return all[0] ?? null;
+  }
+  const items = all.map(name);
+  const { value } = await InputDialog.getItem({ title, label, okLabel, items });
+  return value === null ? null : (all[items.indexOf(value)] ?? null);
+}
+
+export function chooseCluster(
+  trans: TranslationBundle,
+  title: string,
+  okLabel: string,
+  clusters: readonly ICluster[],
+): Promise<ICluster | null> {
+  return chosen(title, trans.__("Cluster"), okLabel, clusters, clusterName);
+}
+
+/** Ask before something is ended; what Enter chooses keeps it. */
+export async function confirmed(
+  title: string,
+  body: string,
+  keep: string,
+  end: string,
+): Promise<boolean> {
+  const buttons = [Dialog.cancelButton({ label: keep }), Dialog.warnButton({ label: end })];
+  const result = await showDialog({ title, body, defaultButton: 0, buttons });
+  return result.button.accept;
+}
+
+/**
+ * Return an element with text in it. Text from outside never becomes markup.
+ *
+ * Dialogs with fields are not made by React: React draws later, and a user who types at once would type past the first field.
+ */
+export function element<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  className: string,
+  text = "",
+): HTMLElementTagNameMap[K] {
+  const node = document.createElement(tag);
+  node.className = className;
+  node.textContent = text;
+  return node;
+}

@@ -1,0 +1,38 @@
+/** The launch of a session or kernel: the fields of its form, the request to the agent, and the key of a request. */
+
+/** The values of the form, as typed. An empty value leaves the decision to Slurm or the agent. */
+export interface IForm {
+  readonly partition: string;
+  readonly gpus: string;
+  readonly gpuType: string;
+  readonly cpus: string;
+  readonly memory: string;
+  readonly time: string;
+  readonly account: string;
+  readonly qos: string;
+  readonly env: string;
+  readonly dir: string;
+  readonly name: string;
+  /** Minutes. */
+  readonly idle: string;
+}
+
+export type Field = keyof IForm;
+/** Return what makes a launch safe to repeat: the date, the time (UTC) and random digits. */
+export function newKey(): string {
+  const [date, time] = new Date().toISOString().replace(/[-:]/g, "").slice(0, 15).split("T");
+  const random = crypto.getRandomValues(new Uint8Array(8));
+  const digits = [...random].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return `${date ?? ""}-${time ?? ""}-${digits}`;
+}
+
+/** A request to launch a session (`Launch` of openapi.yaml). */
+export interface ILaunch {
+  readonly key: string;
+  /** Seconds. */
+  readonly idle: number;
+  readonly options: readonly string[];
+  readonly name?: string;
+  readonly dir?: string;
+  readonly env?: string;
+}

@@ -1,0 +1,98 @@
+/** Commands that connect to a cluster and disconnect from it. */
+import type { JupyterFrontEnd } from "@jupyterlab/application";
+import type { ICommandPalette } from "@jupyterlab/apputils";
+import type { TranslationBundle } from "@jupyterlab/translation";
+import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
+
+import { CommandIDs } from "../common/commands";
+import { chooseCluster, confirmed } from "../common/dialogs";
+import { clusterName, disconnectBody, disconnectTitle, usersText } from "../common/labels";
+import type { ICluster, IJobsModel } from "../common/tokens";
+
+/** End a log-in, at once if nobody uses it. */
+export async function disconnect(
+  trans: TranslationBundle,
+  model: IJobsModel,
+  cluster: ICluster,
+): Promise<void> {
+  const users = usersText(trans, cluster);
+  if (users !== "") {
+    const [title, body] = [disconnectTitle(trans, cluster), disconnectBody(trans, cluster)];
+    if (!(await confirmed(title, body, trans.__("Stay connected"), trans.__("Disconnect")))) {
+      return;
+    }
+  }
+  await model.disconnect(cluster);
+}
+
+/**
+ * The commands that connect and disconnect, in the palette for each cluster that needs a log-in: of the two the one that does
+ * something.
+ */
+export function addConnecting(
+  commands: JupyterFrontEnd["commands"],
+  palette: ICommandPalette | null,
+  model: IJobsModel,
+  trans: TranslationBundle,
+): void {
+  const meant = ({ cluster }: ReadonlyPartialJSONObject): ICluster | undefined =>
+    model.clusters.find(({ id, connection }) => id === cluster && connection);
+  const isOff = ({ connection }: ICluster): boolean => connection?.state === "disconnected";
+  const isOn = (cluster: ICluster): boolean => Boolean(cluster.connection) && !isOff(cluster);
+  const add = (
+    id: string,
+    isFor: (cluster: ICluster) => boolean,
+    act: (cluster: ICluster) => Promise<void>,
+    [whole, part, button]: readonly [string, (name: string) => string, string],
+  ): void => {
+    commands.addCommand(id, {
+      label: (args) => {
+        const cluster = meant(args);
+        return cluster ? part(clusterName(cluster)) : whole;
+      },
+      isEnabled: (args) => args["cluster"] !== undefined || model.clusters.some(isFor),
+      isVisible: (args) => {
+        const cluster = meant(args);
+        const all = model.clusters.some(({ connection }) => connection);
+        return args["cluster"] === undefined ? all : cluster !== undefined && isFor(cluster);
+      },
+      execute: async (args) => {
+        const all = model.clusters.filter(isFor);
+        const isSaid = args["cluster"] !== undefined;
+        const cluster = isSaid ? meant(args) : await chooseCluster(trans, whole, button, all);
+        await (cluster && act(cluster));
+      },
+    });
+  };
+  add(CommandIDs.connect, isOff, (cluster) => model.connect(cluster), [
+    trans.__("Connect to a Cluster…"),
+    (name) => trans.__("Connect to %1", name),
+    trans.__("Connect"),
+  ]);
+  add(CommandIDs.disconnect, isOn, (cluster) => disconnect(trans, model, cluster), [
+    trans.__("Disconnect from a Cluster…"),
+    (name) => trans.__("Disconnect from %1", name),
+    trans.__("Disconnect"),
+  ]);
+  const listed = new Set<string>();
+  let before = "";
+  const listAll = (): void => {
+    const states = model.clusters.map(({ id, connection }) => [id, connection?.state]);
+    if (JSON.stringify(states) === before) {
+      return;
+    }
+    before = JSON.stringify(states);
+    for (const { id, connection } of model.clusters) {
+      if (connection && !listed.has(id)) {
+        listed.add(id);
+        for (const command of [CommandIDs.connect, CommandIDs.disconnect]) {
+          palette?.addItem({ command, category: "Slurm", args: { cluster: id } });
+        }
+      }
+    }
+    commands.notifyCommandChanged(CommandIDs.connect);
+    commands.notifyCommandChanged(CommandIDs.disconnect);
+  };
+  listAll(); // translations may have come later than the clusters
+  model.changed.connect(listAll);
+}
