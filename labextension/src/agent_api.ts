@@ -2,22 +2,22 @@
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 
-import { parseEvents } from "./common/event_parser";
-import type { ILaunch } from "./common/launch_request";
-import { RequestError } from "./common/problem";
+import { parseEvents } from "./common/api/event_parser";
 import type {
   Act,
-  IAgentApi,
   ICluster,
   IJob,
   IOutcome,
   IProblem,
   IPrompt,
   IServerEvent,
-} from "./common/tokens";
+} from "./common/api/objects";
+import { RequestError } from "./common/api/problem";
+import type { ILaunch } from "./common/launch_request";
+import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job_page/api";
 import type { Read } from "./job_page/log_model";
-import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job_page/types";
 import type { IQueue, IQueueApi } from "./jobs/all_jobs";
+import type { IAgentApi } from "./jobs/api";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
 import type { ILook, IResources, IResourcesApi } from "./resources/model";

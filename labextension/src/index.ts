@@ -20,7 +20,7 @@ import { statusPlugin } from "./plugins/status_bar";
 
 export { IResourcesModel } from "./resources/model";
 export { ISessionsModel } from "./sessions/model";
-export { IJobsModel } from "./common/tokens";
+export { IJobsModel } from "./common/jobs_model";
 export default [
   modelPlugin,
   resourcesPlugin,

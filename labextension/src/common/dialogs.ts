@@ -2,8 +2,8 @@
 import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { ICluster } from "./api/objects";
 import { clusterName } from "./labels";
-import type { ICluster } from "./tokens";
 
 /** Ask which one is meant, unless there is only one; null: none. */
 export async function chosen<T>(

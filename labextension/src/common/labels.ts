@@ -1,10 +1,11 @@
 /** What the model holds, in words of the person's language. Everything here is text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { ICluster, IConnection, IJob, IProblem, IPrompt } from "./api/objects";
+import { isOurs } from "./api/problem";
 import { formatDuration } from "./format";
-import { isOurs } from "./problem";
-import { isFinished, isReleased, stateKind } from "./states";
-import type { ICluster, IConnection, IJob, IJobsModel, IProblem, IPrompt } from "./tokens";
+import { isFinished, isReleased, stateKind } from "./job_states";
+import type { IJobsModel } from "./jobs_model";
 
 /** Return what is wrong, and on a line of its own what to do next where that is known. */
 export function problemText(trans: TranslationBundle, problem: IProblem): string {

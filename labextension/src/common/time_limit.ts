@@ -1,6 +1,6 @@
 /** Time limits of running jobs. No DOM. */
-import { stateKind } from "./states";
-import type { IJob } from "./tokens";
+import type { IJob } from "./api/objects";
+import { stateKind } from "./job_states";
 
 /** Return the seconds until its time limit ends a job that runs; null where there is none, or it is not known. */
 export function timeLeft(job: IJob, now: number): number | null {

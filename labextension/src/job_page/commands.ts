@@ -3,7 +3,7 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { CommandIDs } from "../common/commands";
+import { CommandIDs } from "../common/identifiers";
 import type { JobPage } from "./model";
 
 /** What is done with the page of a job by a command. */

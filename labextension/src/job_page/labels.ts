@@ -2,10 +2,10 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration, formatSize } from "../common/format";
+import { isFinished, stateKind } from "../common/job_states";
 import { jobName, jobReason } from "../common/labels";
-import { isFinished, stateKind } from "../common/states";
+import type { IJobDetail, IRecord, IReport, IUsage, Stream } from "./api";
 import type { ISeen } from "./model";
-import type { IJobDetail, IRecord, IReport, IUsage, Stream } from "./types";
 
 /** Something that became of a job. */
 export interface IMoment {

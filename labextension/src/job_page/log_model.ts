@@ -1,5 +1,5 @@
 /** A piece of a file of a job's output, which grows at its end and, on request, at its beginning. No DOM, no requests. */
-import { lastDrawn, linesOf, LONGEST_LINE, type ILine } from "../common/ansi";
+import { lastDrawn, linesOf, LONGEST_LINE, type ILine } from "../common/terminal_text";
 
 /** Bytes that are read at once. */
 export const PIECE = 262_144;

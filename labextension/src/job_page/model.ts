@@ -1,13 +1,14 @@
 /** One job: what becomes of it and what it prints, by one stream while somebody looks. No DOM, no requests of its own. */
+import type { IJob, IProblem, IServerEvent } from "../common/api/objects";
+import { toProblem } from "../common/api/problem";
+import { isJob } from "../common/api/records";
+import { isFinished, stateKind } from "../common/job_states";
+import type { IJobsModel } from "../common/jobs_model";
 import { newKey } from "../common/launch_request";
-import { Model } from "../common/observable";
-import { toProblem } from "../common/problem";
-import { isJob } from "../common/records";
-import { isFinished, stateKind } from "../common/states";
-import type { IJob, IJobsModel, IProblem, IServerEvent } from "../common/tokens";
+import { Model } from "../common/observable_model";
 import { defaultSleep } from "../jobs/model";
+import { STREAMS, type IJobApi, type IJobDetail, type Stream } from "./api";
 import { Log } from "./log_model";
-import { STREAMS, type IJobApi, type IJobDetail, type Stream } from "./types";
 
 /** Waits between attempts to follow a job, in milliseconds. */
 const SHORTEST_RETRY = 2_000;

@@ -5,12 +5,12 @@ import type { Message } from "@lumino/messaging";
 import * as React from "react";
 
 import { problemText } from "../common/labels";
-import { Script, Submission } from "./details";
-import { Head, type IJobActs } from "./head";
-import { LogView } from "./log";
+import type { IJobDetail } from "./api";
+import { Head, type IJobActs } from "./header";
+import { LogView } from "./log_view";
 import type { JobPage } from "./model";
-import { Steps, Tasks } from "./parts";
-import type { IJobDetail } from "./types";
+import { Script, Submission } from "./submission";
+import { Steps, Tasks } from "./tasks_and_steps";
 import { Use } from "./usage";
 
 interface IPageProps {

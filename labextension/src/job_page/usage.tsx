@@ -2,13 +2,13 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import { isFinished } from "../common/job_states";
 import { clusterName } from "../common/labels";
-import { isFinished } from "../common/states";
+import type { IJobDetail } from "./api";
 import { jobFacts, reportFacts } from "./labels";
 import type { JobPage } from "./model";
-import { Facts, RenewedAnswer, useAsked } from "./on_demand";
-import { Plots } from "./plots";
-import type { IJobDetail } from "./types";
+import { Facts, RenewedAnswer, useAsked } from "./request_state";
+import { Plots } from "./usage_plots";
 
 interface IUseProps {
   readonly page: JobPage;

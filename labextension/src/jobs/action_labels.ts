@@ -1,8 +1,8 @@
 /** What is done with jobs, in words of the person's language. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { Act, IFailure, IJob } from "../common/api/objects";
 import { cancelBody, cancelTitle, jobName, problemText } from "../common/labels";
-import type { Act, IFailure, IJob } from "../common/tokens";
 
 /** Names and failures that are listed; of the others, how many there are. */
 const LISTED = 8;

@@ -1,8 +1,8 @@
 /** The jobs of everybody on a cluster: asked for when a person wants to see them, and then only on request. No DOM. */
-import { Model } from "../common/observable";
-import { patiently } from "../common/poll";
-import { toProblem } from "../common/problem";
-import type { IJob, IProblem } from "../common/tokens";
+import type { IJob, IProblem } from "../common/api/objects";
+import { toProblem } from "../common/api/problem";
+import { patiently } from "../common/api/retry";
+import { Model } from "../common/observable_model";
 
 /** `Queue` of openapi.yaml: the jobs of others. Times are seconds since the epoch. */
 export interface IQueue {

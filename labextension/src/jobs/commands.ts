@@ -3,13 +3,14 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
-import { CommandIDs } from "../common/commands";
+import type { IJob } from "../common/api/objects";
+import { isReached } from "../common/api/records";
 import { chooseCluster } from "../common/dialogs";
-import { isReached } from "../common/records";
-import { isCancellable } from "../common/states";
-import type { IJob, IJobsModel } from "../common/tokens";
-import { chooseJob, typeJob } from "./choose";
+import { CommandIDs } from "../common/identifiers";
+import { isCancellable } from "../common/job_states";
+import type { IJobsModel } from "../common/jobs_model";
 import { cancelJob } from "./confirmed_actions";
+import { chooseJob, typeJob } from "./job_dialogs";
 
 type Commands = JupyterFrontEnd["commands"];
 

@@ -1,10 +1,11 @@
 /** Actions on jobs, after the user has confirmed a loss of work or has entered a value. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { Act, IJob } from "../common/api/objects";
 import { confirmed } from "../common/dialogs";
-import type { Act, IJob, IJobsModel } from "../common/tokens";
+import type { IJobsModel } from "../common/jobs_model";
 import { actQuestion } from "./action_labels";
-import { typeLimit } from "./choose";
+import { typeLimit } from "./job_dialogs";
 
 /** Do the same with several jobs, after the person said so where work is lost by it, or what is to be set. */
 export async function actOn(

@@ -1,8 +1,8 @@
 /** The jobs of this person, kept up to date by the agent's event stream. No DOM, no requests of its own. */
 import { Signal, type ISignal } from "@lumino/signaling";
 
-import { Model } from "../common/observable";
-import { RequestError, toProblem } from "../common/problem";
+import type { Act, ICluster, IFailure, IJob, IProblem, IPrompt } from "../common/api/objects";
+import { RequestError, toProblem } from "../common/api/problem";
 import {
   identity,
   isCluster,
@@ -11,22 +11,14 @@ import {
   isUnknown,
   referenceOf,
   taskJobs,
-} from "../common/records";
-import { isFinished } from "../common/states";
-import type {
-  Act,
-  Connection,
-  IAgentApi,
-  ICluster,
-  IFailure,
-  IJob,
-  IJobsModel,
-  IProblem,
-  IPrompt,
-} from "../common/tokens";
-import { Asked } from "../logins/model";
-import { Acts } from "./actions";
-import { Listening } from "./event_stream";
+} from "../common/api/records";
+import { isFinished } from "../common/job_states";
+import type { Connection, IJobsModel } from "../common/jobs_model";
+import { Model } from "../common/observable_model";
+import { Asked } from "../logins/prompt_queue";
+import type { IAgentApi } from "./api";
+import { Listening } from "./event_subscription";
+import { Acts } from "./pending_actions";
 import { JobStore, OLDER_KEPT } from "./store";
 
 /** In this time changes of many jobs are told as one, in milliseconds. */

@@ -1,21 +1,21 @@
 /** The panel: how the clusters are reached, the sessions, the jobs. In the side bar, or wide in the main area. */
-import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { Message } from "@lumino/messaging";
 import { Panel as PanelWidget } from "@lumino/widgets";
 import * as React from "react";
 
+import type { Act, ICluster, IJob } from "../common/api/objects";
+import { isReached } from "../common/api/records";
 import { connectionText, silentCluster } from "../common/labels";
-import { isReached } from "../common/records";
-import type { Act, ICluster, IJob } from "../common/tokens";
 import { AllResources } from "../resources/view";
 import type { ISessionsModel, SessionJob } from "../sessions/model";
 import { Sessions } from "../sessions/session_card";
-import { Clusters } from "./clusters";
-import { asCsv } from "./columns";
-import { Table } from "./table";
-import { JobsTable } from "./table_model";
-import { Toolbar } from "./toolbar";
+import { Clusters } from "./cluster_list";
+import { asCsv } from "./table/columns";
+import { JobsTable } from "./table/table_model";
+import { Table } from "./table/table_view";
+import { Toolbar } from "./table/toolbar";
 
 /** What a person can do here. */
 export interface IActs {

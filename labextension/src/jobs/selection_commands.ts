@@ -3,12 +3,13 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Clipboard, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { CommandIDs } from "../common/commands";
-import { isAllowed } from "../common/states";
-import { ACTS, type Act, type IJob, type IJobsModel } from "../common/tokens";
-import { asCsv, asJson } from "./columns";
+import { ACTS, type Act, type IJob } from "../common/api/objects";
+import { CommandIDs } from "../common/identifiers";
+import { isAllowed } from "../common/job_states";
+import type { IJobsModel } from "../common/jobs_model";
 import { actOn } from "./confirmed_actions";
 import type { JobsPanel } from "./panel";
+import { asCsv, asJson } from "./table/columns";
 
 function label(trans: TranslationBundle, act: Act): string {
   switch (act) {

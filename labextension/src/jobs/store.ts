@@ -1,7 +1,7 @@
 /** Jobs in their order, also fifty thousand of them: a change of one does not sort the others again. No DOM. */
-import { identity, newestFirst } from "../common/records";
-import { isFinished, stateKind, type StateKind } from "../common/states";
-import type { IJob } from "../common/tokens";
+import type { IJob } from "../common/api/objects";
+import { identity, newestFirst } from "../common/api/records";
+import { isFinished, stateKind, type StateKind } from "../common/job_states";
 
 /** Finished jobs that are asked for and kept in view. */
 export const FINISHED_KEPT = 1_000;

@@ -4,12 +4,12 @@ import { Notification, showErrorMessage, type ICommandPalette } from "@jupyterla
 import type { KernelSpec } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { CommandIDs } from "../common/commands";
+import type { ICluster } from "../common/api/objects";
+import { toProblem } from "../common/api/problem";
 import { confirmed } from "../common/dialogs";
+import { CommandIDs } from "../common/identifiers";
 import { problemText } from "../common/labels";
 import type { IForm } from "../common/launch_request";
-import { toProblem } from "../common/problem";
-import type { ICluster } from "../common/tokens";
 import { chooseKernel } from "./kernel_dialogs";
 import { isOurs, kernelOf, type IKernelApi } from "./model";
 

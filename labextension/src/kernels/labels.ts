@@ -4,8 +4,8 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { formatDuration } from "../common/format";
 import { jobReason } from "../common/labels";
 import { timeLeft } from "../common/time_limit";
+import type { IShown } from "./kernel_watch";
 import { standingOf } from "./model";
-import type { IShown } from "./watch";
 
 /** Return what the end of a kernel means. */
 export function lossText(trans: TranslationBundle): string {

@@ -1,10 +1,10 @@
 /** Kernels on nodes: those that can be chosen for a notebook, and how the allocation of one stands. No DOM. */
+import type { ICluster, IJob } from "../common/api/objects";
+import { isFinished, stateKind } from "../common/job_states";
 import { clusterName } from "../common/labels";
 import type { IForm } from "../common/launch_request";
-import { isFinished, stateKind } from "../common/states";
 import { isNearLimit } from "../common/time_limit";
-import type { ICluster, IJob } from "../common/tokens";
-import { launchOf } from "../sessions/form";
+import { launchOf } from "../sessions/form_values";
 
 /** What the specification of a kernel of ours names as its provisioner. */
 const PROVISIONER = "jupyter-slurm";

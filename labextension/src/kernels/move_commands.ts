@@ -11,18 +11,18 @@ import { PathExt } from "@jupyterlab/coreutils";
 import type { KernelSpec, Session } from "@jupyterlab/services";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { CommandIDs } from "../common/commands";
+import type { IJob } from "../common/api/objects";
+import { toProblem } from "../common/api/problem";
 import { confirmed } from "../common/dialogs";
+import { CommandIDs } from "../common/identifiers";
 import { problemText } from "../common/labels";
-import { toProblem } from "../common/problem";
-import type { IJob } from "../common/tokens";
 import { startsHere } from "./commands";
 import { chooseNotebook } from "./kernel_dialogs";
+import { notebookOf, type IContext } from "./kernel_watch";
 import type { IKernelApi, IKernelSpec } from "./model";
 import { MoveBody, type IWish } from "./move_dialog";
 import { moveNotice } from "./move_labels";
 import { isOver, type IMove, type Moves } from "./move_model";
-import { notebookOf, type IContext } from "./watch";
 
 type Commands = JupyterFrontEnd["commands"];
 

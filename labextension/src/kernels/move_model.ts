@@ -1,8 +1,8 @@
 /** Notebooks on their way to a kernel on a node, or to its follow-up allocation. The Jupyter server moves them. No DOM. */
 import { Signal, type ISignal } from "@lumino/signaling";
 
-import { Model } from "../common/observable";
-import { RequestError, toProblem } from "../common/problem";
+import { RequestError, toProblem } from "../common/api/problem";
+import { Model } from "../common/observable_model";
 
 /** One of them, as the server tells it. */
 export interface IMove {

@@ -1,15 +1,16 @@
 /** The item in the status bar that tells of the kernel of the notebook in front. */
-import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { TranslationBundle } from "@jupyterlab/translation";
+import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
-import { useTick } from "../common/tick";
-import type { IJob, IJobsModel } from "../common/tokens";
+import type { IJob } from "../common/api/objects";
+import type { IJobsModel } from "../common/jobs_model";
+import { useTick } from "../common/periodic_redraw";
+import type { IShown, KernelWatch } from "./kernel_watch";
 import { kernelAbout, kernelText } from "./labels";
 import { standingOf } from "./model";
 import { moveAbout, moveText } from "./move_labels";
 import type { IMove } from "./move_model";
-import type { IShown, KernelWatch } from "./watch";
 
 interface IProps {
   readonly trans: TranslationBundle;

@@ -4,10 +4,11 @@ import type { ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
-import { CommandIDs } from "../common/commands";
+import type { ICluster } from "../common/api/objects";
 import { chooseCluster, confirmed } from "../common/dialogs";
+import { CommandIDs } from "../common/identifiers";
+import type { IJobsModel } from "../common/jobs_model";
 import { clusterName, disconnectBody, disconnectTitle, usersText } from "../common/labels";
-import type { ICluster, IJobsModel } from "../common/tokens";
 
 /** End a log-in, at once if nobody uses it. */
 export async function disconnect(

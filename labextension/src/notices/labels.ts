@@ -1,10 +1,10 @@
 /** What a notice says. Everything here is text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { IJob } from "../common/api/objects";
+import { stateKind } from "../common/job_states";
 import { jobName, jobReason } from "../common/labels";
-import { stateKind } from "../common/states";
 import { timeLeft } from "../common/time_limit";
-import type { IJob } from "../common/tokens";
 import { lossText } from "../kernels/labels";
 import type { INotice, NoticeKind } from "./model";
 

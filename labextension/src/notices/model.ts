@@ -1,10 +1,11 @@
 /** Of which changes of the jobs the person is told: what has changed since the page was loaded, each once. No DOM. */
 import type { IDisposable } from "@lumino/disposable";
 
-import { identity } from "../common/records";
-import { isFinished, isReleased, stateKind } from "../common/states";
+import type { IJob, IPrompt } from "../common/api/objects";
+import { identity } from "../common/api/records";
+import { isFinished, isReleased, stateKind } from "../common/job_states";
+import type { IJobsModel } from "../common/jobs_model";
 import { isNearLimit, NEAR_LIMIT_MINUTES } from "../common/time_limit";
-import type { IJob, IJobsModel, IPrompt } from "../common/tokens";
 
 /** A change that is worth a notice. */
 export type NoticeKind = "started" | "ended" | "failed" | "near-limit" | "log-in";

@@ -3,8 +3,8 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { CommandIDs } from "../common/commands";
-import { DOMAIN, IJobsModel } from "../common/tokens";
+import { CommandIDs, DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
 import { addJobCommands } from "../jobs/commands";
 import { addConnecting } from "../logins/connection_commands";
 

@@ -1,8 +1,8 @@
 /** The plugin of addresses that lead to a job. */
 import { IRouter, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 
-import { CommandIDs } from "../common/commands";
-import { LINK, linked } from "../job_page/link";
+import { CommandIDs } from "../common/identifiers";
+import { LINK, linked } from "../job_page/job_link";
 
 const FOLLOW = "jupyter-slurm:follow-link";
 

@@ -2,7 +2,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 
 import { AgentApi } from "../agent_api";
-import { IJobsModel } from "../common/tokens";
+import { IJobsModel } from "../common/jobs_model";
 import { JobsModel } from "../jobs/model";
 
 export const modelPlugin: JupyterFrontEndPlugin<IJobsModel> = {

@@ -11,16 +11,16 @@ import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab
 import { listIcon } from "@jupyterlab/ui-components";
 
 import { AgentApi } from "../agent_api";
-import { CommandIDs } from "../common/commands";
+import { referenceOf } from "../common/api/records";
+import { CommandIDs, DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
 import { addPage, hasRoom } from "../common/main_area";
-import { referenceOf } from "../common/records";
-import { DOMAIN, IJobsModel } from "../common/tokens";
 import { Everybody } from "../jobs/all_jobs";
-import type { ColumnId } from "../jobs/columns";
 import { actOn } from "../jobs/confirmed_actions";
 import { JobsPanel, SideBar, type IActs } from "../jobs/panel";
 import { addActing } from "../jobs/selection_commands";
-import { JobsTable, type ITableMemory } from "../jobs/table_model";
+import type { ColumnId } from "../jobs/table/columns";
+import { JobsTable, type ITableMemory } from "../jobs/table/table_model";
 import { disconnect } from "../logins/connection_commands";
 import { stopSession } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";

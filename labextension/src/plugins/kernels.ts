@@ -9,13 +9,14 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import type { Widget } from "@lumino/widgets";
 
 import { AgentApi } from "../agent_api";
-import { DOMAIN, IJobsModel } from "../common/tokens";
+import { DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
 import { openJob } from "../jobs/commands";
 import { addKernelCommands, startsHere } from "../kernels/commands";
+import { KernelWatch, type IContext } from "../kernels/kernel_watch";
 import { addMoveCommands, giveUp, shownAs, tellMoves } from "../kernels/move_commands";
 import { Moves } from "../kernels/move_model";
 import { KernelItem } from "../kernels/status_item";
-import { KernelWatch, type IContext } from "../kernels/watch";
 
 /** How often a place that is not known yet is asked for, in milliseconds. */
 const TICK = 5_000;

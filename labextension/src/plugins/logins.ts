@@ -2,9 +2,10 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { DOMAIN, IJobsModel } from "../common/tokens";
-import { PromptDialogs } from "../logins/dialogs";
-import { Leftovers } from "../logins/leftovers";
+import { DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
+import { PromptDialogs } from "../logins/prompt_dialogs";
+import { Leftovers } from "../logins/stale_input_fields";
 
 export const promptsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:prompts",

@@ -5,11 +5,11 @@ import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 
 import { claims, turns } from "../common/browser_tabs";
-import { CommandIDs } from "../common/commands";
-import { DOMAIN, IJobsModel } from "../common/tokens";
+import { CommandIDs, DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
 import { openJob } from "../jobs/commands";
 import { followUps } from "../kernels/move_commands";
-import * as browser from "../notices/browser";
+import * as browser from "../notices/browser_notifications";
 import { toldOf, type ITold } from "../notices/labels";
 import { Notices, USUAL, type IWishes } from "../notices/model";
 import { translatedSchema } from "../notices/setting_labels";

@@ -9,15 +9,16 @@ import { ILauncher } from "@jupyterlab/launcher";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
 import { AgentApi } from "../agent_api";
-import { CommandIDs } from "../common/commands";
+import type { ICluster } from "../common/api/objects";
+import { CommandIDs, DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
 import type { IForm } from "../common/launch_request";
 import { addPage } from "../common/main_area";
-import { DOMAIN, IJobsModel, type ICluster } from "../common/tokens";
 import { addKernel, type IKernelActs } from "../kernels/commands";
 import { addLaunching, launchPage, stopSession } from "../sessions/commands";
-import type { LaunchPanel } from "../sessions/launcher";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
-import { saveTemplate } from "../sessions/templates";
+import type { LaunchPanel } from "../sessions/session_page";
+import { saveTemplate } from "../sessions/template_files";
 
 export const launchPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:launch",

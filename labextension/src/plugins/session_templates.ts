@@ -8,9 +8,10 @@ import { WidgetTracker } from "@jupyterlab/apputils";
 import type { DocumentRegistry, DocumentWidget } from "@jupyterlab/docregistry";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { CommandIDs } from "../common/commands";
+import type { ICluster } from "../common/api/objects";
+import { CommandIDs, DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
 import type { IForm } from "../common/launch_request";
-import { DOMAIN, IJobsModel, type ICluster } from "../common/tokens";
 import { gpuIcon, stopSession } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 import {
@@ -18,7 +19,7 @@ import {
   type ITemplateSurroundings,
   type TemplatePanel,
 } from "../sessions/template_editor";
-import { EXTENSION, saveTemplate } from "../sessions/templates";
+import { EXTENSION, saveTemplate } from "../sessions/template_files";
 
 const TYPE = "slurm-launch";
 const FACTORY = "Slurm Launch Form";

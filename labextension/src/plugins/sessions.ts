@@ -3,7 +3,7 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { IStateDB } from "@jupyterlab/statedb";
 
 import { AgentApi } from "../agent_api";
-import { IJobsModel } from "../common/tokens";
+import { IJobsModel } from "../common/jobs_model";
 import { IResourcesModel } from "../resources/model";
 import { memoryIn } from "../sessions/commands";
 import { ISessionsModel, SessionsModel } from "../sessions/model";

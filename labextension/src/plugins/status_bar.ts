@@ -3,9 +3,9 @@ import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/applica
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 
-import { CommandIDs } from "../common/commands";
-import { DOMAIN, IJobsModel } from "../common/tokens";
-import { StatusItem } from "../jobs/status";
+import { CommandIDs, DOMAIN } from "../common/identifiers";
+import { IJobsModel } from "../common/jobs_model";
+import { StatusItem } from "../jobs/status_item";
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:status",

@@ -3,12 +3,12 @@ import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
+import type { IProblem } from "../common/api/objects";
+import { toProblem } from "../common/api/problem";
+import { patiently } from "../common/api/retry";
 import { parseTimeLimit } from "../common/format";
 import type { IForm } from "../common/launch_request";
-import { Model } from "../common/observable";
-import { patiently } from "../common/poll";
-import { toProblem } from "../common/problem";
-import type { IProblem } from "../common/tokens";
+import { Model } from "../common/observable_model";
 
 /** GPUs of a type in one place; free are those that no job has, on nodes where one could start now. */
 export interface IGpus {

@@ -3,8 +3,8 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
+import type { ICluster } from "../common/api/objects";
 import { clusterName } from "../common/labels";
-import type { ICluster } from "../common/tokens";
 import {
   ageText,
   amountText,
@@ -13,8 +13,8 @@ import {
   limitName,
   limitText,
   memoryText,
-  nodesText,
   nodeState,
+  nodesText,
   useText,
 } from "./labels";
 import type { IGpus, IKnown, INode, IResources, IResourcesModel } from "./model";

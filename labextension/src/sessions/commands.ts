@@ -7,13 +7,14 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { LabIcon } from "@jupyterlab/ui-components";
 import type { IDisposable } from "@lumino/disposable";
 
-import { CommandIDs } from "../common/commands";
+import type { ICluster } from "../common/api/objects";
 import { chooseCluster, confirmed } from "../common/dialogs";
+import { CommandIDs } from "../common/identifiers";
+import type { IJobsModel } from "../common/jobs_model";
 import { clusterName, jobName } from "../common/labels";
-import type { ICluster, IJobsModel } from "../common/tokens";
 import { stopBody, stopTitle } from "./labels";
-import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./launcher";
 import type { IMemory, ISessionsModel, SessionJob } from "./model";
+import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./session_page";
 
 const PINS = [7, 11, 15].flatMap((at) => [
   `M${at} 1h2v3h-2z`,

@@ -2,8 +2,8 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "../common/format";
+import { stateKind } from "../common/job_states";
 import { jobName } from "../common/labels";
-import { stateKind } from "../common/states";
 import { isOver, type SessionJob } from "./model";
 
 /** One step of a session: what it is called, when it was, and how long after the one before. */

@@ -2,15 +2,15 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import type { ICluster } from "../common/api/objects";
 import { clusterName, problemText } from "../common/labels";
 import type { Field, IForm } from "../common/launch_request";
-import type { ICluster } from "../common/tokens";
 import { costText, limitsText, partitionText, typeText, waitText } from "../resources/labels";
 import { partitionOf, type IKnown } from "../resources/model";
 import { Age } from "../resources/view";
-import { ChoiceField, TextField } from "./fields";
-import { doubtsByField, firstForm, formProblems } from "./form";
-import { defaultPartition, useAsking, useChoices, useKnown, type ISaid } from "./form_model";
+import { ChoiceField, TextField } from "./form_field";
+import { defaultPartition, useAsking, useChoices, useKnown, type ISaid } from "./form_requests";
+import { doubtsByField, firstForm, formProblems } from "./form_values";
 import type { Choices, IChoice, ISessionsModel, SessionJob } from "./model";
 
 export interface IFormProps {

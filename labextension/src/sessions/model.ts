@@ -3,12 +3,13 @@ import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
+import type { IJob, IProblem, ISession } from "../common/api/objects";
+import { RequestError, toProblem } from "../common/api/problem";
+import type { IJobsModel } from "../common/jobs_model";
 import { newKey, type IForm, type ILaunch } from "../common/launch_request";
-import { Model } from "../common/observable";
-import { RequestError, toProblem } from "../common/problem";
-import type { IJob, IJobsModel, IProblem, ISession } from "../common/tokens";
+import { Model } from "../common/observable_model";
 import type { IResourcesModel } from "../resources/model";
-import { launchOf } from "./form";
+import { launchOf } from "./form_values";
 
 /** The job of a session. */
 export type SessionJob = IJob & { readonly key: string; readonly session: ISession };

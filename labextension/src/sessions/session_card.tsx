@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { jobName, problemText } from "../common/labels";
-import { useTick } from "../common/tick";
+import { useTick } from "../common/periodic_redraw";
 import {
   plainText,
   sessionFacts,

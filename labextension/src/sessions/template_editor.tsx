@@ -4,11 +4,11 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
+import type { ICluster } from "../common/api/objects";
 import { clusterName } from "../common/labels";
-import type { ICluster } from "../common/tokens";
-import { LaunchPage, type ILaunchActs } from "./launcher";
 import type { ISessionsModel } from "./model";
-import { clusterOf, readTemplate } from "./templates";
+import { LaunchPage, type ILaunchActs } from "./session_page";
+import { clusterOf, readTemplate } from "./template_files";
 
 /** What a template needs of its surroundings. */
 export interface ITemplateSurroundings {

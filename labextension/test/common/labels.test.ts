@@ -1,22 +1,23 @@
 import { nullTranslator } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
+import type { ICluster, IJob, IProblem, IPrompt } from "../../src/common/api/objects";
+import { RequestError, toProblem } from "../../src/common/api/problem";
 import { formatDuration } from "../../src/common/format";
+import { isCancellable, isFinished, stateKind } from "../../src/common/job_states";
+import type { IJobsModel } from "../../src/common/jobs_model";
 import {
   cancelBody,
   cancelTitle,
   connectionText,
   jobReason,
   jobTasks,
-  problemText,
   jobTime,
   jobTimes,
+  problemText,
   summary,
   usersText,
 } from "../../src/common/labels";
-import { RequestError, toProblem } from "../../src/common/problem";
-import { isCancellable, isFinished, stateKind } from "../../src/common/states";
-import type { ICluster, IJob, IJobsModel, IProblem, IPrompt } from "../../src/common/tokens";
 
 const trans = nullTranslator.load("jupyter_slurm");
 

@@ -3,10 +3,11 @@ import { nullTranslator } from "@jupyterlab/translation";
 import { Signal } from "@lumino/signaling";
 import { vi } from "vitest";
 
-import { RequestError } from "../../src/common/problem";
-import type { IJob, IJobsModel, IServerEvent } from "../../src/common/tokens";
+import type { IJob, IServerEvent } from "../../src/common/api/objects";
+import { RequestError } from "../../src/common/api/problem";
+import type { IJobsModel } from "../../src/common/jobs_model";
+import type { IJobApi, IJobDetail } from "../../src/job_page/api";
 import { JobPage } from "../../src/job_page/model";
-import type { IJobApi, IJobDetail } from "../../src/job_page/types";
 
 export const trans = nullTranslator.load("jupyter_slurm");
 export const HOSTILE = '<img src=x onerror="document.title=1"><b>bold</b>';
@@ -36,6 +37,7 @@ export const JOB: IJobDetail = {
   stderr: "/home/me/err",
   argv: ["sbatch", "-J", "two words"],
 };
+
 export const FAILED = { ...JOB, state: "FAILED", end_time: 200, exit_code: 3 };
 
 type Api = { [Name in keyof IJobApi]: ReturnType<typeof vi.fn> };

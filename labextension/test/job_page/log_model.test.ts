@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 
-import { lastDrawn, linesOf, LONGEST_LINE, spansOf } from "../../src/common/ansi";
+import { lastDrawn, linesOf, LONGEST_LINE, spansOf } from "../../src/common/terminal_text";
 import { findLine, Log, MOST_LINES, PIECE } from "../../src/job_page/log_model";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);

@@ -1,8 +1,8 @@
 import { describe, expect, it, vi } from "vitest";
 
-import { RequestError } from "../../src/common/problem";
+import { RequestError } from "../../src/common/api/problem";
+import { linked, linkTo } from "../../src/job_page/job_link";
 import { moments, pageTitle, quoted, reasonLines, timeLeft } from "../../src/job_page/labels";
-import { linked, linkTo } from "../../src/job_page/link";
 import { jobPlaceOf } from "../../src/job_page/model";
 import { FAILED, here, JOB, KEY, trans } from "./fixtures";
 

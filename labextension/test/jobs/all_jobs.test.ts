@@ -3,13 +3,14 @@ import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { RequestError } from "../../src/common/problem";
-import type { IJob, IJobsModel } from "../../src/common/tokens";
+import type { IJob } from "../../src/common/api/objects";
+import { RequestError } from "../../src/common/api/problem";
+import type { IJobsModel } from "../../src/common/jobs_model";
 import { Everybody, type IQueue } from "../../src/jobs/all_jobs";
-import { asCsv } from "../../src/jobs/columns";
 import { JobsPanel } from "../../src/jobs/panel";
 import { JobStore } from "../../src/jobs/store";
-import { JobsTable } from "../../src/jobs/table_model";
+import { asCsv } from "../../src/jobs/table/columns";
+import { JobsTable } from "../../src/jobs/table/table_model";
 import { CLUSTER, session } from "../sessions/fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");

@@ -4,8 +4,9 @@ import { CommandRegistry } from "@lumino/commands";
 import { Signal } from "@lumino/signaling";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { CommandIDs } from "../../src/common/commands";
-import type { ICluster, IConnection, IJobsModel, IUser } from "../../src/common/tokens";
+import type { ICluster, IConnection, IUser } from "../../src/common/api/objects";
+import { CommandIDs } from "../../src/common/identifiers";
+import type { IJobsModel } from "../../src/common/jobs_model";
 import { addPageCommands } from "../../src/job_page/commands";
 import type { JobPage } from "../../src/job_page/model";
 import { addConnecting } from "../../src/logins/connection_commands";

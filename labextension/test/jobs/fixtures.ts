@@ -1,16 +1,16 @@
 /** An agent at the border of the process, for the tests of the model of the jobs. */
 import { expect, vi } from "vitest";
 
-import { RequestError } from "../../src/common/problem";
 import type {
-  IAgentApi,
   ICluster,
   IJob,
   IOutcome,
   IPrompt,
   IServerEvent,
   ITaskRows,
-} from "../../src/common/tokens";
+} from "../../src/common/api/objects";
+import { RequestError } from "../../src/common/api/problem";
+import type { IAgentApi } from "../../src/jobs/api";
 import { JobsModel } from "../../src/jobs/model";
 
 export const CLUSTER: ICluster = { id: "local", name: "arandu", poll: { error: null } };

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { RequestError } from "../../src/common/problem";
+import { RequestError } from "../../src/common/api/problem";
 import type { JobsModel } from "../../src/jobs/model";
 import { FINISHED_KEPT, OLDER_KEPT } from "../../src/jobs/store";
 import { Agent, CLUSTER, Desk, job } from "./fixtures";

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { RequestError } from "../../src/common/problem";
-import type { ICluster, IConnection, IPrompt } from "../../src/common/tokens";
+import type { ICluster, IConnection, IPrompt } from "../../src/common/api/objects";
+import { RequestError } from "../../src/common/api/problem";
 import type { JobsModel } from "../../src/jobs/model";
 import { Agent, CLUSTER, Desk, job } from "./fixtures";
 

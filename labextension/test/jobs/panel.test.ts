@@ -4,10 +4,11 @@ import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import type { IJob, IJobsModel } from "../../src/common/tokens";
+import type { IJob } from "../../src/common/api/objects";
+import type { IJobsModel } from "../../src/common/jobs_model";
 import { JobsPanel } from "../../src/jobs/panel";
-import { StatusItem } from "../../src/jobs/status";
-import { JobsTable } from "../../src/jobs/table_model";
+import { StatusItem } from "../../src/jobs/status_item";
+import { JobsTable } from "../../src/jobs/table/table_model";
 
 const ROW = ".jp-Slurm-body [role=row]";
 const trans = nullTranslator.load("jupyter_slurm");

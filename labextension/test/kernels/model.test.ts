@@ -4,15 +4,16 @@ import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
-import { CommandIDs } from "../../src/common/commands";
-import { RequestError } from "../../src/common/problem";
-import type { IJob, IJobsModel } from "../../src/common/tokens";
+import type { IJob } from "../../src/common/api/objects";
+import { RequestError } from "../../src/common/api/problem";
+import { CommandIDs } from "../../src/common/identifiers";
+import type { IJobsModel } from "../../src/common/jobs_model";
 import { addKernel, addKernelCommands, type IKernelActs } from "../../src/kernels/commands";
+import { KernelWatch } from "../../src/kernels/kernel_watch";
 import { kernelOf, type IKernelPlace } from "../../src/kernels/model";
 import { KernelItem } from "../../src/kernels/status_item";
-import { KernelWatch } from "../../src/kernels/watch";
 import { toldOf } from "../../src/notices/labels";
-import { firstForm } from "../../src/sessions/form";
+import { firstForm } from "../../src/sessions/form_values";
 import { CLUSTER, session } from "../sessions/fixtures";
 import { Mover, Notebook } from "./move_fixtures";
 

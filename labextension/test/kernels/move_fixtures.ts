@@ -1,9 +1,9 @@
 /** A notebook as JupyterLab has it, and a server at the border of the process that moves it. */
 import { Signal } from "@lumino/signaling";
 
-import { RequestError } from "../../src/common/problem";
+import { RequestError } from "../../src/common/api/problem";
+import type { IContext } from "../../src/kernels/kernel_watch";
 import { Moves, type IMove, type IMoveRequest, type IMovesApi } from "../../src/kernels/move_model";
-import type { IContext } from "../../src/kernels/watch";
 
 /** A notebook with a kernel. */
 export class Notebook {

@@ -1,11 +1,10 @@
-import type { ICommandPalette } from "@jupyterlab/apputils";
-import { Notification } from "@jupyterlab/apputils";
+import { Notification, type ICommandPalette } from "@jupyterlab/apputils";
 import { nullTranslator } from "@jupyterlab/translation";
 import { CommandRegistry } from "@lumino/commands";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { CommandIDs } from "../../src/common/commands";
-import { RequestError } from "../../src/common/problem";
+import { RequestError } from "../../src/common/api/problem";
+import { CommandIDs } from "../../src/common/identifiers";
 import type { IKernelPlace, IKernelSpec } from "../../src/kernels/model";
 import {
   addMoveCommands,

@@ -3,13 +3,14 @@ import { nullTranslator, type TranslationBundle } from "@jupyterlab/translation"
 import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
-import { show } from "../../src/notices/browser";
+import schema from "../../schema/notices.json";
+import type { IJob, IPrompt } from "../../src/common/api/objects";
+import { claims, turns } from "../../src/common/browser_tabs";
+import type { IJobsModel } from "../../src/common/jobs_model";
+import { show } from "../../src/notices/browser_notifications";
 import { toldOf } from "../../src/notices/labels";
-import schema from "../../schema/notices.json" with { type: "json" };
 import { Notices, USUAL, type INotice } from "../../src/notices/model";
 import { translatedSchema } from "../../src/notices/setting_labels";
-import { claims, turns } from "../../src/common/browser_tabs";
-import type { IJob, IJobsModel, IPrompt } from "../../src/common/tokens";
 
 const trans = nullTranslator.load("jupyter_slurm");
 

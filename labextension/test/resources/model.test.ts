@@ -3,11 +3,11 @@ import { Signal } from "@lumino/signaling";
 import { Widget } from "@lumino/widgets";
 import { afterEach, describe, expect, it, vi } from "vitest";
 
+import type { ICluster } from "../../src/common/api/objects";
+import { RequestError } from "../../src/common/api/problem";
 import { parseTimeLimit } from "../../src/common/format";
-import { RequestError } from "../../src/common/problem";
-import type { ICluster } from "../../src/common/tokens";
 import { JobsPanel } from "../../src/jobs/panel";
-import { JobsTable } from "../../src/jobs/table_model";
+import { JobsTable } from "../../src/jobs/table/table_model";
 import { costText, limitAmount, limitName, waitText } from "../../src/resources/labels";
 import {
   costOf,
@@ -16,10 +16,10 @@ import {
   type IResources,
   type IResourcesApi,
 } from "../../src/resources/model";
-import { doubtsByField, firstForm } from "../../src/sessions/form";
-import { LaunchPanel, placeOf } from "../../src/sessions/launcher";
+import { doubtsByField, firstForm } from "../../src/sessions/form_values";
+import { LaunchPanel, placeOf } from "../../src/sessions/session_page";
 import { TemplatePanel } from "../../src/sessions/template_editor";
-import { clusterOf, readTemplate, templateText } from "../../src/sessions/templates";
+import { clusterOf, readTemplate, templateText } from "../../src/sessions/template_files";
 import { CLUSTER, here, RESOURCES, type IHere } from "../sessions/fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");

@@ -2,8 +2,9 @@
 import { Signal } from "@lumino/signaling";
 import { vi } from "vitest";
 
+import type { ICluster, IJob } from "../../src/common/api/objects";
+import type { IJobsModel } from "../../src/common/jobs_model";
 import type { IForm } from "../../src/common/launch_request";
-import type { ICluster, IJob, IJobsModel } from "../../src/common/tokens";
 import { ResourcesModel, type IResources } from "../../src/resources/model";
 import { SessionsModel, type ISessionsApi, type SessionJob } from "../../src/sessions/model";
 

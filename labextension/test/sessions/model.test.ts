@@ -1,9 +1,9 @@
 import { nullTranslator } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
+import { RequestError } from "../../src/common/api/problem";
 import { newKey } from "../../src/common/launch_request";
-import { RequestError } from "../../src/common/problem";
-import { firstForm, formProblems, launchOf } from "../../src/sessions/form";
+import { firstForm, formProblems, launchOf } from "../../src/sessions/form_values";
 import { plainText, sessionReason, sessionState, sessionSteps } from "../../src/sessions/labels";
 import { CLUSTER, here, session } from "./fixtures";
 

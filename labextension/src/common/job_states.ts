@@ -1,0 +1,95 @@
+/** What a state means for the eye and for the counters. */
+import type { Act, IJob } from "./api/objects";
+
+export type StateKind = "pending" | "running" | "done" | "failed" | "cancelled" | "unknown";
+
+const KINDS: Readonly<Record<string, StateKind>> = {
+  BOOT_FAIL: "failed",
+  CANCELLED: "cancelled",
+  COMPLETED: "done",
+  COMPLETING: "running",
+  CONFIGURING: "running",
+  DEADLINE: "failed",
+  FAILED: "failed",
+  NODE_FAIL: "failed",
+  OUT_OF_MEMORY: "failed",
+  PENDING: "pending",
+  PREEMPTED: "failed",
+  REQUEUED: "pending",
+  REQUEUE_FED: "pending",
+  REQUEUE_HOLD: "pending",
+  RESIZING: "running",
+  RESV_DEL_HOLD: "pending",
+  REVOKED: "cancelled",
+  RUNNING: "running",
+  SIGNALING: "running",
+  SPECIAL_EXIT: "pending",
+  STAGE_OUT: "running",
+  STOPPED: "running",
+  SUBMITTING: "pending",
+  SUSPENDED: "running",
+  TIMEOUT: "failed",
+};
+
+/** Whether a word is a kind: what was remembered may be of another version. */
+export function isKind(word: unknown): word is StateKind {
+  return Object.values(KINDS).some((kind) => kind === word);
+}
+
+/** Of the states that were seen: it is asked for of each job, again and again. */
+const kinds = new Map<string, StateKind>();
+
+/**
+ * Return the kind of a state.
+ *
+ * @param state - Slurm's word; "RUNNING+COMPLETING" and "CANCELLED by 1000" are understood, an unknown word is "unknown".
+ */
+export function stateKind(state: string): StateKind {
+  let kind = kinds.get(state);
+  if (kind === undefined) {
+    const word = /^[A-Z_]+/.exec(state)?.[0] ?? "";
+    kind = Object.hasOwn(KINDS, word) ? (KINDS[word] ?? "unknown") : "unknown";
+    kinds.set(state, kind);
+  }
+  return kind;
+}
+
+/**
+ * Whether something can be done with a job in this state, by its person: what belongs to an administrator is not offered.
+ */
+export function isAllowed(act: Act, job: IJob): boolean {
+  if (job.isForeign) {
+    return false;
+  }
+  const kind = stateKind(job.state);
+  const isStep = Boolean(job.allocation);
+  const isQueued = kind === "pending" && job.id !== null && !isStep;
+  const isRunning = /^(RUNNING|SUSPENDED)/.test(job.state) && isCancellable(job.state) && !isStep;
+  switch (act) {
+    case "cancel":
+      return isCancellable(job.state);
+    case "hold":
+      return isQueued && !job.reason.startsWith("JobHeld");
+    case "release":
+      return isQueued && job.reason.startsWith("JobHeldUser");
+    case "requeue":
+      return isRunning && job.kind !== "allocation";
+    case "limit":
+      return isQueued || isRunning;
+  }
+}
+
+/** Whether there is still something to cancel: what has done its work only waits for its nodes to be cleaned up. */
+export function isCancellable(state: string): boolean {
+  return !isFinished(state) && !state.includes("COMPLETING");
+}
+
+/** Whether a job in this state is over. A state that we do not know is not taken for the end. */
+export function isFinished(state: string): boolean {
+  return ["done", "failed", "cancelled"].includes(stateKind(state));
+}
+
+/** Whether an allocation was given back, or is about to be; not one that ended otherwise before that. */
+export function isReleased({ released, state }: IJob): boolean {
+  return Boolean(released) && (!isFinished(state) || stateKind(state) === "cancelled");
+}

@@ -1,0 +1,271 @@
+/** What a job prints: as it comes, in its colours, searched. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import { formatSize } from "../common/format";
+import { isFinished, stateKind } from "../common/job_states";
+import { problemText } from "../common/labels";
+import type { Stream } from "./api";
+import { streamName } from "./labels";
+import { Lines } from "./log_lines";
+import { findLine, type Log } from "./log_model";
+import type { JobPage } from "./model";
+
+/** Pieces that one search reads further up at most, before it asks. */
+const MOST_PIECES = 16;
+
+interface ILogProps {
+  readonly page: JobPage;
+  readonly trans: TranslationBundle;
+}
+
+/** What is searched, where it was found last, and what there is to say about it. */
+interface ISearch {
+  readonly text: string;
+  /** The number of a line, of which the log's first is one; null: nowhere. */
+  readonly line: number | null;
+  readonly said: string;
+}
+
+const NO_SEARCH: ISearch = { text: "", line: null, said: "" };
+
+/** Look for a text from the line that was found last, or from the end, further up also in what is not read yet. */
+function useSearch(
+  log: Log,
+  trans: TranslationBundle,
+): [ISearch, (text: string) => void, (step: 1 | -1) => void] {
+  const [search, setSearch] = React.useState(NO_SEARCH);
+  const current = React.useRef(0);
+  React.useEffect(() => {
+    setSearch(({ text }) => ({ ...NO_SEARCH, text }));
+    return () => {
+      current.current += 1;
+    };
+  }, [log]);
+  const look = async (text: string, line: number | null, step: 1 | -1): Promise<void> => {
+    const turn = (current.current += 1);
+    const start = line === null ? log.lines.length - (step < 0 ? 1 : 0) : line - log.first + step;
+    let found = findLine(log.lines, text, start, step);
+    for (let piece = 0; found < 0 && step < 0 && piece < MOST_PIECES; piece += 1) {
+      const { before, first } = log;
+      if (before === 0 || log.isFull) {
+        break;
+      }
+      setSearch({ text, line, said: trans.__("Looking further up…") });
+      await log.earlier();
+      if (turn !== current.current || log.before === before) {
+        return;
+      }
+      found = findLine(log.lines, text, first - log.first - 1, -1);
+    }
+    const above = log.before > 0 && !log.isFull;
+    const nothing =
+      step > 0
+        ? trans.__("Not found below.")
+        : above
+          ? trans.__(
+              "Not found in %1; once more looks further up.",
+              formatSize(log.end - log.before),
+            )
+          : trans.__("Not found above.");
+    setSearch(
+      found < 0 ? { text, line, said: nothing } : { text, line: log.first + found, said: "" },
+    );
+  };
+  return [
+    search,
+    (text) => {
+      current.current += 1;
+      setSearch({ ...NO_SEARCH, text });
+      if (text !== "") {
+        const found = findLine(log.lines, text, log.lines.length - 1, -1);
+        const said = found < 0 ? trans.__("Not found here; Enter looks further up.") : "";
+        setSearch({ text, line: found < 0 ? null : log.first + found, said });
+      }
+    },
+    (step) => {
+      if (search.text !== "") {
+        void look(search.text, search.line, step);
+      }
+    },
+  ];
+}
+
+interface ISearchBoxProps {
+  readonly trans: TranslationBundle;
+  readonly search: ISearch;
+  readonly type: (text: string) => void;
+  readonly go: (step: 1 | -1) => void;
+}
+
+/** Enter goes on upwards, from the end, where a log is read first; Shift+Enter downwards. */
+function SearchBox({ trans, search, type, go }: ISearchBoxProps): React.ReactElement {
+  return (
+    <span className="jp-Slurm-search" role="search">
+      <input
+        type="search"
+        className="jp-mod-styled"
+        aria-label={trans.__("Search the log")}
+        placeholder={trans.__("Search")}
+        value={search.text}
+        onChange={({ target }) => {
+          type(target.value);
+        }}
+        onKeyDown={(event) => {
+          if (event.key === "Enter") {
+            go(event.shiftKey ? 1 : -1);
+          }
+        }}
+      />
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        aria-label={trans.__("Previous match")}
+        onClick={() => {
+          go(-1);
+        }}
+      >
+        ↑
+      </button>
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        aria-label={trans.__("Next match")}
+        onClick={() => {
+          go(1);
+        }}
+      >
+        ↓
+      </button>
+      <span role="status" className="jp-Slurm-aside">
+        {search.said}
+      </span>
+    </span>
+  );
+}
+
+/** Return the stream that a person wants to see first: where a job failed, what it says of that. */
+function firstStream(page: JobPage): Stream {
+  const hasFailed = page.job !== null && stateKind(page.job.state) === "failed";
+  const [out, err] = [page.logs.stdout.size, page.logs.stderr.size];
+  return page.streams.includes("stderr") && err > 0 && (hasFailed || out === 0)
+    ? "stderr"
+    : "stdout";
+}
+
+/** Return why there are no lines. */
+function emptyText({ page, trans }: ILogProps): string {
+  const { job } = page;
+  if (page.streams.length === 0) {
+    return trans.__("Each task of this array has its own output: choose one under Tasks.");
+  }
+  if (job !== null && isFinished(job.state)) {
+    return trans.__("Nothing was printed.");
+  }
+  return job !== null && stateKind(job.state) === "pending"
+    ? trans.__("Nothing yet: it has not begun.")
+    : trans.__("Nothing yet.");
+}
+
+/** What stands above the lines: how far up one can see. */
+function Above({ log, page, trans }: ILogProps & { log: Log }): React.ReactElement | null {
+  if (log.before === 0) {
+    return null;
+  }
+  return (
+    <p className="jp-Slurm-aside jp-Slurm-above">
+      {log.isFull
+        ? trans.__("What was printed before is only in the file: %1", page.job?.stdout ?? "")
+        : trans.__(
+            "The last %1 of %2 are here; scrolling up reads more.",
+            formatSize(log.end - log.before),
+            formatSize(log.size),
+          )}
+    </p>
+  );
+}
+
+export function LogView({ page, trans }: ILogProps): React.ReactElement {
+  const [chosen, setChosen] = React.useState<Stream | null>(null);
+  const [follows, setFollows] = React.useState(true);
+  const first = React.useRef<Stream | null>(null);
+  if (page.job !== null && (first.current === null || page.logs[first.current].size === 0)) {
+    first.current = firstStream(page);
+  }
+  const stream = chosen ?? first.current ?? "stdout";
+  const log = page.logs[stream];
+  const [search, type, go] = useSearch(log, trans);
+  const problem = page.logProblem(stream);
+  const [, draw] = React.useReducer((count: number) => count + 1, 0);
+  return (
+    <div className="jp-Slurm-logView">
+      <div className="jp-Slurm-logBar">
+        {page.streams.length > 1 && (
+          <span role="group" aria-label={trans.__("Stream")}>
+            {page.streams.map((each) => (
+              <button
+                key={each}
+                type="button"
+                className="jp-mod-styled jp-mod-minimal"
+                aria-pressed={each === stream}
+                onClick={() => {
+                  setChosen(each);
+                }}
+              >
+                {streamName(trans, each)}
+              </button>
+            ))}
+          </span>
+        )}
+        <button
+          type="button"
+          className="jp-mod-styled jp-mod-minimal"
+          aria-pressed={follows}
+          onClick={() => {
+            setFollows(!follows);
+          }}
+        >
+          {trans.__("Follow the end")}
+        </button>
+        <SearchBox
+          {...{ trans, search, go }}
+          type={(text) => {
+            setFollows(false);
+            type(text);
+          }}
+        />
+      </div>
+      {problem !== null && (
+        <p role="alert" className="jp-Slurm-problem">
+          {problemText(trans, problem)}
+        </p>
+      )}
+      <Above {...{ log, page, trans }} />
+      {log.lines.length === 0 ? (
+        problem === null && <p className="jp-Slurm-aside">{emptyText({ page, trans })}</p>
+      ) : (
+        <Lines
+          key={stream}
+          label={streamName(trans, stream)}
+          lines={log.lines}
+          first={log.first}
+          follows={follows}
+          found={search.line}
+          marked={search.text}
+          scrolled={setFollows}
+          reached={() => {
+            const { before } = log;
+            void log.earlier().then(
+              () => {
+                if (log.before !== before) {
+                  draw();
+                }
+              },
+              () => undefined, // scrolling up tries again
+            );
+          }}
+        />
+      )}
+    </div>
+  );
+}

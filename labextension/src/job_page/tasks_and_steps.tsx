@@ -1,0 +1,159 @@
+/** The parts of a job: tasks of an array, steps of an allocation. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { IJob } from "../common/api/objects";
+import { stateKind } from "../common/job_states";
+import { jobName } from "../common/labels";
+import type { IJobDetail } from "./api";
+import { when } from "./labels";
+import type { JobPage } from "./model";
+import { Answer, useAsked } from "./request_state";
+
+/** A browser draws no more rows than this at ease. */
+const ROWS = 1_000;
+
+interface IPartsProps {
+  readonly page: JobPage;
+  readonly job: IJobDetail;
+  readonly trans: TranslationBundle;
+  /** Open the page of a part. */
+  readonly open: (job: string) => void;
+}
+
+/** A row: by what it is opened, and its cells. */
+interface IRow {
+  readonly job: string;
+  readonly state: string;
+  readonly cells: readonly string[];
+}
+
+function Table(props: {
+  readonly heads: readonly string[];
+  readonly rows: readonly IRow[];
+  readonly trans: TranslationBundle;
+  readonly open: (job: string) => void;
+}): React.ReactElement {
+  const { heads, rows, trans, open } = props;
+  return (
+    <>
+      <table className="jp-Slurm-parts">
+        <thead>
+          <tr>
+            {heads.map((head, index) => (
+              <th key={index} scope="col">
+                {head}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.slice(0, ROWS).map(({ job, state, cells }) => (
+            <tr key={job} data-kind={stateKind(state)}>
+              <td className="jp-Slurm-id">
+                <button
+                  type="button"
+                  className="jp-Slurm-link"
+                  onClick={() => {
+                    open(job);
+                  }}
+                >
+                  {job}
+                </button>
+              </td>
+              <td>
+                <span className="jp-Slurm-badge">{state}</span>
+              </td>
+              {cells.map((cell, index) => (
+                <td key={index}>{cell}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {rows.length > ROWS && (
+        <p className="jp-Slurm-aside">
+          {trans.__(
+            "%1 more are not shown; of those shown, failed ones come first.",
+            rows.length - ROWS,
+          )}
+        </p>
+      )}
+    </>
+  );
+}
+
+/** What failed first, then the others, each in their order. */
+function failedFirst<T extends { readonly state: string }>(rows: readonly T[]): T[] {
+  const failed = ({ state }: T): number => Number(stateKind(state) !== "failed");
+  return [...rows].sort((a, b) => failed(a) - failed(b));
+}
+
+/** The tasks of an array, with their parameters. */
+export function Tasks({ page, job, trans, open }: IPartsProps): React.ReactElement {
+  const { api, place } = page;
+  const asked = useAsked(
+    () => api.tasks(place.cluster, place.job),
+    JSON.stringify([job.state, job.tasks]),
+  );
+  return (
+    <Answer trans={trans} asked={asked}>
+      {({ columns, rows, names, parameters }) => {
+        const at = (row: readonly unknown[], name: string): unknown => row[columns.indexOf(name)];
+        const text = (value: unknown): string =>
+          typeof value === "number" || typeof value === "string" ? `${value}` : "";
+        const told = rows.map((row, index): IRow => {
+          const start = at(row, "start_time");
+          return {
+            job: `${job.id ?? ""}_${text(at(row, "task"))}`,
+            state: text(at(row, "state")),
+            cells: [
+              ...(parameters[index] ?? names.map(() => "")),
+              text(at(row, "exit_code")),
+              typeof start === "number" ? when(start) : "",
+              text(at(row, "nodes")),
+              text(at(row, "reason")),
+            ],
+          };
+        });
+        const heads = [
+          trans.__("Task"),
+          trans.__("State"),
+          ...names,
+          trans.__("Exit code"),
+          trans.__("Started"),
+          trans.__("Nodes"),
+          trans.__("Reason"),
+        ];
+        const shown = told.length > ROWS ? failedFirst(told) : told;
+        return <Table {...{ heads, trans, open }} rows={shown} />;
+      }}
+    </Answer>
+  );
+}
+
+/** The steps that were started in an allocation. */
+export function Steps({ page, job, trans, open }: IPartsProps): React.ReactElement {
+  const { api, place } = page;
+  const asked = useAsked(() => api.steps(place.cluster, place.job), job.state);
+  const heads = [trans.__("Step"), trans.__("State"), trans.__("Name"), trans.__("Nodes")];
+  return (
+    <Answer trans={trans} asked={asked}>
+      {(steps) =>
+        steps.length === 0 ? (
+          <p className="jp-Slurm-aside">{trans.__("No step was started here.")}</p>
+        ) : (
+          <Table {...{ heads, trans, open }} rows={steps.map(stepRow)} />
+        )
+      }
+    </Answer>
+  );
+}
+
+function stepRow(step: IJob): IRow {
+  return {
+    job: step.id ?? step.key ?? "",
+    state: step.state,
+    cells: [jobName(step), step.nodes ?? ""],
+  };
+}

@@ -1,0 +1,74 @@
+/** The clusters that a person reaches by a log-in, and how each log-in stands. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { ICluster, IConnection } from "../common/api/objects";
+import type { IJobsModel } from "../common/jobs_model";
+import { clusterName, connectionState, usersText } from "../common/labels";
+
+interface IRowProps {
+  readonly cluster: ICluster;
+  readonly connection: IConnection;
+  /** What happened last, where it is not told above already. */
+  readonly message: string;
+  readonly trans: TranslationBundle;
+  readonly connect: (cluster: ICluster) => void;
+  readonly disconnect: (cluster: ICluster) => void;
+}
+
+function Row(props: IRowProps): React.ReactElement {
+  const { cluster, connection, message, trans, connect, disconnect } = props;
+  const name = clusterName(cluster);
+  const users = usersText(trans, cluster);
+  const isOff = connection.state === "disconnected";
+  const act = isOff ? connect : disconnect;
+  const label = isOff
+    ? trans.__("Connect")
+    : connection.state === "connecting"
+      ? trans.__("Stop")
+      : trans.__("Disconnect");
+  return (
+    <li data-connection={connection.state}>
+      <span className="jp-Slurm-badge">{name}</span>
+      <span className="jp-Slurm-connection">
+        {connectionState(trans, connection)}
+        {users !== "" && <div className="jp-Slurm-aside">{users}</div>}
+        {message !== "" && <div className="jp-Slurm-aside">{message}</div>}
+      </span>
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        aria-label={`${label}: ${name}`}
+        onClick={() => {
+          act(cluster);
+        }}
+      >
+        {label}
+      </button>
+    </li>
+  );
+}
+
+interface IClustersProps {
+  readonly model: IJobsModel;
+  readonly trans: TranslationBundle;
+  readonly connect: (cluster: ICluster) => void;
+  readonly disconnect: (cluster: ICluster) => void;
+}
+
+/** Nothing where no cluster needs a log-in. */
+export function Clusters({ model, trans, ...acts }: IClustersProps): React.ReactElement | null {
+  const rows = model.clusters.flatMap((cluster) => {
+    const { connection, id } = cluster;
+    if (!connection) {
+      return [];
+    }
+    const message = connection.message === model.problem?.detail ? "" : connection.message;
+    return [<Row key={id} {...{ cluster, connection, message, trans, ...acts }} />];
+  });
+  return rows.length === 0 ? null : (
+    <ul className="jp-Slurm-clusters" aria-label={trans.__("Clusters")}>
+      {rows}
+    </ul>
+  );
+}

@@ -1,0 +1,58 @@
+/** What a command asks that was called without saying what is meant, as one of a menu or of a key is. */
+import { InputDialog } from "@jupyterlab/apputils";
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import type { IJob } from "../common/api/objects";
+import { chosen } from "../common/dialogs";
+import { formatDuration } from "../common/format";
+import { isCancellable, stateKind } from "../common/job_states";
+import type { IJobsModel } from "../common/jobs_model";
+import { jobName } from "../common/labels";
+
+/** More of them are no choice: whoever has as many types a number. */
+const MOST = 200;
+
+/** Ask which of the jobs that are not over is meant. */
+export async function chooseJob(
+  trans: TranslationBundle,
+  title: string,
+  okLabel: string,
+  model: IJobsModel,
+): Promise<IJob | null> {
+  const jobs = model.jobs.filter(({ state }) => isCancellable(state)).slice(0, MOST);
+  const name = (job: IJob): string =>
+    [job.id, jobName(job), job.state, model.clusters.length > 1 ? job.cluster : ""]
+      .filter(Boolean)
+      .join(" · ");
+  return chosen(title, trans.__("Job"), okLabel, jobs, name);
+}
+
+/** Ask which time limit jobs are to have; empty: none. */
+export async function typeLimit(trans: TranslationBundle, jobs: readonly IJob[]): Promise<string> {
+  const [job] = jobs;
+  const only = jobs.length === 1 && job !== undefined ? job : null;
+  const rules = jobs.some(({ state }) => stateKind(state) === "running")
+    ? trans.__("Of a job that runs, it can only be made shorter.")
+    : trans.__("At most what the partition and the QOS allow.");
+  const { value } = await InputDialog.getText({
+    title:
+      only === null
+        ? trans._n("Time limit of %1 job", "Time limit of %1 jobs", jobs.length)
+        : trans.__("Time limit of job %1 (%2)", only.id ?? "", jobName(only)),
+    label: `${trans.__("Hours, minutes and seconds, as 4:00:00.")} ${rules}`,
+    okLabel: trans.__("Set"),
+    text: only?.time_limit ? formatDuration(only.time_limit) : "",
+    pattern: "\\s*([0-9]+-)?[0-9]+(:[0-9]+){0,2}\\s*",
+  });
+  return value?.trim() ?? "";
+}
+
+/** Ask for the number of a job; empty: none. */
+export async function typeJob(trans: TranslationBundle): Promise<string> {
+  const { value } = await InputDialog.getText({
+    title: trans.__("Open a job"),
+    label: trans.__("Job id"),
+    okLabel: trans.__("Open"),
+  });
+  return value?.trim() ?? "";
+}

@@ -1,0 +1,185 @@
+/** The columns that a table of jobs can have: what stands there, how it is sorted, and how it is copied. No DOM. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+import type { IJob } from "../../common/api/objects";
+import { numberOf } from "../../common/api/records";
+import { formatDuration } from "../../common/format";
+import { isFinished, stateKind } from "../../common/job_states";
+import { jobName, jobTime } from "../../common/labels";
+
+/** In the order in which they stand at first. */
+export const COLUMNS = [
+  "id",
+  "name",
+  "state",
+  "reason",
+  "partition",
+  "nodes",
+  "time",
+  "cluster",
+  "account",
+  "qos",
+  "submitted",
+  "started",
+  "ended",
+  "limit",
+] as const;
+/** Beside those that a person chooses: whose a job is, where jobs of others are shown, too. */
+export type ColumnId = (typeof COLUMNS)[number] | "user";
+
+/** Pixels that a column has at least, and its share of what is left. */
+export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
+  id: [80, 0],
+  name: [110, 2],
+  state: [96, 0],
+  reason: [180, 5],
+  partition: [90, 1],
+  nodes: [90, 1],
+  time: [84, 0],
+  cluster: [90, 1],
+  account: [90, 1],
+  qos: [80, 1],
+  submitted: [150, 0],
+  started: [150, 0],
+  ended: [150, 0],
+  limit: [92, 0],
+  user: [80, 1],
+};
+
+export function isColumn(word: unknown): word is ColumnId {
+  return COLUMNS.some((column) => column === word);
+}
+
+/** The head of a column. */
+export function columnName(trans: TranslationBundle, column: ColumnId): string {
+  switch (column) {
+    case "id":
+      return trans.__("Job");
+    case "name":
+      return trans.__("Name");
+    case "state":
+      return trans.__("State");
+    case "reason":
+      return trans.__("Reason");
+    case "partition":
+      return trans.__("Partition");
+    case "nodes":
+      return trans.__("Nodes");
+    case "time":
+      return trans.__("Time");
+    case "cluster":
+      return trans.__("Cluster");
+    case "account":
+      return trans.__("Account");
+    case "qos":
+      return trans.__("QOS");
+    case "submitted":
+      return trans.__("Submitted");
+    case "started":
+      return trans.__("Started");
+    case "ended":
+      return trans.__("Ended");
+    case "limit":
+      return trans.__("Time limit");
+    case "user":
+      return trans.__("User");
+  }
+}
+
+/** When a job has started; what Slurm expects of one that waits is none. */
+function started(job: IJob): number | null {
+  return stateKind(job.state) === "pending" ? null : job.start_time;
+}
+
+function ended(job: IJob): number | null {
+  return isFinished(job.state) ? job.end_time : null;
+}
+
+/** What a column of which the text says all shows, and what is copied of any. */
+export function cellText(column: ColumnId, job: IJob, now: number): string {
+  const when = (seconds: number | null): string =>
+    seconds === null ? "" : new Date(seconds * 1000).toLocaleString();
+  switch (column) {
+    case "id":
+      return job.id ?? "";
+    case "name":
+      return jobName(job);
+    case "time":
+      return jobTime(job, now);
+    case "submitted":
+      return when(job.submit_time);
+    case "started":
+      return when(started(job));
+    case "ended":
+      return when(ended(job));
+    case "limit":
+      return job.time_limit ? formatDuration(job.time_limit) : "";
+    default:
+      return job[column] ?? "";
+  }
+}
+
+/** What a column is sorted by; of what is not known, what comes last. */
+export function sortKey(column: ColumnId, job: IJob, now: number): number | string {
+  const last = Number.MAX_VALUE;
+  switch (column) {
+    case "id":
+      return numberOf(job) || last;
+    case "time": {
+      const from = stateKind(job.state) === "pending" ? job.submit_time : job.start_time;
+      const to = isFinished(job.state) ? job.end_time : now;
+      return from === null || to === null ? last : to - from;
+    }
+    case "submitted":
+      return job.submit_time ?? last;
+    case "started":
+      return started(job) ?? last;
+    case "ended":
+      return ended(job) ?? last;
+    case "limit":
+      return job.time_limit ?? last;
+    default:
+      return cellText(column, job, now).toLowerCase();
+  }
+}
+
+/** A field of CSV (RFC 4180). What a spreadsheet would take for a formula is text: names come from anybody. */
+function field(text: string): string {
+  const plain = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+}
+
+/** Jobs as CSV, for programs: times as ISO 8601, durations in seconds. */
+export function asCsv(jobs: readonly IJob[]): string {
+  const time = (seconds: number | null): string =>
+    seconds === null ? "" : new Date(seconds * 1000).toISOString();
+  const heads =
+    "cluster,id,name,state,reason,partition,nodes,account,qos,submitted,started,ended,time_limit,exit_code,user";
+  const rows = jobs.map((job) =>
+    [
+      job.cluster,
+      job.id ?? "",
+      jobName(job),
+      job.state,
+      job.reason,
+      job.partition ?? "",
+      job.nodes ?? "",
+      job.account ?? "",
+      job.qos ?? "",
+      time(job.submit_time),
+      time(started(job)),
+      time(ended(job)),
+      String(job.time_limit ?? ""),
+      String(job.exit_code ?? ""),
+      job.user ?? "",
+    ]
+      .map(field)
+      .join(","),
+  );
+  return [heads, ...rows, ""].join("\r\n");
+}
+
+/** Jobs as JSON, as the agent tells them. */
+export function asJson(jobs: readonly IJob[]): string {
+  return JSON.stringify(jobs, null, 2);
+}

@@ -1,0 +1,103 @@
+/** Whose jobs a table shows: one's own, or everybody's, which are asked for only when they are shown, and by a button. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import type { ICluster } from "../../common/api/objects";
+import { isReached } from "../../common/api/records";
+import { clusterName, problemText } from "../../common/labels";
+import type { IKnownQueue } from "../all_jobs";
+import type { JobsTable } from "./table_model";
+
+interface IWhoseProps {
+  readonly table: JobsTable;
+  readonly trans: TranslationBundle;
+}
+
+/** How old what is shown of others is, why nothing is, and what the site hides. */
+function othersText(trans: TranslationBundle, cluster: ICluster, known: IKnownQueue): string {
+  const { queue, problem, isAsking } = known;
+  const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString();
+  const lines = [];
+  if (problem !== null) {
+    lines.push(problemText(trans, problem));
+  } else if (queue === null && isAsking) {
+    lines.push(trans.__("Slurm is asked for the jobs of others…"));
+  }
+  if (queue !== null) {
+    lines.push(trans.__("The jobs of others as of %1.", clock(queue.asked_at)));
+    if (queue.unknown_since !== null) {
+      const since = trans.__("Nothing newer is known since %1.", clock(queue.unknown_since));
+      lines.push(`${since} ${queue.said}`);
+    }
+    if (queue.is_private) {
+      lines.push(
+        trans.__("%1 shows people their own jobs only (PrivateData=jobs).", clusterName(cluster)),
+      );
+    }
+  }
+  return lines.join(" ");
+}
+
+function Others({ table, trans }: IWhoseProps): React.ReactElement {
+  const clusters = table.model.clusters.filter(isReached);
+  const known = clusters.map(({ id }) => table.everybody?.known(id));
+  const interval = Math.max(0, ...known.map((each) => each?.queue?.interval ?? 0));
+  return (
+    <div className="jp-Slurm-others jp-Slurm-aside">
+      <span aria-live="polite">
+        {clusters.map((cluster, at) => {
+          const each = known[at];
+          return (
+            each && (
+              <span key={cluster.id} data-problem={each.problem !== null}>
+                {clusters.length > 1 ? `${clusterName(cluster)}: ` : ""}
+                {othersText(trans, cluster, each)}{" "}
+              </span>
+            )
+          );
+        })}
+      </span>
+      <button
+        type="button"
+        className="jp-Slurm-link"
+        aria-disabled={known.some((each) => each?.isAsking)}
+        title={trans.__("Slurm is asked every %1 s at most.", interval)}
+        onClick={() => {
+          table.look();
+        }}
+      >
+        {trans.__("Look again")}
+      </button>
+    </div>
+  );
+}
+
+export function Whose({ table, trans }: IWhoseProps): React.ReactElement | null {
+  if (table.everybody === null) {
+    return null;
+  }
+  const choices = [
+    [false, trans.__("Mine")],
+    [true, trans.__("Everybody's")],
+  ] as const;
+  return (
+    <>
+      <span role="group" className="jp-Slurm-kinds" aria-label={trans.__("Whose jobs")}>
+        {choices.map(([isEverybodys, name]) => (
+          <button
+            key={name}
+            type="button"
+            className="jp-Slurm-chip"
+            aria-pressed={table.isEverybodys === isEverybodys}
+            onClick={() => {
+              table.showEverybodys(isEverybodys);
+            }}
+          >
+            {name}
+          </button>
+        ))}
+      </span>
+      {table.isEverybodys && <Others {...{ table, trans }} />}
+    </>
+  );
+}

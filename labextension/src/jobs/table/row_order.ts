@@ -1,0 +1,148 @@
+/** Which jobs a table shows, and in which order. Fifty thousand are sorted once; what changes is put in its place. No DOM. */
+import type { IJob } from "../../common/api/objects";
+import { stateKind, type StateKind } from "../../common/job_states";
+import { sortKey, type ColumnId } from "./columns";
+
+export interface ISort {
+  readonly column: ColumnId;
+  readonly isDescending: boolean;
+}
+
+export interface ICriteria {
+  /** Each word of it stands somewhere in a job that is shown. */
+  readonly text: string;
+  /** The kinds of states that are shown; none of them: all. */
+  readonly kinds: ReadonlySet<StateKind>;
+  /** Null: what runs, what waits, what is over, the newest first. */
+  readonly sort: ISort | null;
+}
+
+/** Of more changes than these at a time, all is sorted. */
+const MANY = 100;
+
+const haystacks = new WeakMap<IJob, string>();
+
+/** What is searched of a job. */
+function haystack(job: IJob): string {
+  let known = haystacks.get(job);
+  if (known === undefined) {
+    const { id, label, name, state, reason, reason_text, partition, nodes, cluster, user } = job;
+    known = [id, label, name, state, reason, reason_text, partition, nodes, cluster, user]
+      .join("\n")
+      .toLowerCase();
+    haystacks.set(job, known);
+  }
+  return known;
+}
+
+export class Rows {
+  private _jobs: readonly IJob[] = [];
+  private _sorted: readonly IJob[] = [];
+  private _sort: ISort | null = null;
+  private _shown: readonly IJob[] = [];
+  private _from: readonly IJob[] | null = null;
+  private _criteria: ICriteria | null = null;
+  /** When each was last there. */
+  private _turns = new Map<IJob, number>();
+  private _turn = 0;
+
+  /** The jobs that are shown, in their order; the same array as long as nothing has changed. */
+  shown(jobs: readonly IJob[], criteria: ICriteria, now: number): readonly IJob[] {
+    const sorted = this._inOrder(jobs, criteria.sort, now);
+    if (sorted !== this._from || criteria !== this._criteria) {
+      this._from = sorted;
+      this._criteria = criteria;
+      const words = criteria.text.toLowerCase().split(/\s+/).filter(Boolean);
+      const isAll = words.length === 0 && criteria.kinds.size === 0;
+      this._shown = isAll
+        ? sorted
+        : sorted.filter(
+            (job) =>
+              (criteria.kinds.size === 0 || criteria.kinds.has(stateKind(job.state))) &&
+              words.every((word) => haystack(job).includes(word)),
+          );
+    }
+    return this._shown;
+  }
+
+  private _inOrder(jobs: readonly IJob[], sort: ISort | null, now: number): readonly IJob[] {
+    if (sort === null) {
+      this._sort = null;
+      return jobs;
+    }
+    if (sort !== this._sort) {
+      this._turns = new Map();
+      this._sorted = [];
+      this._sort = sort;
+      this._jobs = [];
+    }
+    if (jobs !== this._jobs) {
+      const changed = this._changed(jobs);
+      const isMuch = changed.length > MANY;
+      this._sorted = isMuch
+        ? sortAll(jobs, sort, now)
+        : insert(this._kept(), changed, comparing(sort, now));
+      this._turns = isMuch ? new Map(jobs.map((job) => [job, this._turn])) : this._turns;
+      this._jobs = jobs;
+    }
+    return this._sorted;
+  }
+
+  /** Those that were not there the last time. */
+  private _changed(jobs: readonly IJob[]): IJob[] {
+    const changed: IJob[] = [];
+    this._turn += 1;
+    for (const job of jobs) {
+      if (this._turns.get(job) !== this._turn - 1) {
+        changed.push(job);
+      }
+      this._turns.set(job, this._turn);
+    }
+    return changed;
+  }
+
+  /** Those that were there and still are, in their order. */
+  private _kept(): IJob[] {
+    return this._sorted.filter(
+      (job) => this._turns.get(job) === this._turn || !this._turns.delete(job),
+    );
+  }
+}
+
+type Compare = (a: IJob, b: IJob) => number;
+
+function order(a: number | string, b: number | string): number {
+  return a < b ? -1 : Number(a > b);
+}
+
+function comparing({ column, isDescending }: ISort, now: number): Compare {
+  const sign = isDescending ? -1 : 1;
+  return (a, b) => sign * order(sortKey(column, a, now), sortKey(column, b, now));
+}
+
+function sortAll(
+  jobs: readonly IJob[],
+  { column, isDescending }: ISort,
+  now: number,
+): readonly IJob[] {
+  const sign = isDescending ? -1 : 1;
+  return jobs
+    .map((job) => ({ job, key: sortKey(column, job, now) }))
+    .sort((a, b) => sign * order(a.key, b.key))
+    .map(({ job }) => job);
+}
+
+/** Put a few jobs among those that are sorted. */
+function insert(result: IJob[], changed: readonly IJob[], compare: Compare): readonly IJob[] {
+  for (const job of changed) {
+    let [from, to] = [0, result.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      const other = result[middle];
+      [from, to] =
+        other !== undefined && compare(other, job) <= 0 ? [middle + 1, to] : [from, middle];
+    }
+    result.splice(from, 0, job);
+  }
+  return result;
+}

@@ -1,0 +1,278 @@
+/** What stands above the table of jobs: the filter, the columns, and what can be done with the jobs that are marked. */
+import type { TranslationBundle } from "@jupyterlab/translation";
+import * as React from "react";
+
+import { ACTS, type Act, type IJob } from "../../common/api/objects";
+import { isAllowed, type StateKind } from "../../common/job_states";
+import { actLabel, actName, failureLines } from "../action_labels";
+import { asCsv, asJson, columnName, COLUMNS, type ColumnId } from "./columns";
+import { Whose } from "./owner_filter";
+import type { JobsTable } from "./table_model";
+
+const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
+
+export interface IToolbarActs {
+  readonly act: (act: Act, jobs: readonly IJob[]) => void;
+  readonly write: (text: string) => void;
+}
+
+export interface IToolbarProps {
+  readonly table: JobsTable;
+  readonly trans: TranslationBundle;
+  readonly acts: IToolbarActs;
+}
+
+function kindName(trans: TranslationBundle, kind: StateKind): string {
+  switch (kind) {
+    case "running":
+      return trans.__("Running");
+    case "pending":
+      return trans.__("Pending");
+    case "done":
+      return trans.__("Done");
+    case "failed":
+      return trans.__("Failed");
+    case "cancelled":
+      return trans.__("Cancelled");
+    default:
+      return trans.__("Unknown");
+  }
+}
+
+/** Bring the keyboard into the table: from where it comes, or from a button that goes when it has done its work. */
+function toTable(from: Element): void {
+  const jobs = from.closest(".jp-Slurm-jobs");
+  jobs?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
+}
+
+function Kinds({ table, trans }: IToolbarProps): React.ReactElement {
+  const { counts, criteria } = table;
+  return (
+    <span role="group" className="jp-Slurm-kinds" aria-label={trans.__("States")}>
+      {KINDS.map((kind) => (
+        <button
+          key={kind}
+          type="button"
+          className="jp-Slurm-chip"
+          data-kind={kind}
+          aria-pressed={criteria.kinds.has(kind)}
+          onClick={() => {
+            table.toggleKind(kind);
+          }}
+        >
+          {trans.__("%1 %2", kindName(trans, kind), counts.get(kind) ?? 0)}
+        </button>
+      ))}
+    </span>
+  );
+}
+
+interface IColumnProps extends Pick<IToolbarProps, "table" | "trans"> {
+  readonly column: ColumnId;
+}
+
+function Column({ table, trans, column }: IColumnProps): React.ReactElement {
+  const name = columnName(trans, column);
+  const at = table.chosen.indexOf(column);
+  const moves = [
+    { by: -1, sign: "↑", label: trans.__("Move column %1 to the left", name), isOff: at < 1 },
+    {
+      by: 1,
+      sign: "↓",
+      label: trans.__("Move column %1 to the right", name),
+      isOff: at < 0 || at === table.chosen.length - 1,
+    },
+  ] as const;
+  return (
+    <li>
+      <label>
+        <input
+          type="checkbox"
+          checked={at >= 0}
+          disabled={at >= 0 && table.chosen.length === 1}
+          onChange={() => {
+            table.toggleColumn(column);
+          }}
+        />
+        {name}
+      </label>
+      {moves.map(({ by, sign, label, isOff }) => (
+        <button
+          key={by}
+          type="button"
+          aria-label={label}
+          disabled={isOff}
+          onClick={() => {
+            table.moveColumn(column, by);
+          }}
+        >
+          {sign}
+        </button>
+      ))}
+    </li>
+  );
+}
+
+/** Which columns there are, and in which order. */
+function Columns({ table, trans }: IToolbarProps): React.ReactElement {
+  const hidden = COLUMNS.filter((column) => !table.chosen.includes(column));
+  return (
+    <details
+      className="jp-Slurm-columns"
+      onKeyDown={(event) => {
+        if (event.key === "Escape") {
+          event.currentTarget.open = false;
+          event.currentTarget.querySelector("summary")?.focus();
+        }
+      }}
+    >
+      <summary>{trans.__("Columns")}</summary>
+      <ul>
+        {[...table.chosen, ...hidden].map((column) => (
+          <Column key={column} {...{ table, trans, column }} />
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+/** What can be done with the jobs that are marked. */
+function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | null {
+  const { marked } = table;
+  if (marked.length === 0) {
+    return null;
+  }
+  return (
+    <div
+      role="group"
+      className="jp-Slurm-marked"
+      aria-label={trans.__("What can be done with the selected jobs")}
+    >
+      <span aria-live="polite">{trans._n("%1 selected", "%1 selected", marked.length)}</span>
+      {ACTS.map((act) => {
+        const jobs = marked.filter(
+          (job) => isAllowed(act, job) && table.model.acting(job) === null,
+        );
+        return (
+          jobs.length > 0 && (
+            <button
+              key={act}
+              type="button"
+              className="jp-mod-styled jp-mod-minimal"
+              aria-label={actLabel(trans, act, jobs.length)}
+              onClick={(event) => {
+                toTable(event.currentTarget);
+                acts.act(act, jobs);
+              }}
+            >
+              {jobs.length < marked.length
+                ? `${actName(trans, act)} (${jobs.length})`
+                : actName(trans, act)}
+            </button>
+          )
+        );
+      })}
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        onClick={(event) => {
+          toTable(event.currentTarget);
+          table.unmark();
+        }}
+      >
+        {trans.__("Clear selection")}
+      </button>
+    </div>
+  );
+}
+
+/** What could not be done, of several jobs with which something was to be done. */
+function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
+  const { failures } = table.model;
+  return failures.length === 0 ? null : (
+    <div role="alert" className="jp-Slurm-failures jp-Slurm-problem">
+      {trans._n("Not done with %1 job:", "Not done with %1 jobs:", failures.length)}
+      <ul>
+        {failureLines(trans, failures).map((line) => (
+          <li key={line}>{line}</li>
+        ))}
+      </ul>
+      <button
+        type="button"
+        className="jp-mod-styled jp-mod-minimal"
+        onClick={(event) => {
+          toTable(event.currentTarget);
+          table.model.dismiss();
+        }}
+      >
+        {trans.__("Dismiss")}
+      </button>
+    </div>
+  );
+}
+
+/** What is typed stands there at once, however long it takes to look for it. */
+function Filter({ table, trans }: IToolbarProps): React.ReactElement {
+  const { text } = table.criteria;
+  const [typed, setTyped] = React.useState(text);
+  React.useEffect(() => {
+    setTyped(text);
+  }, [text]); // a link to a job empties it
+  return (
+    <input
+      type="search"
+      className="jp-Slurm-filter"
+      placeholder={trans.__("Filter")}
+      aria-label={trans.__("Filter jobs by number, name, user, state, partition, nodes, reason")}
+      value={typed}
+      onChange={(event) => {
+        setTyped(event.target.value);
+        table.filter(event.target.value);
+      }}
+      onKeyDown={(event) => {
+        if (event.key === "ArrowDown" && table.lines.length > 0) {
+          event.preventDefault();
+          table.go(Math.max(0, table.active), false);
+          toTable(event.currentTarget);
+        }
+      }}
+    />
+  );
+}
+
+export function Toolbar(props: IToolbarProps): React.ReactElement {
+  const { table, trans, acts } = props;
+  const copied = (): readonly IJob[] =>
+    table.marked.length > 0 ? table.marked : table.lines.map(({ job }) => job);
+  return (
+    <div className="jp-Slurm-toolbar">
+      <Filter {...props} />
+      <Kinds {...props} />
+      <span className="jp-Slurm-tools">
+        <Columns {...props} />
+        {(
+          [
+            ["CSV", trans.__("Copy as CSV"), asCsv],
+            ["JSON", trans.__("Copy as JSON"), asJson],
+          ] as const
+        ).map(([name, label, written]) => (
+          <button
+            key={name}
+            type="button"
+            className="jp-Slurm-link"
+            aria-label={label}
+            title={trans.__("%1: what is selected, else all that is shown", label)}
+            onClick={() => {
+              acts.write(written(copied()));
+            }}
+          >
+            {name}
+          </button>
+        ))}
+      </span>
+      <Whose {...props} />
+      <Marked {...props} />
+      <Failures {...props} />
+    </div>
+  );
+}

@@ -1,0 +1,312 @@
+import { Signal } from "@lumino/signaling";
+import { describe, expect, it, vi } from "vitest";
+
+import { ACTS, type Act, type IJob } from "../../../src/common/api/objects";
+import { isAllowed } from "../../../src/common/job_states";
+import type { IJobsModel } from "../../../src/common/jobs_model";
+import { JobStore } from "../../../src/jobs/store";
+import { asCsv } from "../../../src/jobs/table/columns";
+import { JobsTable } from "../../../src/jobs/table/table_model";
+
+function job(id: number, state: string, more: Partial<IJob> = {}): IJob {
+  return {
+    key: null,
+    cluster: "local",
+    id: String(id),
+    state,
+    reason: "",
+    reason_text: "",
+    next_step: "",
+    submit_time: id,
+    start_time: null,
+    end_time: null,
+    partition: "arandu",
+    nodes: null,
+    name: `job ${id}`,
+    label: null,
+    known: true,
+    unknown_since: null,
+    tasks: null,
+    ...more,
+  };
+}
+
+class Model {
+  readonly changed = new Signal<this, void>(this);
+  readonly store = new JobStore();
+  private _jobs: readonly IJob[] | null = null;
+  now = 1000;
+  parts = vi.fn((of: IJob) => Promise.resolve([job(77, "RUNNING", { id: `${of.id ?? ""}_1` })]));
+
+  constructor(...jobs: IJob[]) {
+    this.store.kept = 100_000;
+    this.store.put(jobs);
+  }
+
+  get jobs(): readonly IJob[] {
+    return this._jobs ?? this.store.jobs;
+  }
+
+  jobsAre(jobs: readonly IJob[]): void {
+    this._jobs = jobs;
+    this.changed.emit();
+  }
+
+  put(...jobs: IJob[]): void {
+    this.store.put(jobs);
+    this.changed.emit();
+  }
+}
+
+function tableOf(model: Model): JobsTable {
+  return new JobsTable(model as unknown as IJobsModel);
+}
+
+function shown(table: JobsTable): string[] {
+  return table.lines.map(({ job: { id } }) => id ?? "");
+}
+
+describe("jobs in their order", () => {
+  it("are as if they were sorted anew, however they come and change", () => {
+    const store = new JobStore();
+    store.kept = 40;
+    const states = ["RUNNING", "PENDING", "COMPLETED", "FAILED", "CANCELLED by 0", "NEW_ONE"];
+    const known = new Map<number, IJob>();
+    let seed = 1;
+    const random = (below: number): number => (seed = (seed * 48271) % 2147483647) % below;
+    for (let turn = 0; turn < 2000; turn += 1) {
+      const one = job(random(90), states[random(states.length)]!, { submit_time: random(5) });
+      const key = Number(one.id) * 10 + (one.submit_time ?? 0);
+      known.set(key, one);
+      store.put([one]);
+    }
+    const other = new JobStore();
+    other.kept = 40;
+    other.put([...store.jobs].reverse());
+    expect(store.jobs.map(({ id }) => id)).toEqual(other.jobs.map(({ id }) => id));
+    const going = [...known.values()].filter(({ state }) =>
+      ["RUNNING", "PENDING", "NEW_ONE"].includes(state),
+    );
+    expect(store.jobs).toHaveLength(going.length + store.finished);
+    expect(store.count("running")).toBe(going.filter(({ state }) => state === "RUNNING").length);
+    expect([39, 40]).toContain(store.finished); // one of them may go on again
+  });
+});
+
+describe("a table of jobs", () => {
+  it("shows what is looked for, by words and by states", () => {
+    const model = new Model(
+      job(1, "RUNNING", { nodes: "dgx01", name: "Fit <b>" }),
+      job(2, "PENDING", { reason: "JobHeldUser" }),
+      job(3, "FAILED", { partition: "devwork" }),
+    );
+    const table = tableOf(model);
+    for (const [text, ids] of [
+      ["fit DGX01", ["1"]],
+      ["held", ["2"]],
+      ["devwork", ["3"]],
+      ["<b>", ["1"]],
+      ["nothing", []],
+      ["", ["1", "2", "3"]],
+    ] as const) {
+      table.filter(text);
+      expect(shown(table)).toEqual(ids);
+    }
+    table.toggleKind("failed");
+    table.toggleKind("pending");
+    expect(shown(table)).toEqual(["2", "3"]);
+    model.put(job(4, "PENDING"), job(5, "RUNNING"));
+    expect(shown(table)).toEqual(["4", "2", "3"]);
+    expect(table.counts.get("running")).toBe(2);
+  });
+
+  it("is sorted by a column, up, down, and as at first, and puts what changes in its place", () => {
+    const names = ["b", "A", "c"];
+    const model = new Model(...names.map((name, index) => job(index + 1, "RUNNING", { name })));
+    const table = tableOf(model);
+    table.sortBy("name");
+    expect(shown(table)).toEqual(["2", "1", "3"]);
+    model.put(job(4, "PENDING", { name: "aa" }), job(3, "RUNNING", { name: "0" }));
+    expect(shown(table)).toEqual(["3", "2", "4", "1"]);
+    table.sortBy("name");
+    expect(shown(table)).toEqual(["1", "4", "2", "3"]);
+    table.sortBy("name");
+    expect(shown(table)).toEqual(["3", "2", "1", "4"]);
+    table.sortBy("id");
+    model.put(job(10, "RUNNING"));
+    expect(shown(table)).toEqual(["1", "2", "3", "4", "10"]);
+    const before = model.jobs;
+    const many = Array.from({ length: 200 }, (_, id) => job(id + 100, "RUNNING"));
+    model.jobsAre(many);
+    expect(shown(table)).toHaveLength(200);
+    model.jobsAre(before); // the very same ones come back
+    expect(shown(table)).toEqual(["1", "2", "3", "4", "10"]);
+  });
+
+  it("marks lines as lists do", () => {
+    const model = new Model(...[1, 2, 3, 4, 5].map((id) => job(id, "RUNNING")));
+    const table = tableOf(model);
+    const marked = (): string => table.marked.map(({ id }) => id).join("");
+    const one = { adds: false, extends: false };
+    expect(shown(table).join("")).toBe("54321");
+    table.click(1, one);
+    expect(marked()).toBe("4");
+    table.click(3, { adds: false, extends: true });
+    expect(marked()).toBe("432");
+    table.click(0, { adds: true, extends: false });
+    table.click(2, { adds: true, extends: false });
+    expect(marked()).toBe("542");
+    table.go(0, false);
+    expect([marked(), table.active]).toEqual(["542", 0]);
+    table.go(1, true);
+    table.go(2, true);
+    expect(marked()).toBe("543");
+    table.go(1, true);
+    expect(marked()).toBe("54");
+    model.put(job(9, "RUNNING")); // what is marked, and where the keyboard is, goes with the job
+    expect([marked(), table.active]).toEqual(["54", 2]);
+    table.filter("job 4");
+    expect(marked()).toBe("4"); // nothing is done with what is not seen
+    table.filter("");
+    table.markAll();
+    expect(marked()).toBe("954321");
+    table.unmark();
+    expect(marked()).toBe("");
+  });
+
+  it("unfolds an array, and asks for its tasks again when it has changed", async () => {
+    const model = new Model(job(1, "RUNNING", { tasks: { RUNNING: 2 } }), job(2, "RUNNING"));
+    const table = tableOf(model);
+    const [, array] = model.jobs;
+    table.fold(array!, true);
+    table.fold(model.jobs[0]!, true); // which has no parts
+    await vi.waitFor(() => {
+      expect(shown(table)).toEqual(["2", "1", "1_1"]);
+    });
+    model.put(job(1, "RUNNING", { tasks: { RUNNING: 1, FAILED: 1 } }), job(2, "COMPLETING"));
+    await vi.waitFor(() => {
+      expect(model.parts).toHaveBeenCalledTimes(2);
+    });
+    model.parts.mockRejectedValueOnce(new Error("gone"));
+    model.put(job(1, "RUNNING", { tasks: { FAILED: 2 } }));
+    await vi.waitFor(() => {
+      expect(table.trouble(model.jobs[1]!)?.detail).toBe("gone");
+    });
+    expect(shown(table)).toEqual(["2", "1", "1_1"]);
+    table.fold(model.jobs[1]!, false);
+    expect(shown(table)).toEqual(["2", "1"]);
+  });
+
+  it("asks for the tasks of an array that changes all the time once at a time, and shows them", async () => {
+    const model = new Model(job(1, "RUNNING", { tasks: { RUNNING: 10_000 } }));
+    const table = tableOf(model);
+    const answers: ((jobs: IJob[]) => void)[] = [];
+    model.parts.mockImplementation(() => new Promise((resolve) => answers.push(resolve)));
+    table.fold(model.jobs[0]!, true);
+    for (let left = 10_000; left > 9_900; left -= 1) {
+      model.put(job(1, "RUNNING", { tasks: { RUNNING: left } }));
+    }
+    expect(model.parts).toHaveBeenCalledTimes(1);
+    answers[0]?.([job(77, "RUNNING", { id: "1_1" })]);
+    await vi.waitFor(() => {
+      expect(model.parts).toHaveBeenCalledTimes(2);
+    });
+    expect(shown(table)).toEqual(["1", "1_1"]);
+    expect(model.parts).toHaveBeenLastCalledWith(model.jobs[0]);
+    answers[1]?.([job(77, "FAILED", { id: "1_1" })]);
+    await vi.waitFor(() => {
+      expect(table.lines[1]?.job.state).toBe("FAILED");
+    });
+    expect(model.parts).toHaveBeenCalledTimes(2);
+  });
+
+  it("finds the job of a link, also one that comes later", () => {
+    const model = new Model(job(1, "RUNNING"));
+    const table = tableOf(model);
+    table.filter("nothing");
+    table.find("local", "7");
+    expect(table.marked).toEqual([]);
+    model.put(job(7, "PENDING", { key: "K" }));
+    expect(table.marked.map(({ id }) => id)).toEqual(["7"]);
+    table.find("local", "1");
+    expect(table.marked.map(({ id }) => id)).toEqual(["1"]);
+  });
+
+  it("remembers its columns, and what it is sorted by, and takes nothing else from what is remembered", async () => {
+    const saved: unknown[] = [];
+    const memory = (told: unknown): ConstructorParameters<typeof JobsTable>[2] => ({
+      load: () => Promise.resolve(told),
+      save: (each) => Promise.resolve(void saved.push(JSON.parse(JSON.stringify(each)))),
+    });
+    const model = new Model() as unknown as IJobsModel;
+    const table = new JobsTable(model, ["id", "name", "state"], memory(null));
+    table.toggleColumn("name");
+    table.toggleColumn("account");
+    table.moveColumn("account", -1);
+    table.sortBy("account");
+    table.toggleKind("failed");
+    expect(table.columns).toEqual(["id", "account", "state"]);
+    const again = new JobsTable(model, undefined, memory(saved.at(-1)));
+    await vi.waitFor(() => {
+      expect(again.columns).toEqual(["id", "account", "state"]);
+    });
+    expect(again.criteria.sort).toEqual({ column: "account", isDescending: false });
+    expect([...again.criteria.kinds]).toEqual(["failed"]);
+    const older = new JobsTable(model, ["id"], memory({ kinds: ["ended", "failed", 3] }));
+    await vi.waitFor(() => {
+      expect([...older.criteria.kinds]).toEqual(["failed"]); // of what has no button, nobody could get rid
+    });
+    const odd = { columns: ["x", 3], sort: { column: "__proto__" }, kinds: "no" };
+    const other = new JobsTable(model, ["id"], memory(odd));
+    await Promise.resolve();
+    other.toggleColumn("id"); // the last one stays
+    expect([other.columns, other.criteria.sort]).toEqual([["id"], null]);
+  });
+
+  it("is copied as CSV that no spreadsheet takes for formulas", () => {
+    const odd = job(1, "RUNNING", { name: '=1+1,"x"', nodes: "n[1-2]", start_time: 0 });
+    expect(asCsv([odd]).split("\r\n")[1]).toBe(
+      'local,1,"\'=1+1,""x""",RUNNING,,arandu,n[1-2],,,1970-01-01T00:00:01.000Z,1970-01-01T00:00:00.000Z,,,,',
+    );
+  });
+
+  it("offers what a job's state allows", () => {
+    const acts = (each: IJob): Act[] => ACTS.filter((act) => isAllowed(act, each));
+    const held = (by: string): IJob => job(1, "PENDING", { reason: `JobHeld${by}` });
+    expect(acts(job(1, "PENDING"))).toEqual(["cancel", "hold", "limit"]);
+    expect(acts(held("User"))).toEqual(["cancel", "release", "limit"]);
+    expect(acts(held("Admin"))).toEqual(["cancel", "limit"]);
+    expect(acts(job(1, "RUNNING"))).toEqual(["cancel", "requeue", "limit"]);
+    expect(acts(job(1, "RUNNING", { kind: "allocation" }))).toEqual(["cancel", "limit"]);
+    expect(acts(job(1, "RUNNING", { allocation: "key" }))).toEqual(["cancel"]);
+    expect(acts(job(1, "RUNNING+COMPLETING"))).toEqual([]);
+    expect(acts(job(1, "SUBMITTING", { id: null }))).toEqual(["cancel"]);
+    expect(acts(job(1, "FAILED"))).toEqual([]);
+  });
+});
+
+describe("fifty thousand jobs", () => {
+  it("are not sorted again when one of them changes", () => {
+    const states = ["COMPLETED", "FAILED", "RUNNING", "PENDING"];
+    const many = Array.from({ length: 50_000 }, (_, id) => job(id + 1, states[id % 4]!));
+    const model = new Model(...many.slice(0, 10));
+    const table = tableOf(model);
+    model.put(...many);
+    table.sortBy("name");
+    const took = (act: () => void): number => {
+      const begun = performance.now();
+      act();
+      return performance.now() - begun;
+    };
+    const whole = took(() => {
+      expect(table.lines).toHaveLength(50_000);
+    });
+    const each = took(() => {
+      for (let id = 1; id <= 20; id += 1) {
+        model.put(job(id, "CANCELLED"));
+        expect(table.lines).toHaveLength(50_000);
+      }
+    });
+    expect(each / 20).toBeLessThan(whole);
+  });
+});

@@ -1,0 +1,288 @@
+import type { ICommandPalette } from "@jupyterlab/apputils";
+import type { ILauncher } from "@jupyterlab/launcher";
+import { nullTranslator } from "@jupyterlab/translation";
+import { CommandRegistry } from "@lumino/commands";
+import { Signal } from "@lumino/signaling";
+import { Widget } from "@lumino/widgets";
+import { afterEach, describe, expect, it, vi } from "vitest";
+
+import type { ICluster } from "../../src/common/api/objects";
+import { RequestError } from "../../src/common/api/problem";
+import { CommandIDs } from "../../src/common/identifiers";
+import type { IJobsModel } from "../../src/common/jobs_model";
+import { JobsPanel } from "../../src/jobs/panel";
+import { JobsTable } from "../../src/jobs/table/table_model";
+import { addLaunching } from "../../src/sessions/commands";
+import { LaunchPanel, placeOf } from "../../src/sessions/session_page";
+import { CLUSTER, here, session, type IHere } from "./fixtures";
+
+const trans = nullTranslator.load("jupyter_slurm");
+const KEY = "20261122-050000-0011223344556677";
+const HOSTILE = '<img src=x onerror="document.title=1"><b>bold</b>';
+
+let widget: Widget | undefined;
+let node: HTMLElement;
+
+afterEach(() => {
+  widget?.dispose();
+});
+
+async function show(shown: Widget): Promise<void> {
+  widget = shown;
+  node = shown.node;
+  Widget.attach(shown, document.body);
+  await vi.waitFor(() => {
+    expect(node.childElementCount).toBeGreaterThan(0);
+  });
+}
+
+function field(name: string): HTMLInputElement | HTMLSelectElement {
+  return node.querySelector(`[data-field=${name}] input, [data-field=${name}] select`)!;
+}
+
+/** Type as a person does: React listens to what the browser sets. */
+function type(name: string, value: string): void {
+  const input = field(name);
+  Object.getOwnPropertyDescriptor(Object.getPrototypeOf(input), "value")!.set!.call(input, value);
+  input.dispatchEvent(
+    new Event(input.tagName === "SELECT" ? "change" : "input", { bubbles: true }),
+  );
+}
+
+function button(name: string): HTMLButtonElement {
+  return [...node.querySelectorAll("button")].find(({ textContent }) => textContent === name)!;
+}
+
+describe("the page of a session", () => {
+  const acts = { connect: vi.fn(), stop: vi.fn() };
+
+  async function open(desk: IHere, args: { session?: string } = {}): Promise<LaunchPanel> {
+    const panel = new LaunchPanel(desk.model, trans, acts, placeOf({ cluster: "local", ...args }));
+    await show(panel);
+    return panel;
+  }
+
+  async function fill(desk: IHere): Promise<LaunchPanel> {
+    const panel = await open(desk);
+    await vi.waitFor(() => {
+      expect(field("gpuType")).toBeTruthy();
+    });
+    return panel;
+  }
+
+  it("offers what the cluster has, each field with its label", async () => {
+    const desk = here(CLUSTER);
+    await fill(desk);
+    const labels = [...node.querySelectorAll("label")];
+    expect(labels.every(({ htmlFor }) => document.getElementById(htmlFor))).toBe(true);
+    const options = [...field("partition").querySelectorAll("option")];
+    expect(options.map(({ textContent }) => textContent)).toEqual([
+      "the default (devwork)",
+      "arandu (1 node, 8 a100 a node)",
+      "devwork (default, 4 nodes)",
+    ]);
+    expect(field("qos")).toBeNull(); // there is none to choose
+    expect(field("account")).toBeTruthy();
+    await vi.waitFor(() => {
+      expect(desk.api.names).toHaveBeenCalledWith("local", "gpu-of-node", "devwork", 8);
+    });
+  });
+
+  it("offers it also where the controller was too slow to say it at first", async () => {
+    const desk = here(CLUSTER);
+    const names = desk.api.names.getMockImplementation()!;
+    let isSlow = true;
+    desk.api.names.mockImplementation((...asked: unknown[]) =>
+      isSlow ? Promise.resolve([]) : (names(...asked) as unknown),
+    );
+    await open(desk);
+    await vi.waitFor(() => {
+      expect(desk.api.names).toHaveBeenCalled();
+    });
+    isSlow = false;
+    await vi.waitFor(
+      () => {
+        expect(field("partition").textContent).toContain("arandu (1 node, 8 a100 a node)");
+      },
+      { timeout: 10_000 },
+    );
+  });
+
+  it("says in place what is wrong, and launches nothing", async () => {
+    const desk = here(CLUSTER);
+    await fill(desk);
+    type("gpus", "many");
+    await vi.waitFor(() => {
+      expect(node.querySelector("[role=alert]")?.textContent).toContain("A number");
+    });
+    const wrong = field("gpus");
+    expect(wrong.getAttribute("aria-invalid")).toBe("true");
+    expect(wrong.getAttribute("aria-describedby")).toBe(node.querySelector("[role=alert]")?.id);
+    node.querySelector("form")!.requestSubmit();
+    expect(document.activeElement).toBe(wrong);
+    expect(desk.api.launch).not.toHaveBeenCalled();
+  });
+
+  it("says what speaks against it while it is filled in, as text", async () => {
+    const desk = here(CLUSTER);
+    desk.api.preview.mockResolvedValue({ doubts: [HOSTILE], warnings: ["No such folder."] });
+    await fill(desk);
+    await vi.waitFor(() => {
+      const said = [...node.querySelectorAll("[role=status] p")].map((p) => p.textContent);
+      expect(said).toEqual([HOSTILE, "No such folder."]);
+    }, 10_000); // it waits for a pause in the typing
+    expect(node.querySelector("img")).toBeNull();
+    desk.api.preview.mockResolvedValue({ estimate: { start: null, said: "in an hour" } });
+    button("When would it start?").click();
+    await vi.waitFor(() => {
+      expect(node.querySelector("[role=status]")?.textContent).toBe("in an hour");
+    });
+    expect(desk.api.preview.mock.lastCall?.[2]).toBe(true);
+  });
+
+  it("shows a refusal, and launches again only what was not launched", async () => {
+    const desk = here(CLUSTER);
+    const panel = await fill(desk);
+    const refused = { type: "urn:jupyter-slurm:error:submit-refused", detail: "no", hint: "Less." };
+    const keyOf = (call: number): unknown =>
+      (desk.api.launch.mock.calls[call]?.[1] as { key: string } | undefined)?.key;
+    for (const [error, text] of [
+      [new TypeError("Failed to fetch"), "it is not launched twice"],
+      [new RequestError(refused), "no\nLess."],
+    ] as const) {
+      desk.api.launch.mockRejectedValueOnce(error);
+      node.querySelector("form")!.requestSubmit();
+      await vi.waitFor(() => {
+        expect(node.querySelector("p[role=alert]")?.textContent).toContain(text);
+      });
+    }
+    node.querySelector("form")!.requestSubmit();
+    await vi.waitFor(() => {
+      expect(node.querySelector(".jp-Slurm-session h2")?.textContent).toBe("training");
+    });
+    expect(keyOf(0)).toBe(keyOf(1)); // whether the first one arrived was not known
+    expect(keyOf(2)).not.toBe(keyOf(1));
+    expect(panel.place.session).toBe(KEY);
+  });
+
+  it("shows one that is there already, step by step, and opens it through this server", async () => {
+    const desk = here(CLUSTER);
+    await open(desk, { session: KEY });
+    await vi.waitFor(() => {
+      expect(node.querySelector("a")?.href).toBe(`http://here/jupyter-slurm/${KEY}/`);
+    });
+    expect(node.querySelector("a")?.rel).toBe("noopener");
+    desk.tell(session("starting", { label: HOSTILE, nodes: HOSTILE }, HOSTILE));
+    await vi.waitFor(() => {
+      expect(node.querySelector("h2")?.textContent).toBe(HOSTILE);
+    });
+    expect(node.querySelector("img, a")).toBeNull();
+    expect(node.querySelectorAll("[data-reached=true]")).toHaveLength(2);
+    button("Stop").click();
+    expect(acts.stop).toHaveBeenCalledOnce();
+    desk.api.log.mockResolvedValue("\u001b[31mno module named jupyter");
+    desk.tell(session("ended", { error: { detail: "There is no Jupyter." } }));
+    await vi.waitFor(() => {
+      expect(node.querySelector("pre")?.textContent).toBe("no module named jupyter");
+    });
+    expect(node.textContent).toContain("There is no Jupyter.");
+    button("Launch another").click();
+    await vi.waitFor(() => {
+      expect(node.querySelector("form")).not.toBeNull();
+    });
+  });
+
+  it("connects to one that is not reached, and to a cluster that needs a log-in", async () => {
+    const desk = here(CLUSTER);
+    desk.tell(session("unreachable", {}, "no way leads there"));
+    await open(desk, { session: KEY });
+    expect(node.textContent).toContain("no way leads there");
+    button("Connect").click();
+    expect(desk.api.reach).toHaveBeenCalledWith("local", KEY);
+    widget?.dispose();
+
+    const connection = { state: "disconnected", hosts: [], since: 0, message: "" } as const;
+    const far: ICluster = { ...CLUSTER, connection };
+    await open(here(far));
+    button("Connect").click();
+    expect(acts.connect).toHaveBeenCalledExactlyOnceWith(far);
+  });
+
+  it("says that nothing is known of a session that is gone", async () => {
+    const desk = here(CLUSTER);
+    desk.api.session.mockRejectedValue(new RequestError({ status: 404 }));
+    await open(desk, { session: KEY });
+    await vi.waitFor(() => {
+      expect(node.textContent).toContain("Nothing is known of this session");
+    });
+  });
+});
+
+describe("the list of sessions", () => {
+  it("stands above the jobs, with those that go on", async () => {
+    const desk = here(CLUSTER);
+    const [stop, go] = [vi.fn(), vi.fn()];
+    const nothing = {
+      act: vi.fn(),
+      open: vi.fn(),
+      write: vi.fn(),
+      connect: vi.fn(),
+      disconnect: vi.fn(),
+    };
+    const jobs = { ...desk.model.jobs, clusters: [], failures: [], acting: () => null };
+    desk.tell(session("ready", { nodes: "dgx01" }), session("ended", { key: "2", id: "13" }));
+    await show(
+      new JobsPanel(new JobsTable(jobs), trans, nothing, {
+        sessions: { model: desk.model, stop, show: go },
+      }),
+    );
+    const rows = node.querySelectorAll(".jp-Slurm-sessions li");
+    expect([...rows].map(({ textContent }) => textContent)).toEqual([
+      "trainingready · dgx01OpenStop",
+    ]);
+    button("Stop").click();
+    button("training").click();
+    expect([stop.mock.calls.length, go.mock.calls.length]).toEqual([1, 1]);
+  });
+});
+
+describe("the cards", () => {
+  it("are there for each cluster once, also for those that come later or get a name", async () => {
+    const commands = new CommandRegistry();
+    const shown: string[] = [];
+    const add = vi.fn(({ args }: { args: { cluster: string } }) => {
+      const label = commands.label(CommandIDs.launch, args);
+      shown.push(label);
+      return { isDisposed: false, dispose: () => shown.splice(shown.indexOf(label), 1) };
+    });
+    const opened = vi.fn(() => Promise.resolve());
+    const clusters: ICluster[] = [{ ...CLUSTER, name: "local" }];
+    const model = { clusters, changed: new Signal<object, void>(clusters) };
+    addLaunching(
+      commands,
+      { addItem: add } as unknown as ICommandPalette,
+      { add } as unknown as ILauncher,
+      model as unknown as IJobsModel,
+      trans,
+      opened,
+    );
+    expect(shown).toHaveLength(2); // they may be known before this is begun
+    model.changed.emit();
+    clusters[0] = CLUSTER;
+    model.changed.emit();
+    const connection = { state: "connected", hosts: [], since: 0, message: "" } as const;
+    clusters.push({ ...CLUSTER, id: "far", connection });
+    model.changed.emit();
+    model.changed.emit();
+    expect(shown).toEqual([
+      "GPU notebook on arandu",
+      "New GPU Notebook on arandu",
+      "GPU notebook on far",
+      "New GPU Notebook on far",
+    ]);
+    await commands.execute(CommandIDs.launch, { cluster: "far" });
+    expect(opened).toHaveBeenCalledExactlyOnceWith(
+      expect.objectContaining({ cluster: "far", session: null }),
+    );
+  });
+});
