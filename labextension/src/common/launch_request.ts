@@ -1,4 +1,5 @@
 /** The launch of a session or kernel: the fields of its form, the request to the agent, and the key of a request. */
+import type { ApiSchemas } from "./api/objects";
 
 /** The values of the form, as typed. An empty value leaves the decision to Slurm or the agent. */
 export interface IForm {
@@ -26,13 +27,8 @@ export function newKey(): string {
   return `${date ?? ""}-${time ?? ""}-${digits}`;
 }
 
-/** A request to launch a session (`Launch` of openapi.yaml). */
-export interface ILaunch {
-  readonly key: string;
-  /** Seconds. */
-  readonly idle: number;
-  readonly options: readonly string[];
-  readonly name?: string;
-  readonly dir?: string;
-  readonly env?: string;
-}
+/** A request to launch a session. */
+export type ILaunch = Pick<ApiSchemas["Launch"], "key" | "idle"> &
+  Required<Pick<ApiSchemas["Launch"], "options">> & {
+    readonly [field in "name" | "dir" | "env"]?: string;
+  };

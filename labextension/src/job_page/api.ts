@@ -1,80 +1,18 @@
 /** What the page of a job is told by the agent (see openapi.yaml of the Python package). */
-import type { IJob, IServerEvent } from "../common/api/objects";
+import type { ApiSchemas, IJob, IServerEvent } from "../common/api/objects";
 import type { Read } from "./log_model";
 
-/** All that is told of a job. */
-export interface IJobDetail extends IJob {
-  readonly kind?: string | null;
-  readonly state_since?: number | null;
-  readonly exit_code?: number | null;
-  readonly signal?: number | null;
-  readonly account?: string | null;
-  readonly qos?: string | null;
-  readonly restarts?: number;
-  /** Paths. */
-  readonly stdout?: string | null;
-  readonly stderr?: string | null;
-  readonly work_dir?: string | null;
-  readonly script_path?: string | null;
-  readonly folder?: string | null;
-  readonly argv?: readonly string[] | null;
-  /** Tasks of an array as `--array` takes them; null of what is none. */
-  readonly array?: string | null;
-  readonly doubts?: readonly string[];
-}
-
 /** The tasks of an array: a row a task. */
-export interface ITasks {
-  readonly columns: readonly string[];
-  readonly rows: readonly (readonly unknown[])[];
-  /** Of the parameters, which are literals of Python, a row a task. */
-  readonly names: readonly string[];
-  readonly parameters: readonly (readonly string[])[];
-}
+export type ITasks = ApiSchemas["Tasks"];
 
-/** What a job used of what it had; null where nobody told. */
-export interface IReport {
+/** The resources that a job used of those that it had; null: not known. */
+export type IReport = Omit<Required<ApiSchemas["Report"]>, "id" | "state" | "source" | "gpus"> & {
   readonly source: string | null;
-  /** Seconds. */
-  readonly elapsed: number | null;
-  readonly time_limit: number | null;
-  readonly cpus: number | null;
-  readonly cpu_time: number | null;
-  readonly cpu_efficiency: number | null;
-  /** Bytes. */
-  readonly memory_peak: number | null;
-  readonly memory_asked: number | null;
-  readonly memory_efficiency: number | null;
-  readonly gpus_asked: number | null;
-  readonly gpus: readonly {
-    readonly name: string;
-    readonly utilization: number | null;
-    readonly memory_used: number | null;
-    readonly memory_total: number | null;
-  }[];
-  readonly notes: readonly string[];
-}
+  readonly gpus: readonly Required<ApiSchemas["Report"]["gpus"][number]>[];
+};
 
-/** What a job used as time went by; null where nobody measured. */
-export interface IUsage {
-  readonly node: string | null;
-  /** What it has there; bytes. */
-  readonly cpus: number | null;
-  readonly memory: number | null;
-  readonly gpus: number;
-  readonly points: readonly {
-    /** Seconds since the epoch. */
-    readonly time: number;
-    /** How many were busy. */
-    readonly cpus: number;
-    readonly memory: number;
-    /** 0 to 1. */
-    readonly gpu: number | null;
-    readonly gpu_memory: number | null;
-  }[];
-  /** What is not measured, and why. */
-  readonly note: string;
-}
+/** The resources that a job used over time; null: not measured. */
+export type IUsage = ApiSchemas["Usage"];
 
 /** What was submitted. */
 export type IRecord = Readonly<Record<string, unknown>>;

@@ -2,12 +2,12 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import type { IJob } from "../common/api/objects";
 import { ACTS, type Act } from "../common/api/objects";
 import { isAllowed, isCancellable, isReleased, stateKind } from "../common/job_states";
 import { jobName, jobState, jobTime, problemText } from "../common/labels";
 import { useTick } from "../common/periodic_redraw";
 import { actName } from "../jobs/action_labels";
-import type { IJobDetail } from "./api";
 import { estimate, moments, reasonLines, timeLeft, when } from "./labels";
 import type { JobPage } from "./model";
 
@@ -15,10 +15,10 @@ import type { JobPage } from "./model";
 export interface IJobActs {
   readonly cancel: (page: JobPage) => void;
   /** Hold, release or requeue it. */
-  readonly act: (act: Act, job: IJobDetail) => void;
+  readonly act: (act: Act, job: IJob) => void;
   readonly resubmit: (page: JobPage) => void;
   /** Show the page of a session, where there are such. */
-  readonly session: ((job: IJobDetail) => void) | null;
+  readonly session: ((job: IJob) => void) | null;
   /** Open the page of another job of the same cluster. */
   readonly open: (job: string) => void;
   /** Copy the address of the page. */
@@ -27,7 +27,7 @@ export interface IJobActs {
 
 interface IHeadProps {
   readonly page: JobPage;
-  readonly job: IJobDetail;
+  readonly job: IJob;
   readonly trans: TranslationBundle;
   readonly acts: IJobActs;
 }

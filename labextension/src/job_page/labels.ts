@@ -1,10 +1,11 @@
 /** What is known of one job, in words of the person's language. Everything here is text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
+import type { IJob } from "../common/api/objects";
 import { formatDuration, formatSize } from "../common/format";
 import { isFinished, stateKind } from "../common/job_states";
 import { jobName, jobReason } from "../common/labels";
-import type { IJobDetail, IRecord, IReport, IUsage, Stream } from "./api";
+import type { IRecord, IReport, IUsage, Stream } from "./api";
 import type { ISeen } from "./model";
 
 /** Something that became of a job. */
@@ -21,7 +22,7 @@ export interface IMoment {
 export type Fact = readonly [name: string, value: string];
 
 /** Return what a page about a job is called. */
-export function pageTitle(trans: TranslationBundle, job: IJobDetail | null, asked: string): string {
+export function pageTitle(trans: TranslationBundle, job: IJob | null, asked: string): string {
   const name = job === null ? "" : jobName(job);
   const id = job?.id ?? asked;
   return name === "" ? trans.__("Job %1", id) : trans.__("%1 (job %2)", shortened(name, 30), id);
@@ -32,11 +33,7 @@ function shortened(text: string, most: number): string {
 }
 
 /** Return what became of a job, the first thing first; a state that was seen on the page stands where it began. */
-export function moments(
-  trans: TranslationBundle,
-  job: IJobDetail,
-  seen: readonly ISeen[],
-): IMoment[] {
+export function moments(trans: TranslationBundle, job: IJob, seen: readonly ISeen[]): IMoment[] {
   const found: IMoment[] = [];
   const add = (time: number | null, what: string, kind: string, detail = ""): void => {
     found.push({ time, what, kind, detail });
@@ -73,7 +70,7 @@ export function moments(
 }
 
 /** Return how a job ended: in Slurm's word, with the exit code or the signal. */
-export function ending(trans: TranslationBundle, job: IJobDetail): string {
+export function ending(trans: TranslationBundle, job: IJob): string {
   const { state, exit_code, signal } = job;
   if (signal) {
     return trans.__("%1, by signal %2", state, signal);
@@ -82,7 +79,7 @@ export function ending(trans: TranslationBundle, job: IJobDetail): string {
 }
 
 /** Return when a job that waits starts, as Slurm sees it now; empty where that is not known. */
-export function estimate(trans: TranslationBundle, job: IJobDetail, now: number): string {
+export function estimate(trans: TranslationBundle, job: IJob, now: number): string {
   return stateKind(job.state) === "pending" && job.estimated_start && job.estimated_start > now
     ? trans.__("Earliest start, as Slurm sees it now: %1.", when(job.estimated_start))
     : "";
@@ -102,7 +99,7 @@ export interface ITimeLeft {
 }
 
 /** Return what is left of the time of a job that runs; null of any other, and of one without a limit. */
-export function timeLeft(trans: TranslationBundle, job: IJobDetail, now: number): ITimeLeft | null {
+export function timeLeft(trans: TranslationBundle, job: IJob, now: number): ITimeLeft | null {
   const { start_time: start, time_limit: limit } = job;
   if (stateKind(job.state) !== "running" || start === null || !limit) {
     return null;
@@ -118,14 +115,14 @@ export function timeLeft(trans: TranslationBundle, job: IJobDetail, now: number)
 }
 
 /** Return why a job is in its state, and what to do next: a line each. */
-export function reasonLines(trans: TranslationBundle, job: IJobDetail): string[] {
+export function reasonLines(trans: TranslationBundle, job: IJob): string[] {
   const { error } = job;
   const lines = [...jobReason(trans, job), error?.detail ?? "", error?.hint ?? ""];
   return [...new Set(lines.filter((line) => line !== ""))];
 }
 
 /** Return what a job asked for and got, as far as the queue tells it. */
-export function jobFacts(trans: TranslationBundle, job: IJobDetail, cluster: string): Fact[] {
+export function jobFacts(trans: TranslationBundle, job: IJob, cluster: string): Fact[] {
   const count = Object.values(job.tasks ?? {}).reduce((sum, each) => sum + each, 0);
   const tasks = Object.entries(job.tasks ?? {}).map(([state, each]) => `${each} ${state}`);
   return present([
@@ -141,7 +138,7 @@ export function jobFacts(trans: TranslationBundle, job: IJobDetail, cluster: str
 }
 
 /** Return where the files of a job are. */
-export function jobFiles(trans: TranslationBundle, job: IJobDetail): Fact[] {
+export function jobFiles(trans: TranslationBundle, job: IJob): Fact[] {
   return present([
     [trans.__("Standard output"), job.stdout],
     [trans.__("Standard error"), job.stderr === job.stdout ? null : job.stderr],

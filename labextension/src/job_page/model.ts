@@ -7,7 +7,7 @@ import type { IJobsModel } from "../common/jobs_model";
 import { newKey } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 import { defaultSleep } from "../jobs/model";
-import { STREAMS, type IJobApi, type IJobDetail, type Stream } from "./api";
+import { STREAMS, type IJobApi, type Stream } from "./api";
 import { Log } from "./log_model";
 
 /** Waits between attempts to follow a job, in milliseconds. */
@@ -47,7 +47,7 @@ function bytesOf(text: string): Uint8Array {
 export class JobPage extends Model {
   private readonly _ended = new AbortController();
   private _watch: AbortController | null = null;
-  private _job: IJobDetail | null = null;
+  private _job: IJob | null = null;
   private _problem: IProblem | null = null;
   private _actProblem: IProblem | null = null;
   private _trouble = "";
@@ -77,7 +77,7 @@ export class JobPage extends Model {
   }
 
   /** Null until it is known. */
-  get job(): IJobDetail | null {
+  get job(): IJob | null {
     return this._job;
   }
 
@@ -284,7 +284,7 @@ export class JobPage extends Model {
     }
   }
 
-  private _take(job: IJobDetail): void {
+  private _take(job: IJob): void {
     const { state, state_since } = job;
     const reason = job.reason_text || job.reason || "";
     const before = this._seen.at(-1);

@@ -4,8 +4,8 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { Message } from "@lumino/messaging";
 import * as React from "react";
 
+import type { IJob } from "../common/api/objects";
 import { problemText } from "../common/labels";
-import type { IJobDetail } from "./api";
 import { Head, type IJobActs } from "./header";
 import { LogView } from "./log_view";
 import type { JobPage } from "./model";
@@ -26,7 +26,7 @@ interface ITab {
 }
 
 /** Return the parts of the page that a job has. */
-function tabsOf({ page, trans, acts }: IPageProps, job: IJobDetail): ITab[] {
+function tabsOf({ page, trans, acts }: IPageProps, job: IJob): ITab[] {
   const all = { page, job, trans };
   const log = { id: "log", label: trans.__("Log"), panel: () => <LogView {...all} /> };
   const tasks = {

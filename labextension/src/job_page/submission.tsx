@@ -2,14 +2,14 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import type { IJobDetail } from "./api";
+import type { IJob } from "../common/api/objects";
 import { jobFiles, quoted, recordFacts } from "./labels";
 import type { JobPage } from "./model";
 import { Answer, Facts, useAsked } from "./request_state";
 
 interface IDetailsProps {
   readonly page: JobPage;
-  readonly job: IJobDetail;
+  readonly job: IJob;
   readonly trans: TranslationBundle;
 }
 

@@ -5,7 +5,6 @@ import * as React from "react";
 import type { IJob } from "../common/api/objects";
 import { stateKind } from "../common/job_states";
 import { jobName } from "../common/labels";
-import type { IJobDetail } from "./api";
 import { when } from "./labels";
 import type { JobPage } from "./model";
 import { Answer, useAsked } from "./request_state";
@@ -15,7 +14,7 @@ const ROWS = 1_000;
 
 interface IPartsProps {
   readonly page: JobPage;
-  readonly job: IJobDetail;
+  readonly job: IJob;
   readonly trans: TranslationBundle;
   /** Open the page of a part. */
   readonly open: (job: string) => void;

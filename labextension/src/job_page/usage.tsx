@@ -2,9 +2,9 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
+import type { IJob } from "../common/api/objects";
 import { isFinished } from "../common/job_states";
 import { clusterName } from "../common/labels";
-import type { IJobDetail } from "./api";
 import { jobFacts, reportFacts } from "./labels";
 import type { JobPage } from "./model";
 import { Facts, RenewedAnswer, useAsked } from "./request_state";
@@ -12,7 +12,7 @@ import { Plots } from "./usage_plots";
 
 interface IUseProps {
   readonly page: JobPage;
-  readonly job: IJobDetail;
+  readonly job: IJob;
   readonly trans: TranslationBundle;
 }
 

@@ -2,7 +2,8 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import type { IJobDetail, IUsage } from "./api";
+import type { IJob } from "../common/api/objects";
+import type { IUsage } from "./api";
 import { usagePlots, when, type IPlot } from "./labels";
 import type { JobPage } from "./model";
 import { RenewedAnswer, useAsked } from "./request_state";
@@ -72,7 +73,7 @@ function Drawn({ usage, trans }: { usage: IUsage; trans: TranslationBundle }): R
 /** The job's own measurements: no question to Slurm. */
 export function Plots(props: {
   readonly page: JobPage;
-  readonly job: IJobDetail;
+  readonly job: IJob;
   readonly trans: TranslationBundle;
 }): React.ReactElement {
   const { page, job, trans } = props;

@@ -1,23 +1,11 @@
 /** The jobs of everybody on a cluster: asked for when a person wants to see them, and then only on request. No DOM. */
-import type { IJob, IProblem } from "../common/api/objects";
+import type { ApiSchemas, IJob, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { patiently } from "../common/api/retry";
 import { Model } from "../common/observable_model";
 
-/** `Queue` of openapi.yaml: the jobs of others. Times are seconds since the epoch. */
-export interface IQueue {
-  readonly asked_at: number;
-  readonly unknown_since: number | null;
-  readonly said: string;
-  /** Seconds between two questions to Slurm at least. */
-  readonly interval: number;
-  /** Who the person is there. */
-  readonly user: string;
-  /** The site shows a person their own jobs only. */
-  readonly is_private: boolean;
-  readonly columns: readonly string[];
-  readonly rows: readonly (readonly unknown[])[];
-}
+/** The jobs of other users. Times are seconds since the epoch. */
+export type IQueue = ApiSchemas["Queue"];
 
 /** What is needed of the agent. */
 export interface IQueueApi {

@@ -3,7 +3,7 @@ import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
-import type { IProblem } from "../common/api/objects";
+import type { ApiSchemas, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { patiently } from "../common/api/retry";
 import { parseTimeLimit } from "../common/format";
@@ -11,84 +11,25 @@ import type { IForm } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 
 /** GPUs of a type in one place; free are those that no job has, on nodes where one could start now. */
-export interface IGpus {
-  /** Empty where they have none. */
-  readonly type: string;
-  readonly total: number;
-  readonly used: number;
-  readonly free: number;
-  /** On one node. */
-  readonly most: number;
-}
+export type IGpus = ApiSchemas["Gpus"];
 
-export interface IPartition {
-  readonly name: string;
-  readonly is_default: boolean;
-  readonly state: string;
-  /** Seconds; null is no limit. */
-  readonly time_limit: number | null;
-  readonly default_time: number | null;
-  /** How many by state. */
-  readonly nodes: Readonly<Record<string, number>>;
-  readonly cpus: number;
-  readonly cpus_free: number;
-  readonly gpus: readonly IGpus[];
-}
-
-export interface INode {
-  readonly name: string;
-  readonly state: string;
-  readonly flags: readonly string[];
-  readonly is_up: boolean;
-  readonly partitions: readonly string[];
-  readonly cpus: number;
-  readonly cpus_used: number;
-  /** MiB. */
-  readonly memory: number;
-  readonly memory_used: number;
-  readonly load: number | null;
-  readonly gpus: readonly Pick<IGpus, "type" | "total" | "used">[];
-  readonly features: readonly string[];
-  readonly reason: string;
-}
-
-export interface ILimit {
-  /** `user`, `account`, `qos`, `qos-user`; others may come. */
-  readonly scope: string;
-  readonly name: string;
-  /** `in-use`, `job`, `minutes`, `jobs`, `submitted`; others may come. */
-  readonly kind: string;
-  /** As Slurm names it; empty for jobs. */
-  readonly resource: string;
-  /** Memory in bytes. */
-  readonly most: number;
-  readonly used: number | null;
-  readonly partition: string;
-}
-
-/** What an hour costs, as the site profile says it. */
-export interface ICost {
-  readonly unit: string;
-  readonly cpu_hour?: number;
-  readonly gpu_hour?: number | Readonly<Record<string, number>>;
-  /** How many times that, by partition, where it is not once. */
-  readonly partitions?: Readonly<Record<string, number>>;
-}
-
-/** `Resources` of openapi.yaml. */
-export interface IResources {
-  /** Seconds since the epoch, on the clock of the agent, as the next one. */
-  readonly asked_at: number;
-  readonly unknown_since: number | null;
-  readonly said: string;
-  readonly gpus: readonly IGpus[];
-  readonly partitions: readonly IPartition[];
-  readonly nodes: readonly INode[];
-  /** What one's own running jobs have; null: not known. */
-  readonly use: Readonly<Record<string, number>> | null;
+export type IResources = Omit<ApiSchemas["Resources"], "limits"> & {
   readonly limits: readonly ILimit[] | null;
-  readonly cost: ICost | null;
-}
+};
+export type IPartition = IResources["partitions"][number];
+export type INode = IResources["nodes"][number];
+
+/** A limit; a newer agent may send other scopes and kinds than the document has. */
+export type ILimit = Omit<
+  NonNullable<ApiSchemas["Resources"]["limits"]>[number],
+  "scope" | "kind"
+> & {
+  readonly scope: string;
+  readonly kind: string;
+};
+
+/** The price of an hour, from the site profile. */
+export type ICost = NonNullable<IResources["cost"]>;
 
 /** What the model needs of the agent. */
 export interface IResourcesApi {

@@ -3,7 +3,7 @@ import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
-import type { IJob, IProblem, ISession } from "../common/api/objects";
+import type { ApiSchemas, IJob, IProblem, ISession } from "../common/api/objects";
 import { RequestError, toProblem } from "../common/api/problem";
 import type { IJobsModel } from "../common/jobs_model";
 import { newKey, type IForm, type ILaunch } from "../common/launch_request";
@@ -15,21 +15,16 @@ import { launchOf } from "./form_values";
 export type SessionJob = IJob & { readonly key: string; readonly session: ISession };
 
 /** A name that may stand in a field, and what there is to say about it. */
-export interface IChoice {
-  readonly name: string;
-  readonly about: string;
-}
+export type IChoice = ApiSchemas["Names"]["names"][number];
 
 /** The kinds of names that are asked for. */
 export type Kind = "partition" | "account" | "qos" | "environment" | "gpu-of-node" | "time-limit";
 export type Choices = Readonly<Record<Kind, readonly IChoice[]>>;
 
 /** What speaks against a launch, by what is known of the cluster, and when it could begin. */
-export interface IPreview {
-  readonly warnings?: readonly string[];
-  readonly doubts?: readonly string[];
-  readonly estimate?: { readonly start: number | null; readonly said: string };
-}
+export type IPreview = Pick<ApiSchemas["Preview"], "warnings" | "doubts"> & {
+  readonly estimate?: Pick<ApiSchemas["Estimate"], "start" | "said">;
+};
 
 /** What the model needs of the agent. */
 export interface ISessionsApi {

@@ -6,14 +6,14 @@ import { vi } from "vitest";
 import type { IJob, IServerEvent } from "../../src/common/api/objects";
 import { RequestError } from "../../src/common/api/problem";
 import type { IJobsModel } from "../../src/common/jobs_model";
-import type { IJobApi, IJobDetail } from "../../src/job_page/api";
+import type { IJobApi } from "../../src/job_page/api";
 import { JobPage } from "../../src/job_page/model";
 
 export const trans = nullTranslator.load("jupyter_slurm");
 export const HOSTILE = '<img src=x onerror="document.title=1"><b>bold</b>';
 export const KEY = "20261122-050000-0011223344556677";
 
-export const JOB: IJobDetail = {
+export const JOB: IJob = {
   key: KEY,
   cluster: "local",
   id: "12",
@@ -53,7 +53,7 @@ export interface IHere {
 }
 
 /** A page, and an agent at the border of the process. */
-export function here(job: IJobDetail = JOB, place = "12"): IHere {
+export function here(job: IJob = JOB, place = "12"): IHere {
   const files = { stdout: "", stderr: "" };
   const heard: IServerEvent[] = [];
   const streams: AbortSignal[] = [];

@@ -1,0 +1,2 @@
+export function generateApiTypes(): Promise<string>;
+export function readApiTypes(): Promise<string>;
