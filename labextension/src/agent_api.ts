@@ -1,4 +1,6 @@
-/** The only module that talks to the server: the agent's API behind Jupyter's authentication. */
+/**
+ * Requests to the server: the API of the agent behind the authentication of Jupyter. No other module makes requests.
+ */
 import { URLExt } from "@jupyterlab/coreutils";
 import { ServerConnection } from "@jupyterlab/services";
 
@@ -17,19 +19,19 @@ import type { ILaunch } from "./common/launch_request";
 import type { IJobApi, IRecord, IReport, ITasks, IUsage, Stream } from "./job_page/api";
 import type { Read } from "./job_page/log_model";
 import type { IQueue, IQueueApi } from "./jobs/all_jobs";
-import type { IAgentApi } from "./jobs/api";
+import type { IJobsApi } from "./jobs/api";
 import type { IKernelApi, IKernelPlace, IKernelRequest, IKernelSpec } from "./kernels/model";
 import type { IMove, IMoveRequest, IMovesApi } from "./kernels/move_model";
-import type { ILook, IResources, IResourcesApi } from "./resources/model";
+import type { IResources, IResourcesApi, IResourcesQuery } from "./resources/model";
 import type { IChoice, IPreview, ISessionsApi } from "./sessions/model";
 
 const API = "jupyter-slurm/api/v1";
-/** What the server extension itself answers. */
-const SERVER = "jupyter-slurm/api/server";
-/** Bytes of a log that are asked for: its end. */
-const LOG = 16_384;
-/** The agent answers within a quarter of this, in milliseconds; what is asked for by a click may not be waited for for ever. */
-const LONGEST = 60_000;
+/** The API of the server extension itself. */
+const SERVER_API = "jupyter-slurm/api/server";
+/** Bytes at the end of a log that a request reads. */
+const LOG_TAIL_BYTES = 16_384;
+/** Longest wait for an answer, in milliseconds. The agent answers within a quarter of this. */
+const MAX_WAIT_MS = 60_000;
 
 async function problemOf(response: Response): Promise<IProblem> {
   const fallback = { status: response.status, title: `${response.status} ${response.statusText}` };
@@ -41,7 +43,7 @@ async function problemOf(response: Response): Promise<IProblem> {
   }
 }
 
-async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+async function* decodeText(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   try {
@@ -53,14 +55,14 @@ async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string
       yield decoder.decode(value, { stream: true });
     }
   } finally {
-    // Whoever stops listening early must also free the connection; the browser has few of them.
+    // A reader that stops early must free the connection too: the browser has few of them.
     await reader.cancel().catch(() => undefined);
   }
 }
 
-/** The agent's API as this server extension exposes it. */
+/** The API of the agent, as the server extension exposes it. */
 export class AgentApi
-  implements IAgentApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi, IKernelApi, IMovesApi
+  implements IJobsApi, IJobApi, ISessionsApi, IResourcesApi, IQueueApi, IKernelApi, IMovesApi
 {
   private _offset = 0;
 
@@ -85,8 +87,8 @@ export class AgentApi
     jobs: readonly string[],
     limit?: string,
   ): Promise<IOutcome[]> {
-    const asked = { act, jobs, ...(limit === undefined ? {} : { time_limit: limit }) };
-    return (await this._post(["clusters", cluster, "acts"], asked)) as IOutcome[];
+    const request = { act, jobs, ...(limit === undefined ? {} : { time_limit: limit }) };
+    return (await this._post(["clusters", cluster, "acts"], request)) as IOutcome[];
   }
 
   async cancel(cluster: string, job: string): Promise<IJob> {
@@ -96,7 +98,7 @@ export class AgentApi
   }
 
   async connect(cluster: string): Promise<void> {
-    await this._post(["clusters"], { profile: cluster }); // which is read anew: it may have been changed
+    await this._post(["clusters"], { profile: cluster }); // reads the profile again, which may have changed
     await this._post(["clusters", cluster, "connect"], {});
   }
 
@@ -122,15 +124,15 @@ export class AgentApi
 
   async names(cluster: string, kind: string, partition: string, wait: number): Promise<IChoice[]> {
     const query = `?wait=${wait}&partition=${encodeURIComponent(partition)}`;
-    const told = (await this._json(["clusters", cluster, "names", kind], query)) as {
+    const answer = (await this._json(["clusters", cluster, "names", kind], query)) as {
       names: IChoice[];
     };
-    return told.names;
+    return answer.names;
   }
 
   async preview(cluster: string, launch: ILaunch, estimate: boolean): Promise<IPreview> {
-    const asked = { ...launch, dry_run: true, test_only: estimate };
-    return (await this._post(["clusters", cluster, "sessions"], asked)) as IPreview;
+    const request = { ...launch, dry_run: true, test_only: estimate };
+    return (await this._post(["clusters", cluster, "sessions"], request)) as IPreview;
   }
 
   async launch(cluster: string, launch: ILaunch): Promise<IJob> {
@@ -151,18 +153,18 @@ export class AgentApi
 
   async log(cluster: string, session: string): Promise<string> {
     const path = ["clusters", cluster, "jobs", session, "output"];
-    const response = await this._send(path, `?stream=stderr&offset=-${LOG}`, {});
+    const response = await this._send(path, `?stream=stderr&offset=-${LOG_TAIL_BYTES}`, {});
     return response.text();
   }
 
-  async resources(cluster: string, { newer, nodes }: ILook): Promise<IResources> {
+  async resources(cluster: string, { newer, nodes }: IResourcesQuery): Promise<IResources> {
     const query = `?newer=${newer === true}&nodes=${nodes === true}`;
-    const signal = AbortSignal.timeout(LONGEST);
+    const signal = AbortSignal.timeout(MAX_WAIT_MS);
     return (await this._json(["clusters", cluster, "resources"], query, { signal })) as IResources;
   }
 
   async queue(cluster: string): Promise<IQueue> {
-    const signal = AbortSignal.timeout(LONGEST);
+    const signal = AbortSignal.timeout(MAX_WAIT_MS);
     return (await this._json(["clusters", cluster, "queue"], "", { signal })) as IQueue;
   }
 
@@ -222,44 +224,44 @@ export class AgentApi
   }
 
   async kernelSpecs(): Promise<IKernelSpec[]> {
-    const told = (await this._json(["kernelspecs"], "", {}, SERVER)) as {
+    const answer = (await this._json(["kernelspecs"], "", {}, SERVER_API)) as {
       kernelspecs: IKernelSpec[];
     };
-    return told.kernelspecs;
+    return answer.kernelspecs;
   }
 
   async addKernel(request: IKernelRequest): Promise<IKernelSpec> {
-    return (await this._post(["kernelspecs"], request, SERVER)) as IKernelSpec;
+    return (await this._post(["kernelspecs"], request, SERVER_API)) as IKernelSpec;
   }
 
   async removeKernel(name: string): Promise<void> {
-    await this._send(["kernelspecs", name], "", { method: "DELETE" }, SERVER);
+    await this._send(["kernelspecs", name], "", { method: "DELETE" }, SERVER_API);
   }
 
   async kernelPlace(id: string): Promise<IKernelPlace | null> {
-    const told = (await this._json(["kernels", id], "", { cache: "no-store" }, SERVER)) as {
+    const answer = (await this._json(["kernels", id], "", { cache: "no-store" }, SERVER_API)) as {
       place: IKernelPlace | null;
     };
-    return told.place;
+    return answer.place;
   }
 
   async beginMove(request: IMoveRequest): Promise<IMove> {
-    return (await this._post(["moves"], request, SERVER)) as IMove;
+    return (await this._post(["moves"], request, SERVER_API)) as IMove;
   }
 
   async moves(): Promise<IMove[]> {
-    const told = (await this._json(["moves"], "", { cache: "no-store" }, SERVER)) as {
+    const answer = (await this._json(["moves"], "", { cache: "no-store" }, SERVER_API)) as {
       moves: IMove[];
     };
-    return told.moves;
+    return answer.moves;
   }
 
   async move(id: string): Promise<IMove> {
-    return (await this._json(["moves", id], "", { cache: "no-store" }, SERVER)) as IMove;
+    return (await this._json(["moves", id], "", { cache: "no-store" }, SERVER_API)) as IMove;
   }
 
   async giveUpMove(id: string): Promise<IMove> {
-    return (await this._json(["moves", id], "", { method: "DELETE" }, SERVER)) as IMove;
+    return (await this._json(["moves", id], "", { method: "DELETE" }, SERVER_API)) as IMove;
   }
 
   private async _stream(
@@ -272,7 +274,7 @@ export class AgentApi
     if (response.body === null) {
       throw new RequestError({ detail: "The event stream has no content." });
     }
-    return parseEvents(decoded(response.body));
+    return parseEvents(decodeText(response.body));
   }
 
   private async _json(
@@ -302,7 +304,7 @@ export class AgentApi
     api = API,
   ): Promise<Response> {
     if (path.some((part) => part === "." || part === "..")) {
-      throw new RequestError({ status: 404, title: "There is nothing of this name." }); // it would lead elsewhere
+      throw new RequestError({ status: 404, title: "There is nothing of this name." }); // such a part would change the path
     }
     const url = URLExt.join(this._settings.baseUrl, api, ...path.map(encodeURIComponent)) + query;
     const response = await ServerConnection.makeRequest(url, init, this._settings);

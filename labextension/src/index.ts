@@ -1,7 +1,7 @@
 /**
- * The plugins: the models, the pages that launch sessions and the templates of their form, the panel, the pages of jobs, the
- * commands of menu and palette, the cells that widgets write, the dialogs of log-ins, the notices, the item in the status bar,
- * and kernels on nodes. Each can be switched off alone.
+ * The plugins: models, the panel, the pages of jobs and sessions, templates, commands of menu and palette, cells of
+ * widgets, dialogs of logins, notifications, the item in the status bar, and remote kernels. Each can be disabled
+ * alone.
  */
 import { commandsPlugin } from "./plugins/commands";
 import { cellsPlugin } from "./plugins/insert_cell";

@@ -1,58 +1,64 @@
-/** What tabs on the same server agree on: which of them tells of a change, and which one listens while none is seen. */
+/**
+ * Coordination of tabs on the same server: which tab notifies of a change, and which tab listens while all are hidden.
+ */
 
-/** What the claims take from their surroundings; tests pass their own. */
+/** Dependencies of the claims; tests pass their own. */
 export interface IClaimOptions {
-  /** What tabs have in common; some browsers throw already when it is asked for. */
+  /** Storage that the tabs share; in some browsers already the access throws. */
   readonly storage: () => Pick<Storage, "getItem" | "setItem">;
-  /** Web Locks; browsers have none where the page comes by plain HTTP from another machine. */
+  /** Web Locks; null where the page comes by plain HTTP from another computer: browsers have none then. */
   readonly locks: Pick<LockManager, "request"> | null;
   readonly clock?: () => number;
   readonly sleep?: (milliseconds: number) => Promise<void>;
 }
 
-/** How long it is remembered that something was told, in milliseconds; and of how many things. */
-const REMEMBERED = 24 * 3600 * 1000;
-const MOST = 2_000;
-/** In this time what a tab has written is known to all others, each of which may be a process, in milliseconds. */
-const WRITTEN = 60_000;
+/** Lifetime of a claim, in milliseconds; and the largest number of claims. */
+const CLAIM_LIFETIME_MS = 24 * 3600 * 1000;
+const MAX_CLAIMS = 2_000;
+/** Time after which all other tabs see what one has written, in milliseconds. Each tab may be a process of its own. */
+const CLAIM_VISIBLE_MS = 60_000;
 
 /**
- * Return what claims changes for this tab: of some keys those that no tab has claimed before, each once.
+ * Return a function that claims changes for this tab: of its keys it returns those that no tab has claimed before.
  *
  * @param name - The same in tabs that show the same jobs.
  */
-export function claims(
+export function createClaim(
   name: string,
   { storage, locks, clock = Date.now, sleep = defaultSleep }: IClaimOptions,
 ): (keys: readonly string[]) => Promise<ReadonlySet<string>> {
-  let here: Record<string, number> = {};
+  let ownClaims: Record<string, number> = {};
   const load = (): Record<string, number> => {
     try {
-      const told: unknown = JSON.parse(storage().getItem(name) ?? "{}");
-      return typeof told === "object" && told !== null ? { ...here, ...told } : here;
+      const stored: unknown = JSON.parse(storage().getItem(name) ?? "{}");
+      return typeof stored === "object" && stored !== null
+        ? { ...ownClaims, ...stored }
+        : ownClaims;
     } catch {
-      return here; // the browser keeps nothing for this page: other tabs are not known then
+      return ownClaims; // without storage the other tabs are unknown
     }
   };
   const take = (keys: readonly string[]): ReadonlySet<string> => {
-    const told = load();
-    const ours = new Set(keys.filter((key) => !Object.hasOwn(told, key)));
+    const known = load();
+    const claimed = new Set(keys.filter((key) => !Object.hasOwn(known, key)));
     const now = clock();
-    const all = [...Object.entries(told), ...[...ours].map((key) => [key, now] as const)];
-    here = Object.fromEntries(all.filter(([, time]) => now - time < REMEMBERED).slice(-MOST));
+    const all = [...Object.entries(known), ...[...claimed].map((key) => [key, now] as const)];
+    ownClaims = Object.fromEntries(
+      all.filter(([, time]) => now - time < CLAIM_LIFETIME_MS).slice(-MAX_CLAIMS),
+    );
     try {
-      storage().setItem(name, JSON.stringify(here));
+      storage().setItem(name, JSON.stringify(ownClaims));
     } catch {
-      // It is full, or not ours.
+      // The storage is full or not accessible.
     }
-    return ours;
+    return claimed;
   };
-  /** Whether no other tab tells of it just now: of what that has written, this one may not have heard yet. */
+  /** Whether no other tab claims the key at this moment: what that tab has written may not be visible yet. */
   const isFree = (key: string): Promise<boolean> =>
     new Promise((resolve, reject) => {
       const hold = (lock: Lock | null): Promise<void> => {
         resolve(lock !== null);
-        return lock === null ? Promise.resolve() : sleep(WRITTEN);
+        return lock === null ? Promise.resolve() : sleep(CLAIM_VISIBLE_MS);
       };
       locks?.request(`${name}:${key}`, { ifAvailable: true }, hold).catch(reject);
     });
@@ -64,23 +70,24 @@ export function claims(
       const free = await Promise.all(keys.map(isFree));
       return await locks.request(name, () => take(keys.filter((_, at) => free[at])));
     } catch {
-      return take(keys); // a page in a frame of its own may have no locks: twice is better than not at all
+      return take(keys); // a page in a frame of its own may have no locks: two notifications are better than none
     }
   };
 }
 
 /**
- * Return what says whether this tab wants to do something that one of all tabs is to do.
+ * Return a function that requests a turn, or gives the turn back, where one of all tabs is to do something.
  *
- * A stream that is open is one of the six connections that a browser has to a server, for all tabs together.
+ * An open stream is one of the six connections that a browser has to a server, for all tabs together.
  *
- * @param name - The same in all of them.
- * @param told - Is told when it is this tab's turn, and when that is over; another one has its turn when this one goes.
+ * @param name - The same in all tabs.
+ * @param onTurn - Called when the turn of this tab begins and when it ends. When this tab closes, another one has its
+ * turn.
  */
-export function turns(
+export function createTurnRequest(
   name: string,
   locks: IClaimOptions["locks"],
-  told: (isOurs: boolean) => void,
+  onTurn: (isOurs: boolean) => void,
 ): (isWanted: boolean) => void {
   let wish: AbortController | null = null;
   return (isWanted) => {
@@ -90,13 +97,13 @@ export function turns(
     if (!isWanted) {
       wish?.abort();
       wish = null;
-      told(false);
+      onTurn(false);
       return;
     }
     const { signal } = (wish = new AbortController());
     const begin = (): void => {
       if (!signal.aborted) {
-        told(true);
+        onTurn(true);
       }
     };
     if (locks === null) {
@@ -110,7 +117,7 @@ export function turns(
         });
         begin();
       });
-    locks.request(name, { signal }, hold).catch(begin); // as above
+    locks.request(name, { signal }, hold).catch(begin); // a page in a frame of its own may have no locks
   };
 }
 

@@ -5,8 +5,8 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ICluster } from "./api/objects";
 import { clusterName } from "./labels";
 
-/** Ask which one is meant, unless there is only one; null: none. */
-export async function chosen<T>(
+/** Ask the user to choose one of several items; without a dialog where there is only one. Null: none. */
+export async function chooseOne<T>(
   title: string,
   label: string,
   okLabel: string,
@@ -27,11 +27,11 @@ export function chooseCluster(
   okLabel: string,
   clusters: readonly ICluster[],
 ): Promise<ICluster | null> {
-  return chosen(title, trans.__("Cluster"), okLabel, clusters, clusterName);
+  return chooseOne(title, trans.__("Cluster"), okLabel, clusters, clusterName);
 }
 
-/** Ask before something is ended; what Enter chooses keeps it. */
-export async function confirmed(
+/** Ask for a confirmation before something ends; Enter chooses the button that keeps it. */
+export async function confirmEnd(
   title: string,
   body: string,
   keep: string,
@@ -47,7 +47,7 @@ export async function confirmed(
  *
  * Dialogs with fields are not made by React: React draws later, and a user who types at once would type past the first field.
  */
-export function element<K extends keyof HTMLElementTagNameMap>(
+export function createElement<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   className: string,
   text = "",

@@ -1,4 +1,4 @@
-/** Durations and sizes for people. */
+/** Durations and sizes as text. */
 
 /**
  * Return a duration as Slurm writes it: `M:SS`, `H:MM:SS` or `D-HH:MM:SS`.
@@ -39,7 +39,7 @@ export function parseTimeLimit(text: string): number | null {
     : (number(first) * 60 + number(second)) * 60 + number(third);
 }
 
-/** Return bytes as a person reads them. */
+/** Return a number of bytes with a binary unit. */
 export function formatSize(count: number): string {
   for (const [unit, size] of [
     ["GiB", 2 ** 30],

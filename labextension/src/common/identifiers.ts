@@ -10,27 +10,27 @@ export const CommandIDs = {
   /** Select a job in the table, with the same arguments as `openJob`. */
   select: "jupyter-slurm:select-job",
   refresh: "jupyter-slurm:refresh",
-  /** With the id of a cluster as the argument `cluster`, as the next two; without it they ask. */
+  /** Argument `cluster`: the ID of a cluster, also of the next two commands; without the argument they ask for one. */
   connect: "jupyter-slurm:connect",
   disconnect: "jupyter-slurm:disconnect",
-  /** With the id of a cluster as the argument `cluster`, and the key of a session that is to be shown as `session`. */
+  /** Arguments `cluster`: the ID of a cluster; `session`: the key of a session to show. */
   launch: "jupyter-slurm:launch",
-  /** With the id of a cluster as the argument `cluster`, and as `job` a key, an id, or that of a task (`12_3`). */
+  /** Arguments `cluster`: the ID of a cluster; `job`: a key, an ID, or the ID of a task (`12_3`). */
   openJob: "jupyter-slurm:open-job",
   openJobById: "jupyter-slurm:open-job-by-id",
-  /** With the same arguments; without them it asks which. */
+  /** The same arguments as `openJob`; without arguments the command asks for a job. */
   cancel: "jupyter-slurm:cancel",
-  /** With what is to be done with the selected jobs as the argument `act`. */
+  /** Argument `act`: the action on the selected jobs. */
   act: "jupyter-slurm:act",
-  /** Copy the selected jobs; as the argument `format`, `csv` or `json`. */
+  /** Copy the selected jobs. Argument `format`: `csv` or `json`. */
   copy: "jupyter-slurm:copy",
-  /** Of the job whose page is in front. */
+  /** For the job whose page is in front. */
   resubmit: "jupyter-slurm:submit-again",
   copyLink: "jupyter-slurm:copy-link",
   browserNotices: "jupyter-slurm:browser-notices",
   removeKernel: "jupyter-slurm:remove-kernel",
-  /** Of the notebook in front. */
+  /** For the notebook in front. */
   move: "jupyter-slurm:move-notebook",
-  /** Of the notebook in front; of another one by the arguments `cluster` (its id) and `allocation` (a key). */
+  /** For the notebook in front, or for another one by the arguments `cluster` (an ID) and `allocation` (a key). */
   followUp: "jupyter-slurm:follow-up",
 } as const;

@@ -1,4 +1,4 @@
-/** What a state means for the eye and for the counters. */
+/** States of jobs: their kinds, and the actions that they allow. */
 import type { Act, IJob } from "./api/objects";
 
 export type StateKind = "pending" | "running" | "done" | "failed" | "cancelled" | "unknown";
@@ -31,18 +31,19 @@ const KINDS: Readonly<Record<string, StateKind>> = {
   TIMEOUT: "failed",
 };
 
-/** Whether a word is a kind: what was remembered may be of another version. */
+/** Whether a value is a kind; a saved value may be of another version. */
 export function isKind(word: unknown): word is StateKind {
   return Object.values(KINDS).some((kind) => kind === word);
 }
 
-/** Of the states that were seen: it is asked for of each job, again and again. */
+/** Kinds of the states so far: each job asks for its kind very often. */
 const kinds = new Map<string, StateKind>();
 
 /**
  * Return the kind of a state.
  *
- * @param state - Slurm's word; "RUNNING+COMPLETING" and "CANCELLED by 1000" are understood, an unknown word is "unknown".
+ * @param state - A state of Slurm, also "RUNNING+COMPLETING" or "CANCELLED by 1000"; an unknown state is of the kind
+ * "unknown".
  */
 export function stateKind(state: string): StateKind {
   let kind = kinds.get(state);
@@ -54,9 +55,7 @@ export function stateKind(state: string): StateKind {
   return kind;
 }
 
-/**
- * Whether something can be done with a job in this state, by its person: what belongs to an administrator is not offered.
- */
+/** Whether the user may apply an action to a job in its state. Actions for administrators are not offered. */
 export function isAllowed(act: Act, job: IJob): boolean {
   if (job.isForeign) {
     return false;
@@ -79,17 +78,17 @@ export function isAllowed(act: Act, job: IJob): boolean {
   }
 }
 
-/** Whether there is still something to cancel: what has done its work only waits for its nodes to be cleaned up. */
+/** Whether a job in this state can still be cancelled. A job that only waits for its nodes to be cleaned up cannot. */
 export function isCancellable(state: string): boolean {
   return !isFinished(state) && !state.includes("COMPLETING");
 }
 
-/** Whether a job in this state is over. A state that we do not know is not taken for the end. */
+/** Whether a job in this state is finished. An unknown state does not count as finished. */
 export function isFinished(state: string): boolean {
   return ["done", "failed", "cancelled"].includes(stateKind(state));
 }
 
-/** Whether an allocation was given back, or is about to be; not one that ended otherwise before that. */
+/** Whether an allocation was released or is about to be; not one that had ended otherwise before. */
 export function isReleased({ released, state }: IJob): boolean {
   return Boolean(released) && (!isFinished(state) || stateKind(state) === "cancelled");
 }

@@ -5,60 +5,62 @@ import type { ISignal } from "@lumino/signaling";
 
 import type { Act, ICluster, IFailure, IJob, IProblem, IPrompt } from "./api/objects";
 
-/** Where the model stands with the agent. */
+/** State of the connection between the model and the agent. */
 export type Connection = "connecting" | "live" | "broken" | "paused";
 
-/** The jobs of this person, kept up to date while somebody looks. */
+/** The jobs of the user, kept up to date while a view is visible. */
 export interface IJobsModel extends IDisposable {
   readonly changed: ISignal<IJobsModel, void>;
-  /** A prompt does not wait for an answer any more, wherever it was answered. */
+  /** Emitted when a prompt no longer waits for an answer, wherever the answer was given. */
   readonly settled: ISignal<IJobsModel, IPrompt>;
   readonly connection: Connection;
-  /** Why there is no connection, or why the last request failed; null when all is well. */
+  /** Reason for a missing connection or a failed request; null: no problem. */
   readonly problem: IProblem | null;
   readonly clusters: readonly ICluster[];
-  /** What waits for an answer of the person, the oldest first. */
+  /** Prompts that wait for an answer of the user, the oldest first. */
   readonly prompts: readonly IPrompt[];
-  /** A cluster to which the link was lost, for a moment after it came back. */
-  readonly returned: ICluster | null;
-  /** What runs, then what waits, then what is over, each newest first. */
+  /** A cluster whose connection was lost, for a moment after the connection is back. */
+  readonly reconnected: ICluster | null;
+  /** Running, then waiting, then finished jobs, each newest first. */
   readonly jobs: readonly IJob[];
-  /** Whether so many jobs are over that the oldest of them are not among `jobs`. */
-  readonly older: boolean;
+  /** Whether `jobs` lacks the oldest finished jobs because there are too many. */
+  readonly hasOlder: boolean;
   readonly running: number;
   readonly pending: number;
   /** The time on the server's clock, in seconds since the epoch. */
   readonly now: number;
-  /** From the request to cancel a job until it is seen in another state. */
+  /** Whether a job is being cancelled: from the request until its state changes. */
   isCancelling(job: IJob): boolean;
-  /** Cancel a job; a failure is told through `problem`. */
+  /** Cancel a job. A failure is reported through `problem`. */
   cancel(job: IJob): Promise<void>;
-  /** What was asked for with a job and is not seen yet. */
-  acting(job: IJob): Act | null;
-  /** Do the same with several jobs; of one a failure is told through `problem`, of several through `failures`. */
+  /** The action that was requested for a job and has not taken effect yet. */
+  pendingAct(job: IJob): Act | null;
+  /**
+   * Apply an action to jobs. A failure of one is reported through `problem`, failures of several through `failures`.
+   */
   act(act: Act, jobs: readonly IJob[], limit?: string): Promise<void>;
-  /** The jobs with which nothing was done, of those that something was last to be done with. */
+  /** The jobs on which the last action failed. */
   readonly failures: readonly IFailure[];
-  /** The person has read of the failures. */
+  /** Clear the failures, which the user has read. */
   dismiss(): void;
-  /** Have all jobs that are over, as far as a page can hold them. */
+  /** Load all finished jobs, as far as a page can hold them. */
   showOlder(): void;
-  /** The tasks of an array, or the steps of an allocation. */
-  parts(job: IJob): Promise<IJob[]>;
-  /** Log in to a cluster; a failure is told through `problem`, what hosts ask through `prompts`. */
+  /** Load the tasks of an array, or the steps of an allocation. */
+  loadParts(job: IJob): Promise<IJob[]>;
+  /** Log in to a cluster. A failure is reported through `problem`, questions of hosts through `prompts`. */
   connect(cluster: ICluster): Promise<void>;
-  /** End the log-in to a cluster, for everybody who uses it. */
+  /** End the login to a cluster, for all processes that use it. */
   disconnect(cluster: ICluster): Promise<void>;
-  /** Answer a prompt; null declines. The answers go to the server and are kept nowhere. */
+  /** Answer a prompt; null declines. The answers go to the server and are not stored. */
   answer(prompt: IPrompt, answers: readonly string[] | null): Promise<void>;
-  /** Ask the agent again, at once. */
+  /** Load everything again, at once. */
   refresh(): void;
-  /** Somebody has come to look: what a terminal has submitted meanwhile is asked for, as often as the queue may be. */
-  look(): void;
-  /** Somebody looks, or nobody does: without a watcher nothing is asked. */
+  /** Load the queue again, for jobs that a terminal has submitted meanwhile, as often as the rate limit allows. */
+  refreshQueue(): void;
+  /** Set whether a view is visible: without one the model makes no requests. */
   setVisible(visible: boolean): void;
-  /** Whether changes are heard also while nobody looks, because the person wants to be told then. */
-  setKept(kept: boolean): void;
+  /** Set whether the model also listens without a visible view, for notifications. */
+  setInBackground(kept: boolean): void;
 }
 
 export const IJobsModel = new Token<IJobsModel>(

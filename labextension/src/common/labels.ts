@@ -1,22 +1,22 @@
-/** What the model holds, in words of the person's language. Everything here is text, never markup. */
+/** Labels of jobs, clusters and connections, in the language of the user. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ICluster, IConnection, IJob, IProblem, IPrompt } from "./api/objects";
-import { isOurs } from "./api/problem";
+import { isLocalProblem } from "./api/problem";
 import { formatDuration } from "./format";
 import { isFinished, isReleased, stateKind } from "./job_states";
 import type { IJobsModel } from "./jobs_model";
 
-/** Return what is wrong, and on a line of its own what to do next where that is known. */
+/** Return the description of a problem, and on a line of its own the next step where that is known. */
 export function problemText(trans: TranslationBundle, problem: IProblem): string {
   const [what, next] = [problem.detail ?? problem.title, problem.hint].map((text) =>
-    text && isOurs(problem) ? trans.gettext(text) : text,
+    text && isLocalProblem(problem) ? trans.gettext(text) : text,
   );
   return [what ?? trans.__("The request failed."), next].filter(Boolean).join("\n");
 }
 
-/** Return the line of the status bar. */
-export function summary(trans: TranslationBundle, model: IJobsModel): string {
+/** Return the text of the item in the status bar. */
+export function statusSummary(trans: TranslationBundle, model: IJobsModel): string {
   if (model.connection === "broken") {
     return trans.__("Slurm: not reachable");
   }
@@ -40,9 +40,9 @@ export function summary(trans: TranslationBundle, model: IJobsModel): string {
     : trans.__("Slurm: %1", counts);
 }
 
-/** Return what has become of the link to a cluster, as long as it is news; else an empty text. */
+/** Return the latest change of the connection to a cluster, while it is recent; else an empty text. */
 function linkText(trans: TranslationBundle, model: IJobsModel): string {
-  const asking = askingPrompt(model);
+  const asking = pendingPrompt(model);
   if (asking) {
     return trans.__("log-in to %1 wanted", asking.cluster);
   }
@@ -55,15 +55,15 @@ function linkText(trans: TranslationBundle, model: IJobsModel): string {
   if (connecting) {
     return trans.__("logging in to %1", clusterName(connecting));
   }
-  return model.returned ? trans.__("link to %1 is back", clusterName(model.returned)) : "";
+  return model.reconnected ? trans.__("link to %1 is back", clusterName(model.reconnected)) : "";
 }
 
-/** Return what waits for an answer of the person. */
-export function askingPrompt({ prompts }: IJobsModel): IPrompt | undefined {
+/** Return the first prompt that waits for an answer of the user. */
+export function pendingPrompt({ prompts }: IJobsModel): IPrompt | undefined {
   return prompts.find(({ questions }) => questions.length > 0);
 }
 
-/** Return how the log-in to a cluster stands, in a line. */
+/** Return the state of the login to a cluster, in a line. */
 export function connectionState(trans: TranslationBundle, connection: IConnection): string {
   const since = new Date(connection.since * 1000).toLocaleString();
   switch (connection.state) {
@@ -78,7 +78,9 @@ export function connectionState(trans: TranslationBundle, connection: IConnectio
   }
 }
 
-/** Return who asks, in our words: what a host says stands below it and cannot be taken for it. */
+/**
+ * Return the origin of a prompt, in words of the panel: the words of a host stand below it and cannot be taken for it.
+ */
 export function promptHead(trans: TranslationBundle, { kind, host, questions }: IPrompt): string {
   if (kind === "passphrase" || kind === "host-key") {
     return trans.__("For %1, jupyter-slurm asks you:", host);
@@ -91,12 +93,12 @@ export function promptTitle(trans: TranslationBundle, { cluster }: IPrompt): str
   return trans.__("Log-in to %1", cluster);
 }
 
-/** Return the question before a log-in is ended. */
+/** Return the question before a login ends. */
 export function disconnectTitle(trans: TranslationBundle, cluster: ICluster): string {
   return trans.__("Disconnect from %1?", clusterName(cluster));
 }
 
-/** Return how many notebooks and others use a log-in, and which; empty when nobody does. */
+/** Return the number and the names of the notebooks and other processes that use a login; empty for none. */
 export function usersText(trans: TranslationBundle, { users = [] }: ICluster): string {
   if (users.length === 0) {
     return "";
@@ -107,18 +109,20 @@ export function usersText(trans: TranslationBundle, { users = [] }: ICluster): s
     : trans._n("%1 process uses it: %2", "%1 processes use it: %2", users.length, names);
 }
 
-/** Return whom it concerns when a log-in is ended, and what it means for them. */
+/** Return the users of a login, and the consequence of its end for them. */
 export function disconnectBody(trans: TranslationBundle, cluster: ICluster): string {
   const meaning = trans.__("Jobs go on; what runs there next needs a new log-in.");
   return `${usersText(trans, cluster)}.\n${meaning}`;
 }
 
-/** Return a cluster whose controller does not answer: what is shown of it may be over by now. */
+/** Return a cluster whose controller does not answer: its data may be out of date. */
 export function silentCluster(model: IJobsModel): ICluster | undefined {
   return model.clusters.find(({ poll }) => poll.error !== null);
 }
 
-/** Return how the model stands with the agent, for the tooltip and for the head of the panel; empty when all is well. */
+/**
+ * Return the state of the connection to the agent, for the tooltip and the head of the panel; empty without a problem.
+ */
 export function connectionText(trans: TranslationBundle, model: IJobsModel): string {
   if (model.problem !== null) {
     return problemText(trans, model.problem);
@@ -130,7 +134,7 @@ export function connectionText(trans: TranslationBundle, model: IJobsModel): str
   return model.connection === "connecting" ? trans.__("Connecting…") : "";
 }
 
-/** Return what a person calls a cluster: one that is reached by a log-in has the name of its profile. */
+/** Return the name of a cluster: of one that needs a login, the name of its profile. */
 export function clusterName({ connection, id, name }: ICluster): string {
   return connection ? id : (name ?? id);
 }
@@ -140,7 +144,7 @@ function pollError(trans: TranslationBundle, cluster: ICluster): string {
   return typeof error === "string" ? error : problemText(trans, error ?? {});
 }
 
-/** Return the state in Slurm's word; what was given back is CANCELLED for Slurm, which looks like a failure. */
+/** Return the state as Slurm names it, but of a released allocation: CANCELLED would look like a failure. */
 export function jobState(trans: TranslationBundle, job: IJob): string {
   if (!isReleased(job)) {
     return job.state;
@@ -148,7 +152,7 @@ export function jobState(trans: TranslationBundle, job: IJob): string {
   return isFinished(job.state) ? trans.__("given back") : trans.__("being given back");
 }
 
-/** Return how much of its time an allocation that was given back has used, and why it was. */
+/** Return the time that a released allocation has used, and the reason of its release. */
 function releaseReason(trans: TranslationBundle, job: IJob): string[] {
   const lines = [];
   if (isFinished(job.state) && job.start_time !== null && job.end_time !== null) {
@@ -165,7 +169,7 @@ function releaseReason(trans: TranslationBundle, job: IJob): string[] {
   return lines;
 }
 
-/** Return how long a job has run, or has waited; how long it ran once it is over. */
+/** Return the run time of a job, or its waiting time while it is pending. */
 export function jobTime(job: IJob, now: number): string {
   const end = isFinished(job.state) ? job.end_time : now;
   const pending = stateKind(job.state) === "pending";
@@ -173,18 +177,21 @@ export function jobTime(job: IJob, now: number): string {
   return start === null || end === null ? "" : formatDuration(end - start);
 }
 
-/** Return how many tasks an array job has; empty for any other job. */
+/** Return the number of tasks of an array job; empty for any other job. */
 export function jobTasks(trans: TranslationBundle, job: IJob): string {
   const count = Object.values(job.tasks ?? {}).reduce((sum, each) => sum + each, 0);
   return count === 0 ? "" : trans._n("%1 task", "%1 tasks", count);
 }
 
-/** Characters that turn the direction of what comes after them, beyond the name in which they stand (UAX #9). */
-const TURNS = /[\u202a-\u202e\u2066-\u2069]/g;
+/** Characters that change the direction of the text after them, beyond the name that contains them (UAX #9). */
+const DIRECTION_CONTROLS = /[\u202a-\u202e\u2066-\u2069]/g;
 
-/** Return what a job is called; what stands beside the name is read as it is written. */
+/** Return the name of a job, without characters that would change the direction of the text beside it. */
 export function jobName(job: IJob): string {
-  return (job.kernel?.display_name || (job.label ?? job.name ?? "")).replace(TURNS, "\ufffd");
+  return (job.kernel?.display_name || (job.label ?? job.name ?? "")).replace(
+    DIRECTION_CONTROLS,
+    "\ufffd",
+  );
 }
 
 /** Return the question before a job is cancelled, with as much of its name as fits into a line. */
@@ -196,7 +203,7 @@ export function cancelTitle(trans: TranslationBundle, job: IJob): string {
     : trans.__("Cancel job %1 (%2)?", job.id, short);
 }
 
-/** Return what it means to cancel a job, and for how many tasks. */
+/** Return the consequence of cancelling a job, and the number of its tasks that are affected. */
 export function cancelBody(trans: TranslationBundle, job: IJob): string {
   const lost = trans.__("What it has not written by then is lost.");
   const going = Object.entries(job.tasks ?? {}).filter(([state]) => !isFinished(state));
@@ -212,7 +219,7 @@ export function cancelBody(trans: TranslationBundle, job: IJob): string {
   return `${tasks} ${lost}`;
 }
 
-/** Return when a job was submitted, started and ended, a line each, in the words of this place. */
+/** Return the times of submission, start and end of a job, a line each, in the format of the locale. */
 export function jobTimes(trans: TranslationBundle, job: IJob): string {
   const when = (seconds: number): string => new Date(seconds * 1000).toLocaleString();
   const lines = [];
@@ -228,7 +235,9 @@ export function jobTimes(trans: TranslationBundle, job: IJob): string {
   return lines.join("\n");
 }
 
-/** Return why a job waits or how it ended, since when nothing is known of it, and what to do: a line each. */
+/**
+ * Return the reason why a job waits or how it ended, since when its state is unknown, and the next step: a line each.
+ */
 export function jobReason(trans: TranslationBundle, job: IJob): string[] {
   const lines = isReleased(job)
     ? releaseReason(trans, job)

@@ -2,7 +2,7 @@
 import type { ApiSchemas } from "./api/objects";
 
 /** The values of the form, as typed. An empty value leaves the decision to Slurm or the agent. */
-export interface IForm {
+export interface ILaunchForm {
   readonly partition: string;
   readonly gpus: string;
   readonly gpuType: string;
@@ -18,9 +18,9 @@ export interface IForm {
   readonly idle: string;
 }
 
-export type Field = keyof IForm;
-/** Return what makes a launch safe to repeat: the date, the time (UTC) and random digits. */
-export function newKey(): string {
+export type LaunchField = keyof ILaunchForm;
+/** Return a key that makes a request safe to repeat: the date, the time (UTC) and random digits. */
+export function newRequestKey(): string {
   const [date, time] = new Date().toISOString().replace(/[-:]/g, "").slice(0, 15).split("T");
   const random = crypto.getRandomValues(new Uint8Array(8));
   const digits = [...random].map((byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -1,13 +1,13 @@
-/** Where a page of ours goes. */
+/** The main area of JupyterLab, and its substitute in Notebook 7. */
 import { LabShell, type JupyterFrontEnd } from "@jupyterlab/application";
 import type { Widget } from "@lumino/widgets";
 
-/** Whether the main area takes our pages: Notebook 7 has room for one page there, its own. */
-export function hasRoom({ shell }: JupyterFrontEnd): boolean {
+/** Whether the main area takes pages of this extension: in Notebook 7 it has room for one page only. */
+export function hasMainArea({ shell }: JupyterFrontEnd): boolean {
   return shell instanceof LabShell;
 }
 
-/** Add a page to the main area, or beside the page that is there. */
+/** Add a page to the main area, or beside its only page. */
 export function addPage(app: JupyterFrontEnd, page: Widget): void {
-  app.shell.add(page, hasRoom(app) ? "main" : "right");
+  app.shell.add(page, hasMainArea(app) ? "main" : "right");
 }

@@ -1,8 +1,8 @@
-/** What all models have in common. No DOM. */
+/** Base class of the models. No DOM. */
 import type { IDisposable } from "@lumino/disposable";
 import { Signal, type ISignal } from "@lumino/signaling";
 
-/** Tells when it has changed, until it is disposed. */
+/** A model that emits a signal when it has changed, until it is disposed. */
 export abstract class Model implements IDisposable {
   protected readonly _changed = new Signal<this, void>(this);
   private _isDisposed = false;

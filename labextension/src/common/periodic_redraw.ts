@@ -1,14 +1,14 @@
-/** Times that go on are drawn again from time to time. */
+/** Periodic redraw of components that show running times. */
 import * as React from "react";
 
-/** How often, in milliseconds. */
-const TICK = 10_000;
+/** Time between two redraws, in milliseconds. */
+const REDRAW_INTERVAL_MS = 10_000;
 
-/** Draw the component again, as long as it is shown. */
-export function useTick(): void {
+/** Redraw the component periodically while it is shown. */
+export function usePeriodicRedraw(): void {
   const [, tick] = React.useReducer((count: number) => count + 1, 0);
   React.useEffect(() => {
-    const timer = setInterval(tick, TICK);
+    const timer = setInterval(tick, REDRAW_INTERVAL_MS);
     return () => {
       clearInterval(timer);
     };

@@ -1,14 +1,14 @@
-/** Lines of a log as a terminal would show them: what is drawn over is gone, colours stay. Text stays text. */
+/** Lines of a log as a terminal shows them: overwritten text is dropped, colours stay. Text never becomes markup. */
 import Anser from "anser";
 
 /** A line of a log. */
 export interface ILine {
   readonly text: string;
-  /** With its colour codes, and before them those that were on already; null where there are none. */
+  /** The text with its colour codes, after those that were active before; null without any. */
   readonly coded: string | null;
 }
 
-/** A piece of a line that looks alike. */
+/** A piece of a line in one style. */
 export interface ISpan {
   readonly text: string;
   readonly classes: string;
@@ -16,23 +16,23 @@ export interface ISpan {
   readonly background: string | undefined;
 }
 
-/** Characters after which a line goes on in the next one: a browser draws no longer ones at ease. */
-export const LONGEST_LINE = 2_000;
-/** Characters of codes that are carried on to the next line. */
-const MOST_CARRIED = 200;
+/** Characters of a line before it is broken: browsers draw longer lines slowly. */
+export const MAX_LINE_CHARS = 2_000;
+/** Characters of colour codes that are carried over to the next line. */
+const MAX_CARRIED_CHARS = 200;
 
 /* eslint-disable no-control-regex */
 const OTHER_CODES =
   /\u001b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
 const COLOUR_CODE = /\u001b\[([\d;]*)m/g;
 const CONTROL = /[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f]/g;
-/** What is in no line of plain text. */
+/** Characters that do not occur in plain text. */
 const SPECIAL = /[\u0000-\u0008\u000b-\u001f\u007f]/;
-/** What is left over of a code that is none. */
+/** Rest of an invalid escape code. */
 const ESCAPE = /\u001b(?!\[[\d;]*m)/g;
 /* eslint-enable no-control-regex */
 
-/** Return what is seen of a line that was drawn over from its beginning, as progress bars are. */
+/** Return the visible part of a line that was overwritten from its beginning, as by a progress bar. */
 export function lastDrawn(line: string): string {
   return line.includes("\r")
     ? (line
@@ -42,24 +42,24 @@ export function lastDrawn(line: string): string {
     : line;
 }
 
-/** Return the codes that are on after a line, of those before it and its own. */
-function carried(before: string, line: string): string {
+/** Return the colour codes that are active after a line, of those before it and its own. */
+function activeCodes(before: string, line: string): string {
   let on = before;
   for (const [code, numbers = ""] of line.matchAll(COLOUR_CODE)) {
     const isReset = /^0*(?:;|$)/.test(numbers);
     on = isReset ? (/[1-9]/.test(numbers) ? code : "") : on + code;
   }
-  return on.length > MOST_CARRIED ? "" : on;
+  return on.length > MAX_CARRIED_CHARS ? "" : on;
 }
 
 /**
  * Return text as lines.
  *
  * @param text - Without the end of its last line.
- * @param before - The codes that are on at its beginning.
- * @returns The lines, and the codes that are on after them.
+ * @param before - The codes that are active at its beginning.
+ * @returns The lines, and the codes that are active after them.
  */
-export function linesOf(text: string, before: string): { lines: ILine[]; after: string } {
+export function parseLines(text: string, before: string): { lines: ILine[]; after: string } {
   const lines: ILine[] = [];
   let on = before;
   const isPlain = !SPECIAL.test(text);
@@ -67,21 +67,21 @@ export function linesOf(text: string, before: string): { lines: ILine[]; after: 
     const drawn = isPlain
       ? whole
       : lastDrawn(whole).replace(OTHER_CODES, "").replace(CONTROL, "").replace(ESCAPE, "");
-    for (let at = 0; at === 0 || at < drawn.length; at += LONGEST_LINE) {
-      const line = drawn.slice(at, at + LONGEST_LINE);
+    for (let at = 0; at === 0 || at < drawn.length; at += MAX_LINE_CHARS) {
+      const line = drawn.slice(at, at + MAX_LINE_CHARS);
       const isCoded = on !== "" || line.includes("\u001b");
       lines.push({
         text: isCoded ? line.replace(COLOUR_CODE, "") : line,
         coded: isCoded ? on + line : null,
       });
-      on = isCoded ? carried(on, line) : on;
+      on = isCoded ? activeCodes(on, line) : on;
     }
   }
   return { lines, after: on };
 }
 
-/** Return the pieces of a line, in their colours. */
-export function spansOf({ text, coded }: ILine): ISpan[] {
+/** Return the pieces of a line, with their colours. */
+export function parseSpans({ text, coded }: ILine): ISpan[] {
   if (coded === null) {
     return [{ text, classes: "", color: undefined, background: undefined }];
   }
@@ -117,7 +117,7 @@ function bgClass(name: string | null | undefined): string {
   return isNamed(name) ? `jp-Slurm-${name}-bg` : "";
 }
 
-/** Return a colour that has no name, as CSS writes it: one of the 240 beyond the first 16 (xterm's), or any. */
+/** Return a colour without a name in the notation of CSS: one of the 240 beyond the first 16 (xterm), or any other. */
 function colourOf(name: string | null | undefined, exact: string | undefined): string | undefined {
   if (name === "ansi-truecolor") {
     return exact ? `rgb(${exact})` : undefined;

@@ -1,4 +1,4 @@
-/** What the page of a job is told by the agent (see openapi.yaml of the Python package). */
+/** Requests of the page of a job to the agent. */
 import type { ApiSchemas, IJob, IServerEvent } from "../common/api/objects";
 import type { Read } from "./log_model";
 
@@ -14,29 +14,32 @@ export type IReport = Omit<Required<ApiSchemas["Report"]>, "id" | "state" | "sou
 /** The resources that a job used over time; null: not measured. */
 export type IUsage = ApiSchemas["Usage"];
 
-/** What was submitted. */
+/** The record of a submission. */
 export type IRecord = Readonly<Record<string, unknown>>;
 
-/** The streams of text. */
+/** The output streams. */
 export type Stream = "stdout" | "stderr";
 export const STREAMS: readonly Stream[] = ["stdout", "stderr"];
 
-/** What the page needs of the agent. A job is named by its key, its id, or that of a task (`12_3`). */
+/**
+ * The API of the agent, as far as the page of a job needs it. A job is named by its key, its ID, or that of a task
+ * (`12_3`).
+ */
 export interface IJobApi {
   job(cluster: string, job: string): Promise<IJob>;
   cancel(cluster: string, job: string): Promise<IJob>;
-  /** Submit the same again, once for one key. */
+  /** Submit the same job again, once for one key. */
   resubmit(cluster: string, job: string, key: string): Promise<IJob>;
-  /** Reads the output of a job. */
+  /** Return a reader of an output stream. */
   reader(cluster: string, job: string, stream: Stream): Read;
-  /** Output and states from here on, until the job is over; see `IAgentApi.events`. */
+  /** Open a stream with the output and the states of a job until it is finished; see `IJobsApi.events`. */
   follow(
     cluster: string,
     job: string,
     offsets: Readonly<Record<Stream, number>>,
     signal: AbortSignal,
   ): Promise<AsyncIterable<IServerEvent>>;
-  /** The batch script, or the cell of a job that has one. */
+  /** Return the batch script, or the cell of a job that has one. */
   text(cluster: string, job: string, what: "script" | "source"): Promise<string>;
   record(cluster: string, job: string): Promise<IRecord>;
   report(cluster: string, job: string): Promise<IReport>;

@@ -6,23 +6,23 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import { CommandIDs } from "../common/identifiers";
 import type { JobPage } from "./model";
 
-/** What is done with the page of a job by a command. */
+/** Actions of the commands on the page of a job. */
 export interface IPageActs {
-  readonly again: (page: JobPage) => Promise<void>;
+  readonly resubmit: (page: JobPage) => Promise<void>;
   readonly link: (page: JobPage) => void;
 }
 
 /**
- * The commands for the job whose page is in front.
+ * Add the commands for the job whose page is in front.
  *
- * @param front - That page; null: there is none.
+ * @param front - Returns that page; null: there is none.
  */
 export function addPageCommands(
   commands: JupyterFrontEnd["commands"],
   palette: ICommandPalette | null,
   trans: TranslationBundle,
   front: () => JobPage | null,
-  { again, link }: IPageActs,
+  { resubmit, link }: IPageActs,
 ): void {
   const repeatable = (): JobPage | null => {
     const page = front();
@@ -33,7 +33,7 @@ export function addPageCommands(
     isEnabled: () => repeatable() !== null,
     execute: async () => {
       const page = repeatable();
-      await (page && again(page));
+      await (page && resubmit(page));
     },
   });
   commands.addCommand(CommandIDs.copyLink, {

@@ -1,23 +1,22 @@
-/** What stands at the top of a job's page: how it is, why, what to do next, and what became of it so far. */
+/** Header of the page of a job: its state, the reason, the next step, and its timeline. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
-import type { IJob } from "../common/api/objects";
-import { ACTS, type Act } from "../common/api/objects";
+import { ACTS, type Act, type IJob } from "../common/api/objects";
 import { isAllowed, isCancellable, isReleased, stateKind } from "../common/job_states";
 import { jobName, jobState, jobTime, problemText } from "../common/labels";
-import { useTick } from "../common/periodic_redraw";
+import { usePeriodicRedraw } from "../common/periodic_redraw";
 import { actName } from "../jobs/action_labels";
-import { estimate, moments, reasonLines, timeLeft, when } from "./labels";
+import { estimate, formatTime, reasonLines, remainingTime, timelineEvents } from "./labels";
 import type { JobPage } from "./model";
 
-/** What a person can do with a job. */
+/** Actions of the user on a job. */
 export interface IJobActs {
   readonly cancel: (page: JobPage) => void;
-  /** Hold, release or requeue it. */
+  /** Hold, release or requeue the job. */
   readonly act: (act: Act, job: IJob) => void;
   readonly resubmit: (page: JobPage) => void;
-  /** Show the page of a session, where there are such. */
+  /** Show the page of a session, where there are sessions. */
   readonly session: ((job: IJob) => void) | null;
   /** Open the page of another job of the same cluster. */
   readonly open: (job: string) => void;
@@ -25,7 +24,7 @@ export interface IJobActs {
   readonly link: (page: JobPage) => void;
 }
 
-interface IHeadProps {
+interface IHeaderProps {
   readonly page: JobPage;
   readonly job: IJob;
   readonly trans: TranslationBundle;
@@ -38,7 +37,7 @@ function Button(props: {
   readonly label: string;
   readonly act: () => void;
   readonly isOff?: boolean;
-  /** The one that is wanted most. */
+  /** Whether the button is the most important one. */
   readonly isMain?: boolean;
 }): React.ReactElement {
   const { label, act, isOff = false, isMain = false } = props;
@@ -54,10 +53,10 @@ function Button(props: {
   );
 }
 
-function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
+function Actions({ page, job, trans, acts }: IHeaderProps): React.ReactElement {
   const { session, act, cancel, resubmit, link } = acts;
   const { isRepeatable, isResubmitting, isCancelling, jobs } = page;
-  const again = isResubmitting ? trans.__("Submitting…") : trans.__("Submit again");
+  const resubmitLabel = isResubmitting ? trans.__("Submitting…") : trans.__("Submit again");
   const ending = isCancelling ? trans.__("Cancelling…") : trans.__("Cancel");
   return (
     <span className="jp-Slurm-jobActs">
@@ -72,7 +71,7 @@ function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
       )}
       {isRepeatable && (
         <Button
-          label={again}
+          label={resubmitLabel}
           act={() => {
             resubmit(page);
           }}
@@ -86,7 +85,7 @@ function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
           act={() => {
             act(each, job);
           }}
-          isOff={jobs.acting(job) !== null}
+          isOff={jobs.pendingAct(job) !== null}
         />
       ))}
       {isCancellable(job.state) && (
@@ -114,34 +113,41 @@ function Actions({ page, job, trans, acts }: IHeadProps): React.ReactElement {
   );
 }
 
-function TimeLeft({ page, job, trans }: Omit<IHeadProps, "acts">): React.ReactElement | null {
-  const left = timeLeft(trans, job, page.jobs.now);
-  return left === null ? null : (
-    <p className="jp-Slurm-timeLeft" data-near={left.warning !== ""}>
-      <progress aria-label={trans.__("Time used")} value={left.used} /> <span>{left.text}</span>
-      {/* Without the time that is left, which would be read aloud anew with each second. */}
-      <span role="alert">{left.warning}</span>
+function RemainingTime({
+  page,
+  job,
+  trans,
+}: Omit<IHeaderProps, "acts">): React.ReactElement | null {
+  const remaining = remainingTime(trans, job, page.jobs.now);
+  return remaining === null ? null : (
+    <p className="jp-Slurm-timeLeft" data-near={remaining.warning !== ""}>
+      <progress aria-label={trans.__("Time used")} value={remaining.used} />{" "}
+      <span>{remaining.text}</span>
+      {/** The state without the remaining time, which a screen reader would read again each second. */}
+      <span role="alert">{remaining.warning}</span>
     </p>
   );
 }
 
-function Timeline({ page, job, trans }: Omit<IHeadProps, "acts">): React.ReactElement {
+function Timeline({ page, job, trans }: Omit<IHeaderProps, "acts">): React.ReactElement {
   return (
     <ol className="jp-Slurm-timeline" aria-label={trans.__("What became of it")}>
-      {moments(trans, job, page.seen).map(({ what, detail, time, kind }, index) => (
-        <li key={index} data-kind={kind}>
-          <span className="jp-Slurm-badge">{what}</span>
-          <span className="jp-Slurm-aside">{time === null ? "" : when(time)}</span>
-          <span className="jp-Slurm-detail">{detail}</span>
-        </li>
-      ))}
+      {timelineEvents(trans, job, page.observedStates).map(
+        ({ what, detail, time, kind }, index) => (
+          <li key={index} data-kind={kind}>
+            <span className="jp-Slurm-badge">{what}</span>
+            <span className="jp-Slurm-aside">{time === null ? "" : formatTime(time)}</span>
+            <span className="jp-Slurm-detail">{detail}</span>
+          </li>
+        ),
+      )}
     </ol>
   );
 }
 
-export function Head(props: IHeadProps): React.ReactElement {
+export function Header(props: IHeaderProps): React.ReactElement {
   const { page, job, trans } = props;
-  useTick();
+  usePeriodicRedraw();
   const kind = stateKind(job.state);
   const time = jobTime(job, page.jobs.now);
   const { problem, actProblem } = page;
@@ -173,7 +179,7 @@ export function Head(props: IHeadProps): React.ReactElement {
           {warning}
         </p>
       ))}
-      <TimeLeft {...{ page, job, trans }} />
+      <RemainingTime {...{ page, job, trans }} />
       {[...new Set([problem, actProblem, page.jobs.problem])].map(
         (each, index) =>
           each && (

@@ -1,4 +1,4 @@
-/** What is known of one job, in words of the person's language. Everything here is text, never markup. */
+/** Labels of one job, in the language of the user. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
@@ -6,25 +6,25 @@ import { formatDuration, formatSize } from "../common/format";
 import { isFinished, stateKind } from "../common/job_states";
 import { jobName, jobReason } from "../common/labels";
 import type { IRecord, IReport, IUsage, Stream } from "./api";
-import type { ISeen } from "./model";
+import type { IObservedState } from "./model";
 
-/** Something that became of a job. */
-export interface IMoment {
+/** An event in the life of a job. */
+export interface ITimelineEvent {
   readonly what: string;
   readonly detail: string;
   /** Seconds since the epoch; null: not known. */
   readonly time: number | null;
-  /** What it means for the eye. */
+  /** The kind, by which the event is coloured. */
   readonly kind: string;
 }
 
-/** A name, and what there is to say of it. */
+/** A name and its value. */
 export type Fact = readonly [name: string, value: string];
 
-/** Return what a page about a job is called. */
-export function pageTitle(trans: TranslationBundle, job: IJob | null, asked: string): string {
+/** Return the title of the page of a job. */
+export function pageTitle(trans: TranslationBundle, job: IJob | null, reference: string): string {
   const name = job === null ? "" : jobName(job);
-  const id = job?.id ?? asked;
+  const id = job?.id ?? reference;
   return name === "" ? trans.__("Job %1", id) : trans.__("%1 (job %2)", shortened(name, 30), id);
 }
 
@@ -32,9 +32,16 @@ function shortened(text: string, most: number): string {
   return text.length > most ? `${text.slice(0, most)}…` : text;
 }
 
-/** Return what became of a job, the first thing first; a state that was seen on the page stands where it began. */
-export function moments(trans: TranslationBundle, job: IJob, seen: readonly ISeen[]): IMoment[] {
-  const found: IMoment[] = [];
+/**
+ * Return the events in the life of a job, the first one first; a state that the page has observed stands where it
+ * began.
+ */
+export function timelineEvents(
+  trans: TranslationBundle,
+  job: IJob,
+  seen: readonly IObservedState[],
+): ITimelineEvent[] {
+  const found: ITimelineEvent[] = [];
   const add = (time: number | null, what: string, kind: string, detail = ""): void => {
     found.push({ time, what, kind, detail });
   };
@@ -44,7 +51,7 @@ export function moments(trans: TranslationBundle, job: IJob, seen: readonly ISee
   for (const { state, reason, time } of seen) {
     const kind = stateKind(state);
     if (kind === "pending" && state !== "SUBMITTING") {
-      // It is heard of a moment after it was: by then the job may have begun.
+      // The page observes the state a moment later: by then the job may have started.
       const begun = job.restarts ? null : job.start_time;
       add(
         begun === null ? time : Math.min(time, begun),
@@ -65,11 +72,11 @@ export function moments(trans: TranslationBundle, job: IJob, seen: readonly ISee
   if (isFinished(job.state)) {
     add(job.end_time, trans.__("Ended"), stateKind(job.state), ending(trans, job));
   }
-  const order = ({ time }: IMoment): number => time ?? Number.MAX_SAFE_INTEGER;
+  const order = ({ time }: ITimelineEvent): number => time ?? Number.MAX_SAFE_INTEGER;
   return found.sort((a, b) => order(a) - order(b));
 }
 
-/** Return how a job ended: in Slurm's word, with the exit code or the signal. */
+/** Return the end of a job: the state of Slurm, with the exit code or the signal. */
 export function ending(trans: TranslationBundle, job: IJob): string {
   const { state, exit_code, signal } = job;
   if (signal) {
@@ -78,35 +85,39 @@ export function ending(trans: TranslationBundle, job: IJob): string {
   return exit_code ? trans.__("%1, exit code %2", state, exit_code) : state;
 }
 
-/** Return when a job that waits starts, as Slurm sees it now; empty where that is not known. */
+/** Return the start time of a waiting job, as Slurm estimates it; empty where that is not known. */
 export function estimate(trans: TranslationBundle, job: IJob, now: number): string {
   return stateKind(job.state) === "pending" && job.estimated_start && job.estimated_start > now
-    ? trans.__("Earliest start, as Slurm sees it now: %1.", when(job.estimated_start))
+    ? trans.__("Earliest start, as Slurm sees it now: %1.", formatTime(job.estimated_start))
     : "";
 }
 
-export function when(seconds: number): string {
+export function formatTime(seconds: number): string {
   return new Date(seconds * 1000).toLocaleString();
 }
 
-/** What is left of a job's time. */
-export interface ITimeLeft {
+/** The remaining time of a job. */
+export interface IRemainingTime {
   readonly text: string;
-  /** Of its time, 0 to 1. */
+  /** Used fraction of the time, 0 to 1. */
   readonly used: number;
-  /** What its end means, where little is left: a tenth of it, not more than a quarter of an hour. Else empty. */
+  /** The consequence of the end, once little time remains: a tenth, at most a quarter of an hour. Else empty. */
   readonly warning: string;
 }
 
-/** Return what is left of the time of a job that runs; null of any other, and of one without a limit. */
-export function timeLeft(trans: TranslationBundle, job: IJob, now: number): ITimeLeft | null {
+/** Return the remaining time of a running job; null for any other job, and for one without a limit. */
+export function remainingTime(
+  trans: TranslationBundle,
+  job: IJob,
+  now: number,
+): IRemainingTime | null {
   const { start_time: start, time_limit: limit } = job;
   if (stateKind(job.state) !== "running" || start === null || !limit) {
     return null;
   }
-  const left = start + limit - now;
-  const isNear = left <= Math.min(900, limit / 10);
-  const [time, all] = [formatDuration(left), formatDuration(limit)];
+  const remaining = start + limit - now;
+  const isNear = remaining <= Math.min(900, limit / 10);
+  const [time, all] = [formatDuration(remaining), formatDuration(limit)];
   return {
     text: trans.__("%1 of %2 left", time, all),
     used: Math.min(1, Math.max(0, (now - start) / limit)),
@@ -114,18 +125,18 @@ export function timeLeft(trans: TranslationBundle, job: IJob, now: number): ITim
   };
 }
 
-/** Return why a job is in its state, and what to do next: a line each. */
+/** Return the reason of the state of a job and the next step, a line each. */
 export function reasonLines(trans: TranslationBundle, job: IJob): string[] {
   const { error } = job;
   const lines = [...jobReason(trans, job), error?.detail ?? "", error?.hint ?? ""];
   return [...new Set(lines.filter((line) => line !== ""))];
 }
 
-/** Return what a job asked for and got, as far as the queue tells it. */
+/** Return the resources that a job requested and got, as far as the queue has them. */
 export function jobFacts(trans: TranslationBundle, job: IJob, cluster: string): Fact[] {
   const count = Object.values(job.tasks ?? {}).reduce((sum, each) => sum + each, 0);
   const tasks = Object.entries(job.tasks ?? {}).map(([state, each]) => `${each} ${state}`);
-  return present([
+  return nonEmptyFacts([
     [trans.__("Cluster"), cluster],
     [trans.__("Partition"), job.partition],
     [trans.__("Nodes"), job.nodes],
@@ -137,9 +148,9 @@ export function jobFacts(trans: TranslationBundle, job: IJob, cluster: string): 
   ]);
 }
 
-/** Return where the files of a job are. */
+/** Return the paths of the files of a job. */
 export function jobFiles(trans: TranslationBundle, job: IJob): Fact[] {
-  return present([
+  return nonEmptyFacts([
     [trans.__("Standard output"), job.stdout],
     [trans.__("Standard error"), job.stderr === job.stdout ? null : job.stderr],
     [trans.__("Working directory"), job.work_dir],
@@ -148,43 +159,43 @@ export function jobFiles(trans: TranslationBundle, job: IJob): Fact[] {
   ]);
 }
 
-function present(facts: readonly (readonly [string, unknown])[]): Fact[] {
+function nonEmptyFacts(facts: readonly (readonly [string, unknown])[]): Fact[] {
   return facts
     .filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(([name, value]) => [name, String(value)]);
 }
 
-/** Return words as a shell takes them. */
-export function quoted(words: readonly string[]): string {
+/** Return words quoted for a shell. */
+export function quoteWords(words: readonly string[]): string {
   const plain = /^[\w@%+=:,./-]+$/;
   return words
     .map((word) => (plain.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`))
     .join(" ");
 }
 
-/** Return what is recorded of a job beside its text, by the names that Python gives it. */
+/** Return the record of a job without its text, by the field names of Python. */
 export function recordFacts(record: IRecord): Fact[] {
   return Object.entries(record)
-    .filter(([name]) => name !== "argv") // stands above
-    .map(([name, value]): Fact => [name.replaceAll("_", " "), recorded(name, value)])
+    .filter(([name]) => name !== "argv") // shown separately
+    .map(([name, value]): Fact => [name.replaceAll("_", " "), recordText(name, value)])
     .filter(([, text]) => text !== "");
 }
 
-function recorded(name: string, value: unknown): string {
+function recordText(name: string, value: unknown): string {
   if (value === null || value === undefined || value === "") {
     return "";
   }
   if (name === "created" && typeof value === "number") {
-    return when(value);
+    return formatTime(value);
   }
   if (Array.isArray(value)) {
     return ["argv", "options", "args"].includes(name)
-      ? quoted(value.map(String))
-      : value.map((each) => recorded("", each)).join(", ");
+      ? quoteWords(value.map(String))
+      : value.map((each) => recordText("", each)).join(", ");
   }
   if (typeof value === "object") {
     return Object.entries(value)
-      .map(([key, each]) => [key, recorded("", each)])
+      .map(([key, each]) => [key, recordText("", each)])
       .filter(([, text]) => text !== "")
       .map(([key, text]) => `${key ?? ""} ${text ?? ""}`)
       .join(", ");
@@ -192,13 +203,13 @@ function recorded(name: string, value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** Return what a job used of what it had. */
+/** Return the resources that a job used of those that it had. */
 export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
   const share = (part: number | null): string =>
     part === null ? "" : `${Math.round(part * 100)} %`;
   const { elapsed, time_limit, cpu_time, cpus, memory_peak, memory_asked } = report;
-  const of = (used: string, asked: string, percent: string): string =>
-    [asked === "" ? used : trans.__("%1 of %2", used, asked), percent && `(${percent})`]
+  const of = (used: string, requested: string, percent: string): string =>
+    [requested === "" ? used : trans.__("%1 of %2", used, requested), percent && `(${percent})`]
       .filter(Boolean)
       .join(" ");
   const sources: Readonly<Record<string, string>> = {
@@ -206,7 +217,7 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
     sstat: trans.__("its nodes, so far (sstat)"),
     runner: trans.__("what runs the cell, at its end"),
   };
-  return present([
+  return nonEmptyFacts([
     [
       trans.__("Time"),
       elapsed === null
@@ -261,14 +272,14 @@ export function reportFacts(trans: TranslationBundle, report: IReport): Fact[] {
 /** A line over time. */
 export interface IPlot {
   readonly label: string;
-  /** What it comes to, in words. */
+  /** The latest value, as text. */
   readonly text: string;
   readonly values: readonly (number | null)[];
-  /** The value at the upper edge: what the job has, or more where it used more. */
+  /** The value at the upper edge: the resources of the job, or more where it used more. */
   readonly top: number;
 }
 
-/** Return the plots of what was measured: those of GPUs only where there is something to see. */
+/** Return the plots of the measurements; those of GPUs only where there are values. */
 export function usagePlots(trans: TranslationBundle, usage: IUsage): IPlot[] {
   const { points, cpus, memory } = usage;
   const plot = (
@@ -318,7 +329,7 @@ export function usagePlots(trans: TranslationBundle, usage: IUsage): IPlot[] {
   ];
 }
 
-/** Return what a stream is called. */
+/** Return the name of a stream. */
 export function streamName(trans: TranslationBundle, stream: Stream): string {
   return stream === "stdout" ? trans.__("Standard output") : trans.__("Standard error");
 }

@@ -1,46 +1,46 @@
-/** Lines of text, of which only those in sight are drawn. */
+/** Lines of text, of which only the visible ones are drawn. */
 import * as React from "react";
 
-import { spansOf, type ILine } from "../common/terminal_text";
+import { parseSpans, type ILine } from "../common/terminal_text";
 
-/** Pixels: that of the style sheet. */
+/** Height of a line in pixels, as in the style sheet. */
 const LINE_HEIGHT = 18;
-/** Lines that are drawn above and below those in sight. */
-const BEYOND = 30;
-/** Places that are marked in a line: one letter may stand in it two thousand times. */
-const MOST_MARKS = 100;
-/** Pixels from the end of what there is at which somebody looks at that end. */
+/** Lines that are drawn above and below the visible ones. */
+const OVERSCAN_LINES = 30;
+/** Largest number of marks in a line: one letter may occur two thousand times. */
+const MAX_MARKS = 100;
+/** Distance from the end, in pixels, at which the view counts as at the end. */
 const NEAR = 2 * LINE_HEIGHT;
 
 interface ILinesProps {
   readonly label: string;
   readonly lines: readonly ILine[];
-  /** The number of the first line: what is in sight stays there when lines come before it. */
+  /** The number of the first line: the visible lines stay in place when earlier ones are added. */
   readonly first: number;
-  /** Whether the end is to stay in sight. */
+  /** Whether the end stays visible. */
   readonly follows: boolean;
-  /** The number of a line that is to be brought in sight. */
+  /** The number of a line to scroll to. */
   readonly found: number | null;
-  /** What is marked in the lines, in either case. */
+  /** The text that is marked in the lines, in either case. */
   readonly marked: string;
-  /** Somebody has scrolled, to the end or away from it. */
+  /** Called when the user has scrolled, to the end or away from it. */
   readonly scrolled: (isAtEnd: boolean) => void;
-  /** The beginning is in sight. */
+  /** Called when the beginning becomes visible. */
   readonly reached: () => void;
 }
 
-/** A text with what is looked for marked in it. */
+/** A text with the matches marked. */
 function Marked({ text, marked }: { text: string; marked: string }): React.ReactElement {
   const parts: React.ReactNode[] = [];
-  const [low, wanted] = [text.toLowerCase(), marked.toLowerCase()];
+  const [low, search] = [text.toLowerCase(), marked.toLowerCase()];
   let at = 0;
-  // Of some letters the small form is longer: then nothing is marked, rather than the wrong place.
-  const isSame = low.length === text.length && wanted !== "";
+  // Some letters have a longer lower-case form: then nothing is marked, rather than the wrong part.
+  const isSame = low.length === text.length && search !== "";
   const find = (): number =>
-    isSame && parts.length < 2 * MOST_MARKS ? low.indexOf(wanted, at) : -1;
+    isSame && parts.length < 2 * MAX_MARKS ? low.indexOf(search, at) : -1;
   for (let next = find(); next >= 0; next = find()) {
     parts.push(text.slice(at, next));
-    at = next + wanted.length;
+    at = next + search.length;
     parts.push(<mark key={next}>{text.slice(next, at)}</mark>);
   }
   parts.push(text.slice(at));
@@ -62,7 +62,7 @@ const Line = React.memo(function Line({
       {isMarked ? (
         <Marked text={line.text} marked={marked} />
       ) : (
-        spansOf(line).map(({ text, classes, color, background }, index) => (
+        parseSpans(line).map(({ text, classes, color, background }, index) => (
           <span key={index} className={classes || undefined} style={{ color, background }}>
             {text}
           </span>
@@ -78,7 +78,7 @@ export function Lines(props: ILinesProps): React.ReactElement {
   const before = React.useRef(first);
   const view = React.useRef({ top: 0, height: 0 });
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
-  // Only what has changed is a reason to draw again: React would take any other for a loop.
+  // Redraw only after a change: React would take anything else for a loop.
   const look = React.useCallback((): void => {
     if (box.current !== null) {
       const { scrollTop: top, clientHeight: height } = box.current;
@@ -120,11 +120,11 @@ export function Lines(props: ILinesProps): React.ReactElement {
       observer.disconnect();
     };
   }, [look]);
-  const from = Math.max(0, Math.floor(view.current.top / LINE_HEIGHT) - BEYOND);
+  const from = Math.max(0, Math.floor(view.current.top / LINE_HEIGHT) - OVERSCAN_LINES);
   const to = Math.min(
     lines.length,
     Math.ceil((view.current.top + Math.max(view.current.height, LINE_HEIGHT)) / LINE_HEIGHT) +
-      BEYOND,
+      OVERSCAN_LINES,
   );
   return (
     <div

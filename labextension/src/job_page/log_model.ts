@@ -1,18 +1,18 @@
-/** A piece of a file of a job's output, which grows at its end and, on request, at its beginning. No DOM, no requests. */
-import { lastDrawn, linesOf, LONGEST_LINE, type ILine } from "../common/terminal_text";
+/** Part of an output file of a job, which grows at its end and, on request, at its beginning. No DOM, no requests. */
+import { lastDrawn, MAX_LINE_CHARS, parseLines, type ILine } from "../common/terminal_text";
 
-/** Bytes that are read at once. */
-export const PIECE = 262_144;
-const MOST_AT_ONCE = 8 * PIECE;
-/** What is kept at most: a browser has to hold it. */
-const MOST_BYTES = 32 * 1024 * 1024;
-export const MOST_LINES = 400_000;
+/** Bytes of one read. */
+export const PIECE_BYTES = 262_144;
+const MAX_READ_BYTES = 8 * PIECE_BYTES;
+/** Largest part that is kept: the browser has to hold it. */
+const MAX_KEPT_BYTES = 32 * 1024 * 1024;
+export const MAX_KEPT_LINES = 400_000;
 const NEWLINE = 10;
 
-/** Bytes of a file from `offset` on; a negative one counts from its end. `size` is that of the whole file. */
+/** Read a file from `offset`, which counts from the end where it is negative. `size` is that of the whole file. */
 export type Read = (offset: number, limit: number) => Promise<{ data: Uint8Array; size: number }>;
 
-/** Return where the first whole line begins; where there is none, the first whole character (UTF-8). */
+/** Return the offset of the first whole line; where there is none, of the first whole character (UTF-8). */
 function firstLine(data: Uint8Array): number {
   const at = data.indexOf(NEWLINE) + 1;
   if (at > 0 && at < data.length) {
@@ -23,15 +23,15 @@ function firstLine(data: Uint8Array): number {
 }
 
 export class Log {
-  /** Bytes of the file: from where to where it is here, and how large it is. */
+  /** First and last offset of the loaded part, and the size of the file. */
   private _start = 0;
   private _end = 0;
   private _size = 0;
   private _lines: ILine[] = [];
   private _first = 0;
-  /** What was taken in, in pieces: where each begins, and how many lines it has. */
+  /** The loaded pieces: the offset of each, and its number of lines. */
   private _pieces: { start: number; count: number }[] = [];
-  /** Of the last line, which may go on: its text, where it begins, and whether it is among the lines. */
+  /** The last line, which may continue: its text, its offset, and whether it is among the lines. */
   private _rest = "";
   private _restStart = 0;
   private _restLines = 0;
@@ -45,12 +45,14 @@ export class Log {
     return this._lines;
   }
 
-  /** The number of the first line that is here: it sinks as earlier ones come, and rises as they go. */
+  /**
+   * The number of the first loaded line: it decreases as earlier lines are loaded, and increases as lines are dropped.
+   */
   get first(): number {
     return this._first;
   }
 
-  /** Bytes before what is here. */
+  /** Bytes before the loaded part. */
   get before(): number {
     return this._start;
   }
@@ -63,36 +65,36 @@ export class Log {
     return this._size;
   }
 
-  /** Whether so much is here that nothing earlier is read. */
+  /** Whether the loaded part is so large that nothing earlier is read. */
   get isFull(): boolean {
-    return this._lines.length >= MOST_LINES || this._end - this._start >= MOST_BYTES;
+    return this._lines.length >= MAX_KEPT_LINES || this._end - this._start >= MAX_KEPT_BYTES;
   }
 
   /** Read the end of the file. */
   async open(): Promise<void> {
-    const { data, size } = await this._read(-PIECE, PIECE);
-    const start = Math.max(0, size - PIECE);
+    const { data, size } = await this._read(-PIECE_BYTES, PIECE_BYTES);
+    const start = Math.max(0, size - PIECE_BYTES);
     const skipped = start === 0 ? 0 : firstLine(data);
     this._clear(start + skipped);
     this.take(start + skipped, data.subarray(skipped), size);
   }
 
-  /** Read what was written since; the end alone where nothing is here yet, or that is much. */
+  /** Read the new part of the file; its end alone where nothing is loaded, or the new part is large. */
   async catchUp(): Promise<void> {
     if (this._end === 0) {
       return this.open();
     }
-    const { data, size } = await this._read(this._end, MOST_AT_ONCE);
+    const { data, size } = await this._read(this._end, MAX_READ_BYTES);
     if (size < this._end || size > this._end + data.length) {
       return this.open();
     }
-    for (let at = 0; at < data.length; at += PIECE) {
-      this.take(this._end, data.subarray(at, at + PIECE), size); // of one piece, nothing is let go
+    for (let at = 0; at < data.length; at += PIECE_BYTES) {
+      this.take(this._end, data.subarray(at, at + PIECE_BYTES), size); // a single piece is kept
     }
     this._size = size;
   }
 
-  /** Read what stands before; does nothing where there is nothing, or too much is here. */
+  /** Read the part before; do nothing where there is none, or the loaded part is too large. */
   earlier(): Promise<void> {
     this._reading ??= this._readEarlier().finally(() => {
       this._reading = null;
@@ -100,10 +102,10 @@ export class Log {
     return this._reading;
   }
 
-  /** Take in what was written, as the stream tells it. */
+  /** Append new output, as the stream sends it. */
   take(offset: number, data: Uint8Array, size: number): void {
     if (offset !== this._end) {
-      this._clear(offset); // the file was written anew
+      this._clear(offset); // the file was overwritten
     }
     this._size = Math.max(size, offset + data.length);
     if (data.length === 0) {
@@ -114,7 +116,7 @@ export class Log {
     const text = this._rest + this._decoder.decode(data, { stream: true });
     const newline = text.lastIndexOf("\n");
     if (newline >= 0) {
-      const { lines, after } = linesOf(text.slice(0, newline), this._codes);
+      const { lines, after } = parseLines(text.slice(0, newline), this._codes);
       this._pieces.push({ start: this._restStart, count: lines.length });
       this._add(lines);
       this._codes = after;
@@ -123,7 +125,7 @@ export class Log {
     this._rest = lastKept(text.slice(newline + 1));
     this._restLines = 0;
     if (this._rest !== "") {
-      const { lines } = linesOf(this._rest, this._codes);
+      const { lines } = parseLines(this._rest, this._codes);
       this._add(lines);
       this._restLines = lines.length;
     }
@@ -145,12 +147,12 @@ export class Log {
     this._decoder = new TextDecoder();
   }
 
-  /** Let go of the oldest lines where there are too many. */
+  /** Drop the oldest lines where there are too many. */
   private _forget(): void {
     let [gone, count] = [0, 0];
     while (
       this._pieces.length - gone > 1 &&
-      (this._lines.length - count > MOST_LINES || this._end - this._start > MOST_BYTES)
+      (this._lines.length - count > MAX_KEPT_LINES || this._end - this._start > MAX_KEPT_BYTES)
     ) {
       count += this._pieces[gone]?.count ?? 0;
       gone += 1;
@@ -168,14 +170,14 @@ export class Log {
     if (end === 0 || this.isFull) {
       return;
     }
-    const offset = Math.max(0, end - PIECE);
+    const offset = Math.max(0, end - PIECE_BYTES);
     const { data, size } = await this._read(offset, end - offset);
     if (this._start !== end || size < end || data.length < end - offset) {
-      return; // it was written anew meanwhile
+      return; // the file was overwritten meanwhile
     }
     const skipped = offset === 0 ? 0 : firstLine(data);
     const text = new TextDecoder().decode(data.subarray(skipped));
-    const { lines } = linesOf(text.endsWith("\n") ? text.slice(0, -1) : text, "");
+    const { lines } = parseLines(text.endsWith("\n") ? text.slice(0, -1) : text, "");
     this._lines = [...lines, ...this._lines];
     this._pieces.unshift({ start: offset + skipped, count: lines.length });
     this._first -= lines.length;
@@ -183,17 +185,17 @@ export class Log {
   }
 }
 
-/** Return as much of a line without an end as can still be seen. */
+/** Return the part of a line without an end that can still be visible. */
 function lastKept(line: string): string {
   const drawn = line.endsWith("\r") ? `${lastDrawn(line)}\r` : lastDrawn(line);
-  return drawn.length > 100 * LONGEST_LINE ? drawn.slice(-100 * LONGEST_LINE) : drawn;
+  return drawn.length > 100 * MAX_LINE_CHARS ? drawn.slice(-100 * MAX_LINE_CHARS) : drawn;
 }
 
 /**
- * Return the index of the next line with a text in it, in either case; -1: there is none.
+ * Return the index of the next line that contains a text, in either case; -1: there is none.
  *
- * @param from - Where to begin.
- * @param step - 1 for those below, -1 for those above.
+ * @param from - The first index.
+ * @param step - 1 searches below, -1 above.
  */
 export function findLine(
   lines: readonly ILine[],

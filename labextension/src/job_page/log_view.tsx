@@ -1,4 +1,4 @@
-/** What a job prints: as it comes, in its colours, searched. */
+/** Output of a job: as it arrives, in its colours, with a search. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
@@ -11,25 +11,25 @@ import { Lines } from "./log_lines";
 import { findLine, type Log } from "./log_model";
 import type { JobPage } from "./model";
 
-/** Pieces that one search reads further up at most, before it asks. */
-const MOST_PIECES = 16;
+/** Largest number of earlier pieces that one search reads before it asks. */
+const MAX_SEARCHED_PIECES = 16;
 
 interface ILogProps {
   readonly page: JobPage;
   readonly trans: TranslationBundle;
 }
 
-/** What is searched, where it was found last, and what there is to say about it. */
+/** The text of the search, the line found last, and a message. */
 interface ISearch {
   readonly text: string;
-  /** The number of a line, of which the log's first is one; null: nowhere. */
+  /** The number of a line, counted as `first` of the log; null: none. */
   readonly line: number | null;
-  readonly said: string;
+  readonly message: string;
 }
 
-const NO_SEARCH: ISearch = { text: "", line: null, said: "" };
+const NO_SEARCH: ISearch = { text: "", line: null, message: "" };
 
-/** Look for a text from the line that was found last, or from the end, further up also in what is not read yet. */
+/** Search from the line found last, or from the end; earlier parts that are not loaded are searched too. */
 function useSearch(
   log: Log,
   trans: TranslationBundle,
@@ -46,12 +46,12 @@ function useSearch(
     const turn = (current.current += 1);
     const start = line === null ? log.lines.length - (step < 0 ? 1 : 0) : line - log.first + step;
     let found = findLine(log.lines, text, start, step);
-    for (let piece = 0; found < 0 && step < 0 && piece < MOST_PIECES; piece += 1) {
+    for (let piece = 0; found < 0 && step < 0 && piece < MAX_SEARCHED_PIECES; piece += 1) {
       const { before, first } = log;
       if (before === 0 || log.isFull) {
         break;
       }
-      setSearch({ text, line, said: trans.__("Looking further up…") });
+      setSearch({ text, line, message: trans.__("Looking further up…") });
       await log.earlier();
       if (turn !== current.current || log.before === before) {
         return;
@@ -69,7 +69,7 @@ function useSearch(
             )
           : trans.__("Not found above.");
     setSearch(
-      found < 0 ? { text, line, said: nothing } : { text, line: log.first + found, said: "" },
+      found < 0 ? { text, line, message: nothing } : { text, line: log.first + found, message: "" },
     );
   };
   return [
@@ -79,8 +79,8 @@ function useSearch(
       setSearch({ ...NO_SEARCH, text });
       if (text !== "") {
         const found = findLine(log.lines, text, log.lines.length - 1, -1);
-        const said = found < 0 ? trans.__("Not found here; Enter looks further up.") : "";
-        setSearch({ text, line: found < 0 ? null : log.first + found, said });
+        const message = found < 0 ? trans.__("Not found here; Enter looks further up.") : "";
+        setSearch({ text, line: found < 0 ? null : log.first + found, message });
       }
     },
     (step) => {
@@ -98,7 +98,7 @@ interface ISearchBoxProps {
   readonly go: (step: 1 | -1) => void;
 }
 
-/** Enter goes on upwards, from the end, where a log is read first; Shift+Enter downwards. */
+/** Enter continues upward from the end, where reading of a log begins; Shift+Enter downward. */
 function SearchBox({ trans, search, type, go }: ISearchBoxProps): React.ReactElement {
   return (
     <span className="jp-Slurm-search" role="search">
@@ -138,13 +138,13 @@ function SearchBox({ trans, search, type, go }: ISearchBoxProps): React.ReactEle
         ↓
       </button>
       <span role="status" className="jp-Slurm-aside">
-        {search.said}
+        {search.message}
       </span>
     </span>
   );
 }
 
-/** Return the stream that a person wants to see first: where a job failed, what it says of that. */
+/** Return the stream to show first: of a failed job, standard error. */
 function firstStream(page: JobPage): Stream {
   const hasFailed = page.job !== null && stateKind(page.job.state) === "failed";
   const [out, err] = [page.logs.stdout.size, page.logs.stderr.size];
@@ -153,7 +153,7 @@ function firstStream(page: JobPage): Stream {
     : "stdout";
 }
 
-/** Return why there are no lines. */
+/** Return the reason why there are no lines. */
 function emptyText({ page, trans }: ILogProps): string {
   const { job } = page;
   if (page.streams.length === 0) {
@@ -167,7 +167,7 @@ function emptyText({ page, trans }: ILogProps): string {
     : trans.__("Nothing yet.");
 }
 
-/** What stands above the lines: how far up one can see. */
+/** Note above the lines: how much of the earlier output is loaded. */
 function Above({ log, page, trans }: ILogProps & { log: Log }): React.ReactElement | null {
   if (log.before === 0) {
     return null;

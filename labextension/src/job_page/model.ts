@@ -1,37 +1,39 @@
-/** One job: what becomes of it and what it prints, by one stream while somebody looks. No DOM, no requests of its own. */
+/**
+ * Model of the page of a job: its states and its output, by one stream while visible. No DOM, no requests of its own.
+ */
 import type { IJob, IProblem, IServerEvent } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { isJob } from "../common/api/records";
 import { isFinished, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
-import { newKey } from "../common/launch_request";
+import { newRequestKey } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 import { defaultSleep } from "../jobs/model";
 import { STREAMS, type IJobApi, type Stream } from "./api";
 import { Log } from "./log_model";
 
-/** Waits between attempts to follow a job, in milliseconds. */
-const SHORTEST_RETRY = 2_000;
-const LONGEST_RETRY = 60_000;
+/** Shortest and longest time between attempts to follow a job, in milliseconds. */
+const MIN_RETRY_MS = 2_000;
+const MAX_RETRY_MS = 60_000;
 
-/** Which job: its key, its id, or that of a task (`12_3`). */
-export interface IJobPlace {
+/** A job of a cluster, by its key, its ID, or that of a task (`12_3`). */
+export interface IJobLocation {
   readonly cluster: string;
   readonly job: string;
 }
 
-/** A state that was seen, or why it lasted. Seconds since the epoch. */
-export interface ISeen {
+/** An observed state, and its reason. Seconds since the epoch. */
+export interface IObservedState {
   readonly state: string;
   readonly reason: string;
   readonly time: number;
 }
 
-/** Return which job arguments of a command, or of a saved layout, name; null: none. */
-export function jobPlaceOf(args: {
+/** Return the job that arguments of a command, or of a saved layout, name; null: none. */
+export function parseJobLocation(args: {
   readonly cluster?: unknown;
   readonly job?: unknown;
-}): IJobPlace | null {
+}): IJobLocation | null {
   const { cluster, job } = args;
   const name = typeof job === "number" ? String(job) : job;
   return typeof cluster === "string" && typeof name === "string" && cluster !== "" && name !== ""
@@ -39,7 +41,7 @@ export function jobPlaceOf(args: {
     : null;
 }
 
-/** Return the bytes that base64 stands for. */
+/** Return the bytes of a base64 text. */
 function bytesOf(text: string): Uint8Array {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
@@ -51,12 +53,12 @@ export class JobPage extends Model {
   private _problem: IProblem | null = null;
   private _actProblem: IProblem | null = null;
   private _trouble = "";
-  /** What the jobs' model had of it last: it may lag behind the stream. */
-  private _told: IJob | undefined;
-  private _seen: readonly ISeen[] = [];
+  /** The job as the model of the jobs had it last, which may lag behind the stream. */
+  private _lastListed: IJob | undefined;
+  private _observedStates: readonly IObservedState[] = [];
   private _cancelledIn: string | null = null;
   private _isResubmitting = false;
-  /** Of the submission that got no answer. */
+  /** Key of a submission without an answer. */
   private _key: string | null = null;
   private readonly _logProblems = new Map<Stream, IProblem>();
   readonly logs: Readonly<Record<Stream, Log>>;
@@ -64,7 +66,7 @@ export class JobPage extends Model {
   constructor(
     readonly api: IJobApi,
     readonly jobs: IJobsModel,
-    readonly place: IJobPlace,
+    readonly place: IJobLocation,
     private readonly _sleep: typeof defaultSleep = defaultSleep,
   ) {
     super();
@@ -73,30 +75,30 @@ export class JobPage extends Model {
       stdout: new Log(api.reader(cluster, job, "stdout")),
       stderr: new Log(api.reader(cluster, job, "stderr")),
     };
-    jobs.changed.connect(this._look);
+    jobs.changed.connect(this._checkList);
   }
 
-  /** Null until it is known. */
+  /** The job; null until it is known. */
   get job(): IJob | null {
     return this._job;
   }
 
-  /** Why nothing is known of the job, or nothing new. */
+  /** Reason why nothing, or nothing new, is known of the job. */
   get problem(): IProblem | null {
     return this._problem ?? (this._trouble === "" ? null : { detail: this._trouble });
   }
 
-  /** What went wrong with what the person did last. */
+  /** Problem of the last action of the user. */
   get actProblem(): IProblem | null {
     return this._actProblem;
   }
 
-  /** What the job was in and why, since the page is open. */
-  get seen(): readonly ISeen[] {
-    return this._seen;
+  /** States of the job and their reasons since the page was opened. */
+  get observedStates(): readonly IObservedState[] {
+    return this._observedStates;
   }
 
-  /** The streams that have a file of their own; of an array, each task has. */
+  /** The streams with a file of their own; of an array, each task has them. */
   get streams(): readonly Stream[] {
     const job = this._job;
     if (job === null || (typeof job.array === "string" && !job.stdout)) {
@@ -105,7 +107,7 @@ export class JobPage extends Model {
     return job.stderr && job.stderr === job.stdout ? ["stdout"] : STREAMS;
   }
 
-  /** Why a stream cannot be read. */
+  /** Return the reason why a stream cannot be read. */
   logProblem(stream: Stream): IProblem | null {
     return this._logProblems.get(stream) ?? null;
   }
@@ -114,7 +116,7 @@ export class JobPage extends Model {
     return this._cancelledIn !== null && this._cancelledIn === this._job?.state;
   }
 
-  /** Only what was submitted here, and has a text of its own, can be submitted again. */
+  /** Whether the job can be submitted again: only a job of jupyter_slurm with a text of its own can. */
   get isRepeatable(): boolean {
     const kind = this._job?.kind;
     return Boolean(this._job?.key) && (kind === "script" || kind === "python");
@@ -128,22 +130,22 @@ export class JobPage extends Model {
     super.dispose();
     this._ended.abort();
     this._watch?.abort();
-    this.jobs.changed.disconnect(this._look);
+    this.jobs.changed.disconnect(this._checkList);
   }
 
-  /** Where it is found again later: ids wrap, keys do not. */
-  get lasting(): IJobPlace {
+  /** The location under which the job is found later: IDs wrap, keys do not. */
+  get permanentLocation(): IJobLocation {
     const { cluster, job } = this.place;
     return { cluster, job: (this._isTask() ? null : this._job?.key) ?? job };
   }
 
-  /** Whether a place means this job. */
-  isAt({ cluster, job }: IJobPlace): boolean {
-    const names = [this.place.job, this.lasting.job, this._job?.id];
+  /** Whether a location is that of this job. */
+  isAt({ cluster, job }: IJobLocation): boolean {
+    const names = [this.place.job, this.permanentLocation.job, this._job?.id];
     return cluster === this.place.cluster && names.includes(job);
   }
 
-  /** Somebody looks, or nobody does: then nothing is asked, and no stream is open. */
+  /** Set whether the page is visible: a hidden page makes no requests and has no stream. */
   setVisible(visible: boolean): void {
     if (this.isDisposed || visible === (this._watch !== null)) {
       return;
@@ -155,7 +157,7 @@ export class JobPage extends Model {
     }
   }
 
-  /** Ask again, at once. */
+  /** Load everything again, at once. */
   refresh(): void {
     if (this._watch !== null) {
       this.setVisible(false);
@@ -170,7 +172,7 @@ export class JobPage extends Model {
     this._cancelledIn = this._job.state;
     this._act(null);
     try {
-      this._take(await this.api.cancel(this.place.cluster, this.place.job));
+      this._update(await this.api.cancel(this.place.cluster, this.place.job));
     } catch (error) {
       this._cancelledIn = null;
       this._act(toProblem(error, "Whether the job was cancelled is not known: look again."));
@@ -178,13 +180,13 @@ export class JobPage extends Model {
     this._changed.emit();
   }
 
-  /** Submit the same again; null where that was refused. What got no answer is asked again under its key. */
+  /** Submit the same job again; null where that was refused. A request without an answer is repeated under its key. */
   async resubmit(): Promise<IJob | null> {
     if (this._isResubmitting) {
       return null;
     }
     const { cluster, job } = this.place;
-    this._key ??= newKey();
+    this._key ??= newRequestKey();
     this._isResubmitting = true;
     this._act(null);
     try {
@@ -194,7 +196,7 @@ export class JobPage extends Model {
     } catch (error) {
       const problem = toProblem(error, "Press it again: there will be one job, not two.");
       if (problem.type?.startsWith("urn:jupyter-slurm:")) {
-        this._key = null; // an answer, not the lack of one
+        this._key = null; // the agent has answered
       }
       this._act(problem);
       return null;
@@ -213,11 +215,11 @@ export class JobPage extends Model {
     this._changed.emit();
   }
 
-  /** Look until it is over, or nobody looks; come back by itself after a failure, ever more rarely while it lasts. */
+  /** Follow the job until it is finished or the page is hidden; reconnect after failures, at increasing intervals. */
   private async _run(signal: AbortSignal): Promise<void> {
     for (let failures = 0; !signal.aborted; failures += 1) {
       try {
-        this._take(await this.api.job(this.place.cluster, this.place.job));
+        this._update(await this.api.job(this.place.cluster, this.place.job));
         await this._readLogs();
         this._problem = null;
         this._changed.emit();
@@ -237,12 +239,12 @@ export class JobPage extends Model {
         }
       }
       const isOver = failures < 0 && this._job !== null && isFinished(this._job.state);
-      const wait = Math.min(LONGEST_RETRY, SHORTEST_RETRY * 2 ** Math.max(0, failures));
-      await this._sleep(isOver ? 0 : wait, signal); // what it printed last may still be read
+      const wait = Math.min(MAX_RETRY_MS, MIN_RETRY_MS * 2 ** Math.max(0, failures));
+      await this._sleep(isOver ? 0 : wait, signal); // its last output may still be read
     }
   }
 
-  /** Read what was printed since the last look; the end of it at first, or where that is much. */
+  /** Read the new output; at first, or where that is much, only its end. */
   private async _readLogs(): Promise<void> {
     for (const stream of this.streams) {
       try {
@@ -264,18 +266,18 @@ export class JobPage extends Model {
       if (signal.aborted) {
         return;
       }
-      this._hear(event, data);
+      this._receive(event, data);
       this._changed.emit();
     }
   }
 
-  private _hear(event: IServerEvent["event"], data: unknown): void {
+  private _receive(event: IServerEvent["event"], data: unknown): void {
     if (event === "job" && isJob(data)) {
-      this._take(data);
+      this._update(data);
     } else if (event === "output") {
-      const told = data as { stream: Stream; offset: number; size: number; data: string };
-      if (STREAMS.includes(told.stream)) {
-        this.logs[told.stream].take(told.offset, bytesOf(told.data), told.size);
+      const piece = data as { stream: Stream; offset: number; size: number; data: string };
+      if (STREAMS.includes(piece.stream)) {
+        this.logs[piece.stream].take(piece.offset, bytesOf(piece.data), piece.size);
       }
     } else if (event === "trouble") {
       this._trouble = (data as { detail: string }).detail;
@@ -284,20 +286,20 @@ export class JobPage extends Model {
     }
   }
 
-  private _take(job: IJob): void {
+  private _update(job: IJob): void {
     const { state, state_since } = job;
     const reason = job.reason_text || job.reason || "";
-    const before = this._seen.at(-1);
+    const before = this._observedStates.at(-1);
     if (before?.state !== state || (before.reason !== reason && stateKind(state) === "pending")) {
       const time = before?.state === state ? this.jobs.now : (state_since ?? this.jobs.now);
-      this._seen = [...this._seen, { state, reason, time }];
+      this._observedStates = [...this._observedStates, { state, reason, time }];
     }
     this._job = job;
     this._changed.emit();
   }
 
-  /** A job that is over may be requeued: the jobs' model hears of it. */
-  private readonly _look = (): void => {
+  /** Follow the job again where a finished one was requeued, which the model of the jobs learns first. */
+  private readonly _checkList = (): void => {
     const known = this._job;
     if (known === null || this._isTask() || !isFinished(known.state)) {
       this._changed.emit();
@@ -305,10 +307,10 @@ export class JobPage extends Model {
     }
     const isSame = ({ cluster, key, id }: IJob): boolean =>
       cluster === known.cluster && key === known.key && id === known.id;
-    const told = this.jobs.jobs.find(isSame);
-    if (told !== undefined && told !== this._told && !isFinished(told.state)) {
+    const listed = this.jobs.jobs.find(isSame);
+    if (listed !== undefined && listed !== this._lastListed && !isFinished(listed.state)) {
       this.refresh();
     }
-    this._told = told;
+    this._lastListed = listed;
   };
 }

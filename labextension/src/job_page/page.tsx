@@ -1,4 +1,4 @@
-/** The page of one job in the main area. */
+/** Page of one job in the main area. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { Message } from "@lumino/messaging";
@@ -6,12 +6,12 @@ import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
 import { problemText } from "../common/labels";
-import { Head, type IJobActs } from "./header";
+import { Header, type IJobActs } from "./header";
 import { LogView } from "./log_view";
 import type { JobPage } from "./model";
 import { Script, Submission } from "./submission";
 import { Steps, Tasks } from "./tasks_and_steps";
-import { Use } from "./usage";
+import { Usage } from "./usage";
 
 interface IPageProps {
   readonly page: JobPage;
@@ -25,7 +25,7 @@ interface ITab {
   readonly panel: () => React.ReactElement;
 }
 
-/** Return the parts of the page that a job has. */
+/** Return the tabs of the page of a job. */
 function tabsOf({ page, trans, acts }: IPageProps, job: IJob): ITab[] {
   const all = { page, job, trans };
   const log = { id: "log", label: trans.__("Log"), panel: () => <LogView {...all} /> };
@@ -43,13 +43,13 @@ function tabsOf({ page, trans, acts }: IPageProps, job: IJob): ITab[] {
   return [
     ...(isArray && page.streams.length === 0 ? [tasks, log] : isArray ? [log, tasks] : [log]),
     ...(job.kind === "allocation" ? [steps] : []),
-    { id: "use", label: trans.__("Resources"), panel: () => <Use {...all} /> },
+    { id: "use", label: trans.__("Resources"), panel: () => <Usage {...all} /> },
     { id: "script", label: trans.__("Script"), panel: () => <Script {...all} /> },
     { id: "submission", label: trans.__("Submission"), panel: () => <Submission {...all} /> },
   ];
 }
 
-/** A row of tabs (WAI-ARIA): arrows go from one to the next, Tab into what it shows. */
+/** A row of tabs (WAI-ARIA): arrow keys move between them, Tab moves into the panel. */
 function Tabs({ tabs, label }: { tabs: readonly ITab[]; label: string }): React.ReactElement {
   const [chosen, setChosen] = React.useState<string | null>(null);
   const prefix = React.useId();
@@ -123,7 +123,7 @@ function Page(props: IPageProps): React.ReactElement {
   }
   return (
     <>
-      <Head {...{ page, job, trans, acts }} />
+      <Header {...{ page, job, trans, acts }} />
       <Tabs tabs={tabsOf(props, job)} label={trans.__("Parts of the page")} />
     </>
   );
@@ -134,7 +134,7 @@ export class JobPanel extends ReactWidget {
     readonly page: JobPage,
     private readonly _trans: TranslationBundle,
     private readonly _acts: IJobActs,
-    /** By which JupyterLab finds it again after a reload. */
+    /** The name by which JupyterLab restores the page after a reload. */
     readonly name: string,
   ) {
     super();

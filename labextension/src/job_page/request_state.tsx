@@ -1,4 +1,4 @@
-/** What is asked for when somebody looks, and not before: each such question costs the cluster something. */
+/** Requests that are made when a tab is shown, and not before: each one costs the cluster some work. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
@@ -7,33 +7,33 @@ import { toProblem } from "../common/api/problem";
 import { problemText } from "../common/labels";
 import type { Fact } from "./labels";
 
-/** An answer, or why there is none. */
-export interface IAsked<T> {
+/** The result of a request, or its problem. */
+export interface IRequestState<T> {
   readonly value: T | null;
   readonly problem: IProblem | null;
-  readonly isAsking: boolean;
-  readonly again: () => void;
+  readonly isLoading: boolean;
+  readonly reload: () => void;
 }
 
 /**
- * Ask once, and again when told to.
+ * Make a request once, and again on `reload`.
  *
- * @param reason - Ask anew when it changes.
+ * @param reason - Repeat the request when it changes.
  */
-export function useAsked<T>(ask: () => Promise<T>, reason: string): IAsked<T> {
-  const [told, setTold] = React.useState<Omit<IAsked<T>, "again">>({
+export function useRequest<T>(ask: () => Promise<T>, reason: string): IRequestState<T> {
+  const [state, setState] = React.useState<Omit<IRequestState<T>, "reload">>({
     value: null,
     problem: null,
-    isAsking: true,
+    isLoading: true,
   });
-  const [count, again] = React.useReducer((turn: number) => turn + 1, 0);
+  const [count, reload] = React.useReducer((turn: number) => turn + 1, 0);
   const before = React.useRef(Promise.resolve());
   React.useEffect(() => {
     let isCurrent = true;
     const take = (value: T | null, problem: IProblem | null): void => {
-      setTold({ value, problem, isAsking: !isCurrent });
+      setState({ value, problem, isLoading: !isCurrent });
     };
-    const asked = (): Promise<void> =>
+    const load = (): Promise<void> =>
       ask().then(
         (value) => {
           take(value, null);
@@ -42,49 +42,53 @@ export function useAsked<T>(ask: () => Promise<T>, reason: string): IAsked<T> {
           take(null, toProblem(error, ""));
         },
       );
-    setTold((known) => ({ ...known, isAsking: true }));
-    // One question at a time: a large array changes faster than its tasks are told.
-    before.current = before.current.then(() => (isCurrent ? asked() : undefined));
+    setState((known) => ({ ...known, isLoading: true }));
+    // One request at a time: a large array changes faster than its tasks are sent.
+    before.current = before.current.then(() => (isCurrent ? load() : undefined));
     return () => {
       isCurrent = false;
     };
   }, [count, reason]);
-  return { ...told, again };
+  return { ...state, reload };
 }
 
-interface IAnswerProps<T> {
+interface IResultProps<T> {
   readonly trans: TranslationBundle;
-  readonly asked: IAsked<T>;
+  readonly request: IRequestState<T>;
   readonly children: (value: T) => React.ReactNode;
 }
 
-/** What there is to see of a question: its answer, or why there is none, or that it is under way. */
-export function Answer<T>({ trans, asked, children }: IAnswerProps<T>): React.ReactElement {
-  if (asked.problem !== null) {
-    return <p className="jp-Slurm-problem">{problemText(trans, asked.problem)}</p>;
+/** Show the result of a request, its problem, or that it is under way. */
+export function RequestResult<T>({
+  trans,
+  request,
+  children,
+}: IResultProps<T>): React.ReactElement {
+  if (request.problem !== null) {
+    return <p className="jp-Slurm-problem">{problemText(trans, request.problem)}</p>;
   }
-  return asked.value === null ? (
+  return request.value === null ? (
     <p role="status" className="jp-Slurm-aside">
       {trans.__("Asking…")}
     </p>
   ) : (
-    <>{children(asked.value)}</>
+    <>{children(request.value)}</>
   );
 }
 
-/** The same, with a button that asks again. */
-export function RenewedAnswer<T>(
-  props: IAnswerProps<T> & { readonly label: string },
+/** The same with a button that repeats the request. */
+export function RefreshableResult<T>(
+  props: IResultProps<T> & { readonly label: string },
 ): React.ReactElement {
-  const { asked, label } = props;
+  const { request, label } = props;
   return (
     <>
-      <Answer {...props} />
+      <RequestResult {...props} />
       <button
         type="button"
         className="jp-mod-styled jp-mod-minimal"
-        disabled={asked.isAsking}
-        onClick={asked.again}
+        disabled={request.isLoading}
+        onClick={request.reload}
       >
         {label}
       </button>
@@ -92,7 +96,7 @@ export function RenewedAnswer<T>(
   );
 }
 
-/** Names, and what there is to say of each. */
+/** A list of names and values. */
 export function Facts({ facts }: { readonly facts: readonly Fact[] }): React.ReactElement {
   return (
     <dl className="jp-Slurm-facts">

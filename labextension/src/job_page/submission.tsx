@@ -1,11 +1,11 @@
-/** What was submitted: the script, the options, the files, and what is recorded of it. */
+/** Tabs with the submission of a job: the script, the options, the files, and the record. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
-import { jobFiles, quoted, recordFacts } from "./labels";
+import { jobFiles, quoteWords, recordFacts } from "./labels";
 import type { JobPage } from "./model";
-import { Answer, Facts, useAsked } from "./request_state";
+import { Facts, RequestResult, useRequest } from "./request_state";
 
 interface IDetailsProps {
   readonly page: JobPage;
@@ -21,22 +21,22 @@ function Text(props: {
 }): React.ReactElement {
   const { page, trans, what, label } = props;
   const { api, place } = page;
-  const asked = useAsked(() => api.text(place.cluster, place.job, what), what);
+  const request = useRequest(() => api.text(place.cluster, place.job, what), what);
   return (
     <section aria-label={label}>
       <h3>{label}</h3>
-      <Answer trans={trans} asked={asked}>
+      <RequestResult trans={trans} request={request}>
         {(text) => (
           <pre className="jp-Slurm-text" tabIndex={0} aria-label={label}>
             {text}
           </pre>
         )}
-      </Answer>
+      </RequestResult>
     </section>
   );
 }
 
-/** The text of the job; of a Python cell what was typed, then what Slurm runs. */
+/** The text of the job; of a Python cell the source, then the batch script. */
 export function Script({ page, job, trans }: IDetailsProps): React.ReactElement {
   return (
     <>
@@ -48,18 +48,18 @@ export function Script({ page, job, trans }: IDetailsProps): React.ReactElement 
   );
 }
 
-/** What is recorded of a job that we have submitted. */
+/** The record of a job of jupyter_slurm. */
 function Record({ page, trans }: Omit<IDetailsProps, "job">): React.ReactElement {
   const { api, place } = page;
-  const asked = useAsked(() => api.record(place.cluster, place.job), "");
+  const request = useRequest(() => api.record(place.cluster, place.job), "");
   return (
-    <Answer trans={trans} asked={asked}>
+    <RequestResult trans={trans} request={request}>
       {(record) => <Facts facts={recordFacts(record)} />}
-    </Answer>
+    </RequestResult>
   );
 }
 
-/** How it was submitted, where its files are, and what is recorded of it. */
+/** The command line, the files and the record of a job. */
 export function Submission({ page, job, trans }: IDetailsProps): React.ReactElement {
   return (
     <>
@@ -67,7 +67,7 @@ export function Submission({ page, job, trans }: IDetailsProps): React.ReactElem
         <>
           <h3>{trans.__("Command line")}</h3>
           <pre className="jp-Slurm-text" tabIndex={0} aria-label={trans.__("Command line")}>
-            {quoted(job.argv)}
+            {quoteWords(job.argv)}
           </pre>
         </>
       )}

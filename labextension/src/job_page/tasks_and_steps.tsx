@@ -1,26 +1,26 @@
-/** The parts of a job: tasks of an array, steps of an allocation. */
+/** Tables of the tasks of an array and the steps of an allocation. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
 import { stateKind } from "../common/job_states";
 import { jobName } from "../common/labels";
-import { when } from "./labels";
+import { formatTime } from "./labels";
 import type { JobPage } from "./model";
-import { Answer, useAsked } from "./request_state";
+import { RequestResult, useRequest } from "./request_state";
 
-/** A browser draws no more rows than this at ease. */
-const ROWS = 1_000;
+/** Largest number of rows: browsers draw more slowly. */
+const MAX_ROWS = 1_000;
 
 interface IPartsProps {
   readonly page: JobPage;
   readonly job: IJob;
   readonly trans: TranslationBundle;
-  /** Open the page of a part. */
+  /** Open the page of a task or a step. */
   readonly open: (job: string) => void;
 }
 
-/** A row: by what it is opened, and its cells. */
+/** A row: the reference of its job, and its cells. */
 interface IRow {
   readonly job: string;
   readonly state: string;
@@ -47,7 +47,7 @@ function Table(props: {
           </tr>
         </thead>
         <tbody>
-          {rows.slice(0, ROWS).map(({ job, state, cells }) => (
+          {rows.slice(0, MAX_ROWS).map(({ job, state, cells }) => (
             <tr key={job} data-kind={stateKind(state)}>
               <td className="jp-Slurm-id">
                 <button
@@ -70,11 +70,11 @@ function Table(props: {
           ))}
         </tbody>
       </table>
-      {rows.length > ROWS && (
+      {rows.length > MAX_ROWS && (
         <p className="jp-Slurm-aside">
           {trans.__(
             "%1 more are not shown; of those shown, failed ones come first.",
-            rows.length - ROWS,
+            rows.length - MAX_ROWS,
           )}
         </p>
       )}
@@ -82,7 +82,7 @@ function Table(props: {
   );
 }
 
-/** What failed first, then the others, each in their order. */
+/** Return failed rows first, then the others, each in their order. */
 function failedFirst<T extends { readonly state: string }>(rows: readonly T[]): T[] {
   const failed = ({ state }: T): number => Number(stateKind(state) !== "failed");
   return [...rows].sort((a, b) => failed(a) - failed(b));
@@ -91,17 +91,17 @@ function failedFirst<T extends { readonly state: string }>(rows: readonly T[]): 
 /** The tasks of an array, with their parameters. */
 export function Tasks({ page, job, trans, open }: IPartsProps): React.ReactElement {
   const { api, place } = page;
-  const asked = useAsked(
+  const request = useRequest(
     () => api.tasks(place.cluster, place.job),
     JSON.stringify([job.state, job.tasks]),
   );
   return (
-    <Answer trans={trans} asked={asked}>
+    <RequestResult trans={trans} request={request}>
       {({ columns, rows, names, parameters }) => {
         const at = (row: readonly unknown[], name: string): unknown => row[columns.indexOf(name)];
         const text = (value: unknown): string =>
           typeof value === "number" || typeof value === "string" ? `${value}` : "";
-        const told = rows.map((row, index): IRow => {
+        const tableRows = rows.map((row, index): IRow => {
           const start = at(row, "start_time");
           return {
             job: `${job.id ?? ""}_${text(at(row, "task"))}`,
@@ -109,7 +109,7 @@ export function Tasks({ page, job, trans, open }: IPartsProps): React.ReactEleme
             cells: [
               ...(parameters[index] ?? names.map(() => "")),
               text(at(row, "exit_code")),
-              typeof start === "number" ? when(start) : "",
+              typeof start === "number" ? formatTime(start) : "",
               text(at(row, "nodes")),
               text(at(row, "reason")),
             ],
@@ -124,20 +124,20 @@ export function Tasks({ page, job, trans, open }: IPartsProps): React.ReactEleme
           trans.__("Nodes"),
           trans.__("Reason"),
         ];
-        const shown = told.length > ROWS ? failedFirst(told) : told;
+        const shown = tableRows.length > MAX_ROWS ? failedFirst(tableRows) : tableRows;
         return <Table {...{ heads, trans, open }} rows={shown} />;
       }}
-    </Answer>
+    </RequestResult>
   );
 }
 
-/** The steps that were started in an allocation. */
+/** The steps of an allocation. */
 export function Steps({ page, job, trans, open }: IPartsProps): React.ReactElement {
   const { api, place } = page;
-  const asked = useAsked(() => api.steps(place.cluster, place.job), job.state);
+  const request = useRequest(() => api.steps(place.cluster, place.job), job.state);
   const heads = [trans.__("Step"), trans.__("State"), trans.__("Name"), trans.__("Nodes")];
   return (
-    <Answer trans={trans} asked={asked}>
+    <RequestResult trans={trans} request={request}>
       {(steps) =>
         steps.length === 0 ? (
           <p className="jp-Slurm-aside">{trans.__("No step was started here.")}</p>
@@ -145,7 +145,7 @@ export function Steps({ page, job, trans, open }: IPartsProps): React.ReactEleme
           <Table {...{ heads, trans, open }} rows={steps.map(stepRow)} />
         )
       }
-    </Answer>
+    </RequestResult>
   );
 }
 

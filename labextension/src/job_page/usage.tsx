@@ -1,4 +1,4 @@
-/** What a job asked for, and what it used of that. */
+/** Tab with the resources that a job requested and used. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
@@ -7,24 +7,24 @@ import { isFinished } from "../common/job_states";
 import { clusterName } from "../common/labels";
 import { jobFacts, reportFacts } from "./labels";
 import type { JobPage } from "./model";
-import { Facts, RenewedAnswer, useAsked } from "./request_state";
+import { Facts, RefreshableResult, useRequest } from "./request_state";
 import { Plots } from "./usage_plots";
 
-interface IUseProps {
+interface IUsageProps {
   readonly page: JobPage;
   readonly job: IJob;
   readonly trans: TranslationBundle;
 }
 
-/** The report is asked for when this is opened, when the job ends, and by the button: it costs questions to Slurm. */
-function Report({ page, job, trans }: IUseProps): React.ReactElement {
+/** The report is loaded when the tab is opened, when the job ends, and by the button: it costs requests to Slurm. */
+function Report({ page, job, trans }: IUsageProps): React.ReactElement {
   const { api, place } = page;
-  const asked = useAsked(
+  const request = useRequest(
     () => api.report(place.cluster, place.job),
     isFinished(job.state) ? job.state : "",
   );
   return (
-    <RenewedAnswer trans={trans} asked={asked} label={trans.__("Ask again")}>
+    <RefreshableResult trans={trans} request={request} label={trans.__("Ask again")}>
       {(report) => (
         <>
           <Facts facts={reportFacts(trans, report)} />
@@ -35,11 +35,11 @@ function Report({ page, job, trans }: IUseProps): React.ReactElement {
           ))}
         </>
       )}
-    </RenewedAnswer>
+    </RefreshableResult>
   );
 }
 
-export function Use(props: IUseProps): React.ReactElement {
+export function Usage(props: IUsageProps): React.ReactElement {
   const { page, job, trans } = props;
   const known = page.jobs.clusters.find(({ id }) => id === job.cluster);
   return (

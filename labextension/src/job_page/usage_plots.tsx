@@ -1,17 +1,17 @@
-/** What a job used as time went by, as small lines. */
+/** Plots of the resources that a job used over time. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
 import type { IUsage } from "./api";
-import { usagePlots, when, type IPlot } from "./labels";
+import { formatTime, usagePlots, type IPlot } from "./labels";
 import type { JobPage } from "./model";
-import { RenewedAnswer, useAsked } from "./request_state";
+import { RefreshableResult, useRequest } from "./request_state";
 
 const WIDTH = 300;
 const HEIGHT = 60;
 
-/** Return the line of a plot, as SVG writes it; where nothing was measured, it is interrupted. */
+/** Return the line of a plot in the notation of SVG; it is interrupted where there are no measurements. */
 function lineOf({ values, top }: IPlot, times: readonly number[]): string {
   const [first, last] = [times[0] ?? 0, times.at(-1) ?? 0];
   const across = (time: number): number => ((time - first) / Math.max(1, last - first)) * WIDTH;
@@ -61,7 +61,12 @@ function Drawn({ usage, trans }: { usage: IUsage; trans: TranslationBundle }): R
             ))}
           </div>
           <p className="jp-Slurm-aside">
-            {trans.__("On %1, from %2 to %3.", usage.node ?? "", when(first), when(last))}
+            {trans.__(
+              "On %1, from %2 to %3.",
+              usage.node ?? "",
+              formatTime(first),
+              formatTime(last),
+            )}
           </p>
         </>
       )}
@@ -70,7 +75,7 @@ function Drawn({ usage, trans }: { usage: IUsage; trans: TranslationBundle }): R
   );
 }
 
-/** The job's own measurements: no question to Slurm. */
+/** Plots of the measurements of the job itself, without requests to Slurm. */
 export function Plots(props: {
   readonly page: JobPage;
   readonly job: IJob;
@@ -78,10 +83,10 @@ export function Plots(props: {
 }): React.ReactElement {
   const { page, job, trans } = props;
   const { api, place } = page;
-  const asked = useAsked(() => api.usage(place.cluster, place.job), job.state);
+  const request = useRequest(() => api.usage(place.cluster, place.job), job.state);
   return (
-    <RenewedAnswer trans={trans} asked={asked} label={trans.__("Look again")}>
+    <RefreshableResult trans={trans} request={request} label={trans.__("Look again")}>
       {(usage) => <Drawn usage={usage} trans={trans} />}
-    </RenewedAnswer>
+    </RefreshableResult>
   );
 }

@@ -1,11 +1,11 @@
-/** What is done with jobs, in words of the person's language. */
+/** Labels of actions on jobs, in the language of the user. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { Act, IFailure, IJob } from "../common/api/objects";
 import { cancelBody, cancelTitle, jobName, problemText } from "../common/labels";
 
-/** Names and failures that are listed; of the others, how many there are. */
-const LISTED = 8;
+/** Number of names and failures in a list; of the others their number is shown. */
+const MAX_LISTED = 8;
 
 export function actName(trans: TranslationBundle, act: Act): string {
   switch (act) {
@@ -22,7 +22,7 @@ export function actName(trans: TranslationBundle, act: Act): string {
   }
 }
 
-/** What is being done. */
+/** Return the label of an action in progress. */
 export function actingText(trans: TranslationBundle, act: Act): string {
   switch (act) {
     case "cancel":
@@ -38,7 +38,7 @@ export function actingText(trans: TranslationBundle, act: Act): string {
   }
 }
 
-/** What a button says to who cannot see for how many jobs it is. */
+/** Return the accessible label of a button, with the number of jobs. */
 export function actLabel(trans: TranslationBundle, act: Act, count: number): string {
   switch (act) {
     case "cancel":
@@ -55,13 +55,13 @@ export function actLabel(trans: TranslationBundle, act: Act, count: number): str
 }
 
 function listed(trans: TranslationBundle, lines: readonly string[]): string[] {
-  const more = lines.length - LISTED;
+  const more = lines.length - MAX_LISTED;
   return more > 0
-    ? [...lines.slice(0, LISTED), trans._n("and %1 more", "and %1 more", more)]
+    ? [...lines.slice(0, MAX_LISTED), trans._n("and %1 more", "and %1 more", more)]
     : [...lines];
 }
 
-/** What is asked before jobs are ended: the title, what it means, what keeps them, and what ends them. */
+/** Return the question before jobs end: the title, the consequence, and the labels of the two buttons. */
 export function actQuestion(
   trans: TranslationBundle,
   act: "cancel" | "requeue",
@@ -90,7 +90,7 @@ export function actQuestion(
   };
 }
 
-/** What could not be done with which job, a line each. */
+/** Return the jobs on which an action failed and the reasons, a line each. */
 export function failureLines(trans: TranslationBundle, failures: readonly IFailure[]): string[] {
   return listed(
     trans,

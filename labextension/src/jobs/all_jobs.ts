@@ -1,38 +1,38 @@
-/** The jobs of everybody on a cluster: asked for when a person wants to see them, and then only on request. No DOM. */
+/** Jobs of all users of a cluster, loaded on request only. No DOM. */
 import type { ApiSchemas, IJob, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
-import { patiently } from "../common/api/retry";
+import { retryUntilAnswered } from "../common/api/retry";
 import { Model } from "../common/observable_model";
 
 /** The jobs of other users. Times are seconds since the epoch. */
 export type IQueue = ApiSchemas["Queue"];
 
-/** What is needed of the agent. */
+/** The request to the agent. */
 export interface IQueueApi {
   queue(cluster: string): Promise<IQueue>;
 }
 
-/** What is known of the jobs of others on a cluster. */
-export interface IKnownQueue {
+/** The jobs of other users of a cluster, and the state of the request. */
+export interface IQueueState {
   /** Null before the first answer. */
   readonly queue: IQueue | null;
   readonly jobs: readonly IJob[];
   readonly problem: IProblem | null;
-  readonly isAsking: boolean;
+  readonly isLoading: boolean;
 }
 
-const NOTHING: IKnownQueue = { queue: null, jobs: [], problem: null, isAsking: false };
+const NOTHING: IQueueState = { queue: null, jobs: [], problem: null, isLoading: false };
 
-/** The jobs of others, as those of a table: nothing can be done with them. */
+/** Return the jobs of other users as rows of a table; no action on them is possible. */
 function jobsOf(cluster: string, { columns, rows, unknown_since }: IQueue): IJob[] {
   const places = new Map(columns.map((name, place) => [name, place]));
   const text = (row: readonly unknown[], name: string): string => {
-    const told = row[places.get(name) ?? -1];
-    return typeof told === "string" ? told : "";
+    const value = row[places.get(name) ?? -1];
+    return typeof value === "string" ? value : "";
   };
   const number = (row: readonly unknown[], name: string): number | null => {
-    const told = row[places.get(name) ?? -1];
-    return typeof told === "number" ? told : null;
+    const value = row[places.get(name) ?? -1];
+    return typeof value === "number" ? value : null;
   };
   return rows.map((row): IJob => {
     const [state, tasks] = [text(row, "state"), number(row, "tasks")];
@@ -55,9 +55,9 @@ function jobsOf(cluster: string, { columns, rows, unknown_since }: IQueue): IJob
   });
 }
 
-export class Everybody extends Model {
-  private readonly _known = new Map<string, IKnownQueue>();
-  /** One's own jobs with the name of their user. */
+export class AllJobs extends Model {
+  private readonly _known = new Map<string, IQueueState>();
+  /** The user's own jobs with the name of their user. */
   private readonly _named = new WeakMap<IJob, IJob>();
   private _own: readonly IJob[] | null = null;
   private _all: readonly IJob[] = [];
@@ -66,12 +66,12 @@ export class Everybody extends Model {
     super();
   }
 
-  known(cluster: string): IKnownQueue {
+  stateOf(cluster: string): IQueueState {
     return this._known.get(cluster) ?? NOTHING;
   }
 
-  /** One's own jobs as they are, then those of others as they were; the same array as long as nothing has changed. */
-  with(own: readonly IJob[]): readonly IJob[] {
+  /** Return the user's own jobs, then those of other users; the same array as long as nothing has changed. */
+  withOthers(own: readonly IJob[]): readonly IJob[] {
     if (own !== this._own) {
       this._own = own;
       const others = [...this._known.values()].flatMap(({ jobs }) => jobs);
@@ -80,34 +80,34 @@ export class Everybody extends Model {
     return this._all;
   }
 
-  /** Ask the agent, which asks Slurm as often as the site wishes, and once for all who look. */
-  async look(clusters: readonly string[]): Promise<void> {
-    await Promise.all(clusters.map((cluster) => this._look(cluster)));
+  /** Load the jobs of other users. The agent asks Slurm at the rate of the site, once for all clients. */
+  async load(clusters: readonly string[]): Promise<void> {
+    await Promise.all(clusters.map((cluster) => this._loadCluster(cluster)));
   }
 
-  private async _look(cluster: string): Promise<void> {
-    const before = this.known(cluster);
-    if (before.isAsking) {
+  private async _loadCluster(cluster: string): Promise<void> {
+    const before = this.stateOf(cluster);
+    if (before.isLoading) {
       return;
     }
-    const waits = { ...before, problem: null, isAsking: true };
+    const waits = { ...before, problem: null, isLoading: true };
     this._set(cluster, waits);
     try {
-      const queue = await patiently(
+      const queue = await retryUntilAnswered(
         () => this._api.queue(cluster),
         (problem) => {
           this._set(cluster, { ...waits, problem });
         },
       );
       const jobs = jobsOf(cluster, queue);
-      this._set(cluster, { queue, jobs, problem: null, isAsking: false });
+      this._set(cluster, { queue, jobs, problem: null, isLoading: false });
     } catch (error) {
       const problem = toProblem(error, "Look again.");
-      this._set(cluster, { ...before, problem, isAsking: false });
+      this._set(cluster, { ...before, problem, isLoading: false });
     }
   }
 
-  private _set(cluster: string, known: IKnownQueue): void {
+  private _set(cluster: string, known: IQueueState): void {
     if (!this.isDisposed) {
       this._known.set(cluster, known);
       this._own = null;
@@ -116,7 +116,7 @@ export class Everybody extends Model {
   }
 
   private _withUser(job: IJob): IJob {
-    const user = this.known(job.cluster).queue?.user;
+    const user = this.stateOf(job.cluster).queue?.user;
     let named = this._named.get(job);
     if (user !== undefined && named === undefined) {
       named = { ...job, user };

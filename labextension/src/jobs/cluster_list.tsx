@@ -1,4 +1,4 @@
-/** The clusters that a person reaches by a log-in, and how each log-in stands. */
+/** List of the clusters that need a login, with the state of each login. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
@@ -9,7 +9,7 @@ import { clusterName, connectionState, usersText } from "../common/labels";
 interface IRowProps {
   readonly cluster: ICluster;
   readonly connection: IConnection;
-  /** What happened last, where it is not told above already. */
+  /** The latest event of the login, where the panel does not show it already. */
   readonly message: string;
   readonly trans: TranslationBundle;
   readonly connect: (cluster: ICluster) => void;
@@ -56,7 +56,7 @@ interface IClustersProps {
   readonly disconnect: (cluster: ICluster) => void;
 }
 
-/** Nothing where no cluster needs a log-in. */
+/** Render the list; nothing where no cluster needs a login. */
 export function Clusters({ model, trans, ...acts }: IClustersProps): React.ReactElement | null {
   const rows = model.clusters.flatMap((cluster) => {
     const { connection, id } = cluster;

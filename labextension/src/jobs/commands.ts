@@ -1,4 +1,4 @@
-/** The commands that open and cancel a job, from the menu, the palette or by a key. */
+/** Commands that open and cancel a job, from the menu, the palette or by a key. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
@@ -10,11 +10,11 @@ import { CommandIDs } from "../common/identifiers";
 import { isCancellable } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
 import { cancelJob } from "./confirmed_actions";
-import { chooseJob, typeJob } from "./job_dialogs";
+import { chooseJob, enterJobId } from "./job_dialogs";
 
 type Commands = JupyterFrontEnd["commands"];
 
-/** Show a job; null, or where jobs have no page: all of them. */
+/** Show the page of a job; of null, or where jobs have no page, the panel. */
 export async function openJob(
   commands: Commands,
   job: Pick<IJob, "cluster" | "key" | "id"> | null,
@@ -26,13 +26,13 @@ export async function openJob(
   }
 }
 
-/** The commands that ask which job is meant. */
+/** Add the commands that ask for a job. */
 export function addJobCommands(
   commands: Commands,
   model: IJobsModel,
   trans: TranslationBundle,
 ): void {
-  const meant = ({ cluster, job }: ReadonlyPartialJSONObject): IJob | undefined =>
+  const findJob = ({ cluster, job }: ReadonlyPartialJSONObject): IJob | undefined =>
     model.jobs.find(
       (each) => (each.key === job || each.id === job) && (!cluster || each.cluster === cluster),
     );
@@ -40,13 +40,13 @@ export function addJobCommands(
     label: trans.__("Open Job…"),
     caption: trans.__("Show a job by its id"),
     execute: async () => {
-      const id = await typeJob(trans);
-      const known = meant({ job: id });
+      const id = await enterJobId(trans);
+      const known = findJob({ job: id });
       if (id === "" || known) {
         await (known && openJob(commands, known));
         return;
       }
-      // One that is over long since may be known to the accounting of its cluster.
+      // A job that finished long ago may be known to the accounting of its cluster.
       const clusters = model.clusters.filter(isReached);
       const [title, open] = [trans.__("On which cluster is job %1?", id), trans.__("Open")];
       const cluster = await chooseCluster(trans, title, open, clusters);
@@ -58,7 +58,7 @@ export function addJobCommands(
     isEnabled: () => model.jobs.some(({ state }) => isCancellable(state)),
     execute: async (args) => {
       const [title, go] = [trans.__("Cancel which job?"), trans.__("Go on")];
-      const job = meant(args) ?? (await chooseJob(trans, title, go, model));
+      const job = findJob(args) ?? (await chooseJob(trans, title, go, model));
       await (job && cancelJob(trans, model, job));
     },
   });

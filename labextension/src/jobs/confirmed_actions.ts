@@ -2,13 +2,13 @@
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { Act, IJob } from "../common/api/objects";
-import { confirmed } from "../common/dialogs";
+import { confirmEnd } from "../common/dialogs";
 import type { IJobsModel } from "../common/jobs_model";
 import { actQuestion } from "./action_labels";
-import { typeLimit } from "./job_dialogs";
+import { enterTimeLimit } from "./job_dialogs";
 
-/** Do the same with several jobs, after the person said so where work is lost by it, or what is to be set. */
-export async function actOn(
+/** Apply an action to jobs, after the user has confirmed a loss of work or entered the time limit. */
+export async function actOnJobs(
   trans: TranslationBundle,
   model: IJobsModel,
   act: Act,
@@ -19,17 +19,17 @@ export async function actOn(
   }
   if (act === "cancel" || act === "requeue") {
     const { title, body, keep, end } = actQuestion(trans, act, jobs);
-    if (!(await confirmed(title, body, keep, end))) {
+    if (!(await confirmEnd(title, body, keep, end))) {
       return;
     }
   }
-  const limit = act === "limit" ? await typeLimit(trans, jobs) : undefined;
+  const limit = act === "limit" ? await enterTimeLimit(trans, jobs) : undefined;
   if (limit !== "") {
     await model.act(act, jobs, limit);
   }
 }
 
-/** Cancel a job after the person said so: a cancelled job's work is gone. */
+/** Cancel a job after a confirmation: the work of a cancelled job is lost. */
 export function cancelJob(trans: TranslationBundle, model: IJobsModel, job: IJob): Promise<void> {
-  return actOn(trans, model, "cancel", [job]);
+  return actOnJobs(trans, model, "cancel", [job]);
 }

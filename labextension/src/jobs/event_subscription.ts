@@ -1,39 +1,39 @@
-/** Hears what the agent tells while somebody looks, and comes back by itself when the link was broken. No DOM. */
+/** Subscription to the event stream of the agent, which reconnects after a failure. No DOM. */
 import type { IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
 import { isPrompt } from "../common/api/records";
 import type { Connection } from "../common/jobs_model";
-import type { Asked } from "../logins/prompt_queue";
-import type { IAgentApi } from "./api";
+import type { PromptQueue } from "../logins/prompt_queue";
+import type { IJobsApi } from "./api";
 
-/** Waits between attempts to reach the agent, in milliseconds. */
-const SHORTEST_RETRY = 2_000;
-const LONGEST_RETRY = 120_000;
+/** Shortest and longest time between attempts to reach the agent, in milliseconds. */
+const MIN_RETRY_MS = 2_000;
+const MAX_RETRY_MS = 120_000;
 
-interface IListeningOptions {
-  readonly api: IAgentApi;
-  readonly asked: Asked;
+interface ISubscriptionOptions {
+  readonly api: IJobsApi;
+  readonly prompts: PromptQueue;
   readonly sleep: (milliseconds: number, signal: AbortSignal) => Promise<void>;
   readonly random: () => number;
-  /** Is told how it stands; with `undefined`, what was wrong before still is. */
-  readonly told: (connection: Connection, problem?: IProblem) => void;
-  /** Asks for all that there is. */
+  /** Called with the state of the connection; without a problem, the problem before still holds. */
+  readonly onConnection: (connection: Connection, problem?: IProblem) => void;
+  /** Load all data. */
   readonly load: (signal: AbortSignal) => Promise<void>;
-  /** Takes in a change. */
-  readonly take: (event: string, data: unknown) => Promise<void>;
+  /** Apply an event. */
+  readonly onEvent: (event: string, data: unknown) => Promise<void>;
 }
 
-export class Listening {
+export class EventSubscription {
   private _watch: AbortController | null = null;
 
-  constructor(private readonly _options: IListeningOptions) {}
+  constructor(private readonly _options: ISubscriptionOptions) {}
 
-  /** Aborted when nobody looks any more; null: nobody does. */
+  /** Aborted when the subscription is no longer wanted; null: there is none. */
   get signal(): AbortSignal | null {
     return this._watch?.signal ?? null;
   }
 
-  want(isWanted: boolean): void {
+  setWanted(isWanted: boolean): void {
     if (isWanted === (this._watch !== null)) {
       return;
     }
@@ -43,42 +43,43 @@ export class Listening {
     } else {
       this._watch?.abort();
       this._watch = null;
-      this._options.told("paused");
+      this._options.onConnection("paused");
     }
   }
 
-  end(): void {
+  stop(): void {
     this._watch?.abort();
   }
 
-  /** Listen until nobody looks any more; come back by itself after a failure, ever more rarely while it lasts. */
+  /** Listen until the subscription is no longer wanted; reconnect after failures, at increasing intervals. */
   private async _run(signal: AbortSignal): Promise<void> {
-    const { told, sleep, random } = this._options;
+    const { onConnection, sleep, random } = this._options;
     for (let failures = 0; !signal.aborted; failures += 1) {
-      told("connecting");
+      onConnection("connecting");
       const error = await this._listen(signal, () => {
         failures = -1;
       }).then(
-        () => null, // a server that goes away in order is asked again after the shortest wait
+        () => null, // a server that ends the stream in order is asked again after the shortest wait
         (error: unknown) => toProblem(error, "The connection is tried again by itself."),
       );
       if (this.signal !== signal) {
         return;
       }
       if (error !== null) {
-        told("broken", error);
+        onConnection("broken", error);
       }
-      const wait = Math.min(LONGEST_RETRY, SHORTEST_RETRY * 2 ** Math.max(0, failures));
+      const wait = Math.min(MAX_RETRY_MS, MIN_RETRY_MS * 2 ** Math.max(0, failures));
       await sleep(wait * (0.75 + random() / 2), signal);
     }
   }
 
   /**
-   * Take the table once, then every change of it. The stream is opened before the table is asked for, or a change between
-   * the two would be lost. Prompts wait for nothing: the table of a cluster may wait for the answer to one.
+   * Load the table once, then apply every change. The stream is opened before the table is requested, or a change
+   * between the two would be lost. Prompts do not wait for the table: the table of a cluster may wait for the answer to
+   * one.
    */
   private async _listen(signal: AbortSignal, live: () => void): Promise<void> {
-    const { api, asked, load, take } = this._options;
+    const { api, prompts, load, onEvent } = this._options;
     const stop = new AbortController();
     const end = (): void => {
       stop.abort();
@@ -91,21 +92,21 @@ export class Listening {
     };
     try {
       const stream = await api.events(stop.signal);
-      asked.know(await api.prompts());
+      prompts.replaceAll(await api.prompts());
       next(() => load(signal).then(live));
       for await (const { event, data } of stream) {
         if (signal.aborted) {
           return;
         }
         if (event === "prompt" && isPrompt(data)) {
-          asked.hear(data);
+          prompts.receive(data);
         } else {
-          next(() => take(event, data));
+          next(() => onEvent(event, data));
         }
       }
     } finally {
       signal.removeEventListener("abort", end);
-      await inOrder.finally(end); // what went wrong there says more than that the stream was broken off
+      await inOrder.finally(end); // that failure says more than a stream that was aborted
     }
   }
 }

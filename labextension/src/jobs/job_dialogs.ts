@@ -1,34 +1,37 @@
-/** What a command asks that was called without saying what is meant, as one of a menu or of a key is. */
+/** Dialogs of commands that were called without arguments, as from a menu or by a key. */
 import { InputDialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
-import { chosen } from "../common/dialogs";
+import { chooseOne } from "../common/dialogs";
 import { formatDuration } from "../common/format";
 import { isCancellable, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
 import { jobName } from "../common/labels";
 
-/** More of them are no choice: whoever has as many types a number. */
-const MOST = 200;
+/** Number of jobs in the list: a user who has more types a number. */
+const MAX_CHOICES = 200;
 
-/** Ask which of the jobs that are not over is meant. */
+/** Ask for one of the active jobs. */
 export async function chooseJob(
   trans: TranslationBundle,
   title: string,
   okLabel: string,
   model: IJobsModel,
 ): Promise<IJob | null> {
-  const jobs = model.jobs.filter(({ state }) => isCancellable(state)).slice(0, MOST);
+  const jobs = model.jobs.filter(({ state }) => isCancellable(state)).slice(0, MAX_CHOICES);
   const name = (job: IJob): string =>
     [job.id, jobName(job), job.state, model.clusters.length > 1 ? job.cluster : ""]
       .filter(Boolean)
       .join(" · ");
-  return chosen(title, trans.__("Job"), okLabel, jobs, name);
+  return chooseOne(title, trans.__("Job"), okLabel, jobs, name);
 }
 
-/** Ask which time limit jobs are to have; empty: none. */
-export async function typeLimit(trans: TranslationBundle, jobs: readonly IJob[]): Promise<string> {
+/** Ask for the time limit of jobs; empty: none. */
+export async function enterTimeLimit(
+  trans: TranslationBundle,
+  jobs: readonly IJob[],
+): Promise<string> {
   const [job] = jobs;
   const only = jobs.length === 1 && job !== undefined ? job : null;
   const rules = jobs.some(({ state }) => stateKind(state) === "running")
@@ -47,8 +50,8 @@ export async function typeLimit(trans: TranslationBundle, jobs: readonly IJob[])
   return value?.trim() ?? "";
 }
 
-/** Ask for the number of a job; empty: none. */
-export async function typeJob(trans: TranslationBundle): Promise<string> {
+/** Ask for the ID of a job; empty: none. */
+export async function enterJobId(trans: TranslationBundle): Promise<string> {
   const { value } = await InputDialog.getText({
     title: trans.__("Open a job"),
     label: trans.__("Job id"),

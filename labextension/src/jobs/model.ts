@@ -1,4 +1,4 @@
-/** The jobs of this person, kept up to date by the agent's event stream. No DOM, no requests of its own. */
+/** Model of the jobs, kept up to date by the event stream of the agent. No DOM, no requests of its own. */
 import { Signal, type ISignal } from "@lumino/signaling";
 
 import type { Act, ICluster, IFailure, IJob, IProblem, IPrompt } from "../common/api/objects";
@@ -15,23 +15,23 @@ import {
 import { isFinished } from "../common/job_states";
 import type { Connection, IJobsModel } from "../common/jobs_model";
 import { Model } from "../common/observable_model";
-import { Asked } from "../logins/prompt_queue";
-import type { IAgentApi } from "./api";
-import { Listening } from "./event_subscription";
-import { Acts } from "./pending_actions";
-import { JobStore, OLDER_KEPT } from "./store";
+import { PromptQueue } from "../logins/prompt_queue";
+import type { IJobsApi } from "./api";
+import { EventSubscription } from "./event_subscription";
+import { PendingActions } from "./pending_actions";
+import { JobStore, MAX_OLDER } from "./store";
 
-/** In this time changes of many jobs are told as one, in milliseconds. */
-const TOGETHER = 50;
+/** Time in which changes of many jobs are gathered, in milliseconds. */
+const CHANGE_DELAY_MS = 50;
 
-/** How long it is told that a lost link is back, in milliseconds. */
-const BACK_TOLD = 15_000;
+/** Time for which a restored connection is shown, in milliseconds. */
+const RECONNECTED_SHOWN_MS = 15_000;
 
-/** What the model takes from its surroundings; tests pass their own. */
+/** Dependencies of the model; tests pass their own. */
 export interface IModelOptions {
-  readonly api: IAgentApi;
+  readonly api: IJobsApi;
   readonly visible?: boolean;
-  /** Resolves after so many milliseconds, or as soon as the signal is aborted. */
+  /** Resolve after a number of milliseconds, or as soon as the signal is aborted. */
   readonly sleep?: (milliseconds: number, signal: AbortSignal) => Promise<void>;
   readonly random?: () => number;
   readonly clock?: () => number;
@@ -51,19 +51,19 @@ export function defaultSleep(milliseconds: number, signal: AbortSignal): Promise
 
 export class JobsModel extends Model implements IJobsModel {
   private readonly _settled = new Signal<this, IPrompt>(this);
-  private readonly _asked: Asked;
+  private readonly _promptQueue: PromptQueue;
   private readonly _options: Required<IModelOptions>;
   private readonly _store = new JobStore();
-  private readonly _acts: Acts;
+  private readonly _actions: PendingActions;
   private _clusters = new Map<string, ICluster>();
-  private _returned: string | null = null;
+  private _reconnected: string | null = null;
   private _connection: Connection = "paused";
   private _problem: IProblem | null = null;
   private _isVisible = false;
-  private _isKept = false;
-  private readonly _listening: Listening;
+  private _isInBackground = false;
+  private readonly _subscription: EventSubscription;
   private readonly _ended = new AbortController();
-  private _telling: ReturnType<typeof setTimeout> | null = null;
+  private _changeTimer: ReturnType<typeof setTimeout> | null = null;
 
   constructor(options: IModelOptions) {
     super();
@@ -80,23 +80,23 @@ export class JobsModel extends Model implements IJobsModel {
     const settled = (prompt: IPrompt): void => {
       this._settled.emit(prompt);
     };
-    this._asked = new Asked({ api: options.api, changed, settled });
-    this._acts = new Acts({
+    this._promptQueue = new PromptQueue({ api: options.api, changed, settled });
+    this._actions = new PendingActions({
       api: options.api,
       changed,
-      take: (jobs) => {
+      update: (jobs) => {
         this._store.put(jobs);
       },
       isKnown: (job) => this._store.has(job),
     });
-    this._listening = new Listening({
-      ...{ api: options.api, asked: this._asked },
+    this._subscription = new EventSubscription({
+      ...{ api: options.api, prompts: this._promptQueue },
       ...{ sleep: this._options.sleep, random: this._options.random },
-      told: (connection, problem = this._problem ?? undefined) => {
+      onConnection: (connection, problem = this._problem ?? undefined) => {
         this._set(connection, problem ?? null);
       },
       load: (signal) => this._load(signal),
-      take: (event, data) => this._take(event, data),
+      onEvent: (event, data) => this._applyEvent(event, data),
     });
     this.setVisible(this._options.visible);
   }
@@ -118,19 +118,19 @@ export class JobsModel extends Model implements IJobsModel {
   }
 
   get prompts(): readonly IPrompt[] {
-    return this._asked.prompts;
+    return this._promptQueue.prompts;
   }
 
-  get returned(): ICluster | null {
-    return this._clusters.get(this._returned ?? "") ?? null;
+  get reconnected(): ICluster | null {
+    return this._clusters.get(this._reconnected ?? "") ?? null;
   }
 
   get jobs(): readonly IJob[] {
     return this._store.jobs;
   }
 
-  get older(): boolean {
-    return this._store.finished >= this._store.kept;
+  get hasOlder(): boolean {
+    return this._store.finished >= this._store.maxFinished;
   }
 
   get running(): number {
@@ -142,7 +142,7 @@ export class JobsModel extends Model implements IJobsModel {
   }
 
   get failures(): readonly IFailure[] {
-    return this._acts.failures;
+    return this._actions.failures;
   }
 
   get now(): number {
@@ -152,56 +152,56 @@ export class JobsModel extends Model implements IJobsModel {
   override dispose(): void {
     super.dispose();
     this._ended.abort();
-    this._listening.end();
-    clearTimeout(this._telling ?? undefined);
+    this._subscription.stop();
+    clearTimeout(this._changeTimer ?? undefined);
   }
 
   setVisible(visible: boolean): void {
     this._isVisible = visible;
-    this._listenWhereWanted();
+    this._updateSubscription();
   }
 
-  setKept(kept: boolean): void {
-    this._isKept = kept;
-    this._listenWhereWanted();
+  setInBackground(kept: boolean): void {
+    this._isInBackground = kept;
+    this._updateSubscription();
   }
 
-  private _listenWhereWanted(): void {
+  private _updateSubscription(): void {
     if (!this.isDisposed) {
-      this._listening.want(this._isVisible || this._isKept);
+      this._subscription.setWanted(this._isVisible || this._isInBackground);
     }
   }
 
   refresh(): void {
-    if (this._listening.signal !== null) {
-      this._acts.forget();
-      this._listening.want(false);
-      this._listenWhereWanted();
+    if (this._subscription.signal !== null) {
+      this._actions.clear();
+      this._subscription.setWanted(false);
+      this._updateSubscription();
     }
   }
 
-  look(): void {
-    const { signal } = this._listening;
+  refreshQueue(): void {
+    const { signal } = this._subscription;
     if (this._connection === "live" && signal !== null) {
-      // What goes wrong is told by the stream, and what is new by its events, too.
+      // The stream reports failures, and its events have the new jobs too.
       void Promise.allSettled(
         this.clusters.filter(isReached).map(async ({ id }) => {
           const jobs = await this._options.api.jobs(id, 0);
           if (!signal.aborted) {
             this._store.put(jobs);
-            this._tellSoon();
+            this._emitSoon();
           }
         }),
       );
     }
   }
 
-  acting(job: IJob): Act | null {
-    return this._acts.under(job);
+  pendingAct(job: IJob): Act | null {
+    return this._actions.pendingAct(job);
   }
 
   isCancelling(job: IJob): boolean {
-    return this.acting(job) === "cancel";
+    return this.pendingAct(job) === "cancel";
   }
 
   cancel(job: IJob): Promise<void> {
@@ -209,21 +209,21 @@ export class JobsModel extends Model implements IJobsModel {
   }
 
   async act(act: Act, jobs: readonly IJob[], limit?: string): Promise<void> {
-    this._problem = await this._acts.act(act, jobs, limit);
+    this._problem = await this._actions.act(act, jobs, limit);
     this._changed.emit();
   }
 
   dismiss(): void {
-    this._acts.failures = [];
+    this._actions.failures = [];
     this._changed.emit();
   }
 
   showOlder(): void {
-    this._store.kept = OLDER_KEPT;
+    this._store.maxFinished = MAX_OLDER;
     this.refresh();
   }
 
-  async parts(job: IJob): Promise<IJob[]> {
+  async loadParts(job: IJob): Promise<IJob[]> {
     const { api } = this._options;
     const reference = referenceOf(job) ?? "";
     return job.tasks === null
@@ -237,7 +237,7 @@ export class JobsModel extends Model implements IJobsModel {
     try {
       await this._options.api.connect(cluster.id);
     } catch (error) {
-      // A proxy may give up a request that waits for a person; the log-in goes on, and the events tell of it.
+      // A proxy may give up a request that waits for the user; the login continues, and the events report it.
       const isAnswer =
         error instanceof RequestError && error.problem.type?.startsWith("urn:jupyter-slurm:");
       if (isAnswer || this._clusters.get(cluster.id)?.connection?.state !== "connecting") {
@@ -258,7 +258,7 @@ export class JobsModel extends Model implements IJobsModel {
   }
 
   async answer(prompt: IPrompt, answers: readonly string[] | null): Promise<void> {
-    const problem = await this._asked.answer(prompt, answers);
+    const problem = await this._promptQueue.answer(prompt, answers);
     if (problem !== null) {
       this._problem = problem;
       this._changed.emit();
@@ -275,9 +275,9 @@ export class JobsModel extends Model implements IJobsModel {
     const { api } = this._options;
     const clusters = await api.clusters();
     const reached = clusters.filter(isReached);
-    // A cluster that does not answer takes nothing from the others.
+    // A cluster that does not answer does not affect the others.
     const tables = await Promise.allSettled(
-      reached.map(({ id }) => api.jobs(id, this._store.kept)),
+      reached.map(({ id }) => api.jobs(id, this._store.maxFinished)),
     );
     const failed = tables.find((each) => each.status === "rejected");
     if (failed !== undefined && tables.every(({ status }) => status === "rejected")) {
@@ -286,8 +286,8 @@ export class JobsModel extends Model implements IJobsModel {
     const table = tables.flatMap((each) => (each.status === "fulfilled" ? each.value : []));
     const present = new Set(table.map(identity));
     const gone = this._store.jobs.filter((job) => !present.has(identity(job)));
-    const told = new Set(reached.filter((_, at) => tables[at]?.status === "fulfilled"));
-    const lost = new Set(clusters.filter((each) => !told.has(each)).map(({ id }) => id));
+    const answered = new Set(reached.filter((_, at) => tables[at]?.status === "fulfilled"));
+    const lost = new Set(clusters.filter((each) => !answered.has(each)).map(({ id }) => id));
     const ended = await Promise.all(
       gone.map(async (job) =>
         isFinished(job.state) || lost.has(job.cluster) ? job : this._lookUp(job),
@@ -297,15 +297,15 @@ export class JobsModel extends Model implements IJobsModel {
       return;
     }
     this._clusters = new Map();
-    this._store.keep(() => false);
+    this._store.retain(() => false);
     this._store.put([...table, ...ended.filter((job) => job !== null)]);
     clusters.forEach((cluster) => {
-      this._know(cluster);
+      this._applyCluster(cluster);
     });
     this._set("live", null);
   }
 
-  /** How a job is that left the table while nobody looked; null when the agent does not know it any more. */
+  /** Return a job that left the table while nothing was visible; null when the agent does not know it any more. */
   private async _lookUp(job: IJob): Promise<IJob | null> {
     const reference = referenceOf(job);
     try {
@@ -315,16 +315,16 @@ export class JobsModel extends Model implements IJobsModel {
     }
   }
 
-  private async _take(event: string, data: unknown): Promise<void> {
+  private async _applyEvent(event: string, data: unknown): Promise<void> {
     if (event === "job" && isJob(data)) {
       this._store.put([data]);
-      this._tellSoon();
+      this._emitSoon();
       return;
     } else if (event === "cluster" && isCluster(data)) {
       const known = this._clusters.get(data.id);
-      this._know(data);
+      this._applyCluster(data);
       if (isReached(data) && !(known && isReached(known))) {
-        this._store.put(await this._options.api.jobs(data.id, this._store.kept));
+        this._store.put(await this._options.api.jobs(data.id, this._store.maxFinished));
       }
     } else {
       return; // an event of a newer agent
@@ -332,34 +332,34 @@ export class JobsModel extends Model implements IJobsModel {
     this._changed.emit();
   }
 
-  /** Take in what is told of a cluster: without a log-in nothing is known of its jobs. */
-  private _know(cluster: ICluster): void {
+  /** Apply the state of a cluster: without a login nothing is known of its jobs. */
+  private _applyCluster(cluster: ICluster): void {
     const before = this._clusters.get(cluster.id)?.connection?.state;
     this._clusters.set(cluster.id, cluster);
     if (isUnknown(cluster)) {
-      this._store.keep((job) => job.cluster !== cluster.id);
+      this._store.retain((job) => job.cluster !== cluster.id);
     }
     if (before === "lost" && cluster.connection?.state === "connected") {
-      void this._tellOfReturn(cluster.id);
-    } else if (this._returned === cluster.id && cluster.connection?.state !== "connected") {
-      this._returned = null;
+      void this._showReconnected(cluster.id);
+    } else if (this._reconnected === cluster.id && cluster.connection?.state !== "connected") {
+      this._reconnected = null;
     }
   }
 
-  private async _tellOfReturn(cluster: string): Promise<void> {
-    this._returned = cluster;
-    await this._options.sleep(BACK_TOLD, this._ended.signal);
-    if (this._returned === cluster) {
-      this._returned = null;
+  private async _showReconnected(cluster: string): Promise<void> {
+    this._reconnected = cluster;
+    await this._options.sleep(RECONNECTED_SHOWN_MS, this._ended.signal);
+    if (this._reconnected === cluster) {
+      this._reconnected = null;
       this._changed.emit();
     }
   }
 
-  /** Tell of the changes of a moment together: the events of an array come by the thousand. */
-  private _tellSoon(): void {
-    this._telling ??= setTimeout(() => {
-      this._telling = null;
+  /** Emit the changes of a moment together: an array sends thousands of events. */
+  private _emitSoon(): void {
+    this._changeTimer ??= setTimeout(() => {
+      this._changeTimer = null;
       this._changed.emit();
-    }, TOGETHER);
+    }, CHANGE_DELAY_MS);
   }
 }

@@ -1,4 +1,4 @@
-/** The panel: how the clusters are reached, the sessions, the jobs. In the side bar, or wide in the main area. */
+/** The panel with the clusters, the sessions and the jobs, in the side bar or in the main area. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import type { Message } from "@lumino/messaging";
@@ -17,7 +17,7 @@ import { JobsTable } from "./table/table_model";
 import { Table } from "./table/table_view";
 import { Toolbar } from "./table/toolbar";
 
-/** What a person can do here. */
+/** Actions of the user in the panel. */
 export interface IActs {
   readonly act: (act: Act, jobs: readonly IJob[]) => void;
   readonly open: (job: IJob) => void;
@@ -25,18 +25,18 @@ export interface IActs {
   readonly write: (text: string) => void;
   readonly connect: (cluster: ICluster) => void;
   readonly disconnect: (cluster: ICluster) => void;
-  /** Open the panel wide, where it is narrow. */
+  /** Open the panel in the main area, where it is in the side bar. */
   readonly widen?: () => void;
 }
 
-/** The sessions above the jobs, and what a person can do with one. */
+/** The sessions above the jobs, and the actions on one. */
 export interface IWithSessions {
   readonly model: ISessionsModel;
   readonly stop: (job: SessionJob) => void;
   readonly show: (job: SessionJob) => void;
 }
 
-/** What else the panel shows. */
+/** Other contents of the panel. */
 export interface IBeside {
   readonly sessions?: IWithSessions | null;
 }
@@ -59,12 +59,12 @@ function Jobs({ table, trans, acts }: IPanelProps): React.ReactElement {
     <section className="jp-Slurm-jobs" aria-label={trans.__("Jobs")}>
       <Toolbar {...{ table, trans, acts }} />
       {lines.length === 0 ? (
-        // While nobody answers, nobody knows: why stands above.
+        // Without a connection nothing is known; the reason stands above.
         <p className="jp-Slurm-empty">{model.connection === "live" ? nothing : ""}</p>
       ) : (
         <Table {...{ table, trans }} acts={{ act, open, copy }} />
       )}
-      {model.older && (
+      {model.hasOlder && (
         <p className="jp-Slurm-aside">
           <button
             type="button"
@@ -88,7 +88,7 @@ function Panel(props: IPanelProps): React.ReactElement {
     <>
       <div className="jp-Slurm-title">
         <h2>
-          {table.isEverybodys ? trans.__("Everybody's Slurm jobs") : trans.__("My Slurm jobs")}
+          {table.showsAllUsers ? trans.__("Everybody's Slurm jobs") : trans.__("My Slurm jobs")}
         </h2>
         <span>
           {acts.widen && (
@@ -101,7 +101,7 @@ function Panel(props: IPanelProps): React.ReactElement {
             className="jp-mod-styled jp-mod-minimal"
             onClick={() => {
               model.refresh();
-              table.look();
+              table.loadAllJobs();
             }}
           >
             {trans.__("Refresh")}
@@ -149,8 +149,8 @@ export class JobsPanel extends ReactWidget {
 
   protected override onAfterShow(msg: Message): void {
     super.onAfterShow(msg);
-    this.table.model.look();
-    this.table.look();
+    this.table.model.refreshQueue();
+    this.table.loadAllJobs();
     this.update();
   }
 
@@ -159,7 +159,7 @@ export class JobsPanel extends ReactWidget {
     this.update();
   }
 
-  /** Whoever comes by a key or a command is in the filter, from which an arrow leads into the table. */
+  /** Focus the filter, from which an arrow key leads into the table. */
   protected override onActivateRequest(msg: Message): void {
     super.onActivateRequest(msg);
     if (!this.node.contains(document.activeElement)) {
@@ -167,12 +167,12 @@ export class JobsPanel extends ReactWidget {
     }
     void this.renderPromise?.then(() => {
       if (document.activeElement === this.node) {
-        this.node.querySelector<HTMLElement>(".jp-Slurm-filter")?.focus(); // not for who clicked on something else
+        this.node.querySelector<HTMLElement>(".jp-Slurm-filter")?.focus(); // not after a click on something else
       }
     });
   }
 
-  /** Nothing as long as nobody sees it: the side bar has its panel from the start. */
+  /** Render nothing while hidden: the side bar has its panel from the start. */
   protected override render(): React.ReactElement {
     if (!this.isVisible) {
       return <></>;
@@ -191,19 +191,19 @@ export class JobsPanel extends ReactWidget {
   }
 }
 
-/** The place of a panel in the side bar, where nothing is made until somebody looks. */
+/** The place of a panel in the side bar, which is made when it is first shown. */
 export class SideBar extends PanelWidget {
   constructor(private readonly _make: () => JobsPanel) {
     super();
     this.addClass("jp-Slurm-side");
   }
 
-  /** The panel, once it was looked at. */
+  /** The panel, once it was shown. */
   get panels(): readonly JobsPanel[] {
     return this.widgets.filter((widget) => widget instanceof JobsPanel);
   }
 
-  /** Bring the keyboard there. Not by activating it: JupyterLab does that, too, when it restores its layout. */
+  /** Focus the panel. Not by activating it: JupyterLab does that too when it restores its layout. */
   enter(): void {
     this.panels[0]?.activate();
   }

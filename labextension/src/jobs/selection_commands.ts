@@ -1,4 +1,4 @@
-/** The commands for the jobs that are selected in a panel, from the menu, the palette or by a key. */
+/** Commands for the selected jobs of a panel, from the menu, the palette or by a key. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Clipboard, type ICommandPalette } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
@@ -7,11 +7,11 @@ import { ACTS, type Act, type IJob } from "../common/api/objects";
 import { CommandIDs } from "../common/identifiers";
 import { isAllowed } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
-import { actOn } from "./confirmed_actions";
+import { actOnJobs } from "./confirmed_actions";
 import type { JobsPanel } from "./panel";
 import { asCsv, asJson } from "./table/columns";
 
-function label(trans: TranslationBundle, act: Act): string {
+function selectionLabel(trans: TranslationBundle, act: Act): string {
   switch (act) {
     case "cancel":
       return trans.__("Cancel Selected Jobs");
@@ -27,11 +27,11 @@ function label(trans: TranslationBundle, act: Act): string {
 }
 
 /**
- * Add the command that does something with the selected jobs, as far as that can be done with each, and the one that copies.
+ * Add the command that applies an action to the selected jobs that allow it, and the one that copies them.
  *
- * @param panels - Those that there are; the first that is seen and has a selection is meant.
+ * @param panels - The panels; the commands use the first visible one with a selection.
  */
-export function addActing(
+export function addSelectionCommands(
   commands: JupyterFrontEnd["commands"],
   palette: ICommandPalette | null,
   model: IJobsModel,
@@ -39,15 +39,15 @@ export function addActing(
   panels: () => readonly JobsPanel[],
 ): void {
   const marked = (): readonly IJob[] => {
-    const seen = panels().filter(({ isVisible }) => isVisible);
-    return seen.find(({ table }) => table.marked.length > 0)?.table.marked ?? [];
+    const visible = panels().filter(({ isVisible }) => isVisible);
+    return visible.find(({ table }) => table.marked.length > 0)?.table.marked ?? [];
   };
-  const meant = (act: unknown): readonly IJob[] =>
-    marked().filter((job) => isAllowed(act as Act, job) && model.acting(job) === null);
+  const targets = (act: unknown): readonly IJob[] =>
+    marked().filter((job) => isAllowed(act as Act, job) && model.pendingAct(job) === null);
   commands.addCommand(CommandIDs.act, {
-    label: ({ act }) => label(trans, act as Act),
-    isEnabled: ({ act }) => meant(act).length > 0,
-    execute: ({ act }) => actOn(trans, model, act as Act, meant(act)),
+    label: ({ act }) => selectionLabel(trans, act as Act),
+    isEnabled: ({ act }) => targets(act).length > 0,
+    execute: ({ act }) => actOnJobs(trans, model, act as Act, targets(act)),
   });
   commands.addCommand(CommandIDs.copy, {
     label: ({ format }) =>

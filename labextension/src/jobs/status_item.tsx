@@ -4,7 +4,7 @@ import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { IJobsModel } from "../common/jobs_model";
-import { askingPrompt, connectionText, summary } from "../common/labels";
+import { connectionText, pendingPrompt, statusSummary } from "../common/labels";
 
 export class StatusItem extends ReactWidget {
   constructor(
@@ -23,11 +23,11 @@ export class StatusItem extends ReactWidget {
           <button
             type="button"
             data-connection={this._model.connection}
-            data-wanted={askingPrompt(this._model) !== undefined}
+            data-wanted={pendingPrompt(this._model) !== undefined}
             title={connectionText(this._trans, this._model) || this._trans.__("Show my Slurm jobs")}
             onClick={this._open}
           >
-            {summary(this._trans, this._model)}
+            {statusSummary(this._trans, this._model)}
           </button>
         )}
       </UseSignal>

@@ -1,16 +1,16 @@
-/** Jobs in their order, also fifty thousand of them: a change of one does not sort the others again. No DOM. */
+/** Ordered store of up to fifty thousand jobs: a change of one does not sort the others again. No DOM. */
 import type { IJob } from "../common/api/objects";
 import { identity, newestFirst } from "../common/api/records";
 import { isFinished, stateKind, type StateKind } from "../common/job_states";
 
-/** Finished jobs that are asked for and kept in view. */
-export const FINISHED_KEPT = 1_000;
-/** As many as are had where the person wants to see older ones. */
-export const OLDER_KEPT = 50_000;
-/** Of more changes than these at a time, all is sorted. */
-const MANY = 100;
+/** Finished jobs that are requested and kept by default. */
+export const MAX_FINISHED = 1_000;
+/** Finished jobs that are kept after the user asked for older ones. */
+export const MAX_OLDER = 50_000;
+/** Number of changes at a time from which everything is sorted again. */
+const SORT_THRESHOLD = 100;
 
-/** What runs, then what waits, then what is over. */
+/** Return the rank of a job: running, then waiting, then finished. */
 function rank({ state }: IJob): number {
   return isFinished(state) ? 2 : Number(stateKind(state) === "pending");
 }
@@ -20,16 +20,16 @@ function compare(a: IJob, b: IJob): number {
 }
 
 export class JobStore {
-  /** How many finished jobs are kept. */
-  kept = FINISHED_KEPT;
+  /** Number of finished jobs that are kept. */
+  maxFinished = MAX_FINISHED;
   private _byIdentity = new Map<string, IJob>();
   private _order: IJob[] = [];
   private _counts = new Map<StateKind, number>();
-  private _told: readonly IJob[] | null = null;
+  private _snapshot: readonly IJob[] | null = null;
 
-  /** What runs, then what waits, then what is over, each newest first; another array after each change. */
+  /** Running, then waiting, then finished jobs, each newest first; another array after each change. */
   get jobs(): readonly IJob[] {
-    return (this._told ??= [...this._order]);
+    return (this._snapshot ??= [...this._order]);
   }
 
   get finished(): number {
@@ -44,9 +44,9 @@ export class JobStore {
     return this._byIdentity.has(identity(job));
   }
 
-  /** Take in jobs; of what is over, the oldest beyond those that are kept go. */
+  /** Add or update jobs; the oldest finished jobs beyond the limit are dropped. */
   put(jobs: readonly IJob[]): void {
-    if (jobs.length > MANY) {
+    if (jobs.length > SORT_THRESHOLD) {
       this._sort([...this._order, ...jobs]);
     } else {
       for (const job of jobs) {
@@ -56,20 +56,20 @@ export class JobStore {
         this._order.splice(this._place(job), 0, job);
       }
     }
-    while (this.finished > this.kept) {
-      this._take(this._order.at(-1)); // what is over stands at the end
+    while (this.finished > this.maxFinished) {
+      this._take(this._order.at(-1)); // finished jobs stand at the end
     }
-    this._told = null;
+    this._snapshot = null;
   }
 
-  /** Keep only those that are wanted. */
-  keep(isWanted: (job: IJob) => boolean): void {
+  /** Keep only the jobs for which the function returns true. */
+  retain(isWanted: (job: IJob) => boolean): void {
     this._sort(this._order.filter(isWanted));
-    this._told = null;
+    this._snapshot = null;
   }
 
   private _sort(jobs: readonly IJob[]): void {
-    this._byIdentity = new Map(jobs.map((job) => [identity(job), job])); // the later one counts
+    this._byIdentity = new Map(jobs.map((job) => [identity(job), job])); // the later one wins
     this._counts = new Map();
     for (const job of this._byIdentity.values()) {
       this._count(job, 1);
@@ -89,7 +89,7 @@ export class JobStore {
     this._counts.set(stateKind(state), this.count(stateKind(state)) + by);
   }
 
-  /** Where a job stands, or would. */
+  /** Return the position of a job, or the one that it would have. */
   private _place(job: IJob): number {
     let [from, to] = [0, this._order.length];
     while (from < to) {

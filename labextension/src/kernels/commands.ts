@@ -1,4 +1,4 @@
-/** What adds kernels on nodes to those that can be chosen for a notebook, and removes them. */
+/** Commands that add remote kernels to the kernels of notebooks, and remove them. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Notification, showErrorMessage, type ICommandPalette } from "@jupyterlab/apputils";
 import type { KernelSpec } from "@jupyterlab/services";
@@ -6,21 +6,21 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ICluster } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
-import { confirmed } from "../common/dialogs";
+import { confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import { problemText } from "../common/labels";
-import type { IForm } from "../common/launch_request";
+import type { ILaunchForm } from "../common/launch_request";
 import { chooseKernel } from "./kernel_dialogs";
-import { isOurs, kernelOf, type IKernelApi } from "./model";
+import { isSlurmProvisioned, kernelRequest, type IKernelApi } from "./model";
 
 type Commands = JupyterFrontEnd["commands"];
 
-/** JupyterLab's own command that makes a notebook. */
-const NOTEBOOK = "notebook:create-new";
-/** How long it is said that a kernel was added, in milliseconds: its button opens a notebook. */
-const SEEN = 15_000;
+/** Command of JupyterLab that creates a notebook. */
+const CREATE_NOTEBOOK = "notebook:create-new";
+/** Time for which the notification of an added kernel is shown, in milliseconds: its button opens a notebook. */
+const ADDED_SHOWN_MS = 15_000;
 
-/** What these acts take from their surroundings. */
+/** Dependencies of the commands. */
 export interface IKernelActs {
   readonly api: Pick<IKernelApi, "addKernel" | "kernelSpecs" | "removeKernel">;
   readonly specs: Pick<KernelSpec.IManager, "refreshSpecs" | "specs" | "specsChanged">;
@@ -28,24 +28,31 @@ export interface IKernelActs {
   readonly trans: TranslationBundle;
 }
 
-/** Whether kernels of this name start through us. */
-export function startsHere({ specs }: Pick<KernelSpec.IManager, "specs">, name: string): boolean {
-  return isOurs(specs?.kernelspecs[name]?.metadata);
+/** Whether kernels of this name are kernels of jupyter_slurm. */
+export function isSlurmKernel(
+  { specs }: Pick<KernelSpec.IManager, "specs">,
+  name: string,
+): boolean {
+  return isSlurmProvisioned(specs?.kernelspecs[name]?.metadata);
 }
 
-/** Add what a form asks for to the kernels of the launcher. */
-export async function addKernel(acts: IKernelActs, cluster: ICluster, form: IForm): Promise<void> {
+/** Add the kernel of a form to the kernels of the launcher. */
+export async function addKernel(
+  acts: IKernelActs,
+  cluster: ICluster,
+  form: ILaunchForm,
+): Promise<void> {
   const { api, specs, commands, trans } = acts;
   try {
-    const { name, display_name: shown } = await api.addKernel(kernelOf(cluster, form));
+    const { name, display_name: shown } = await api.addKernel(kernelRequest(cluster, form));
     await specs.refreshSpecs();
     const open = {
       label: trans.__("New notebook"),
-      callback: () => void commands.execute(NOTEBOOK, { kernelName: name }),
+      callback: () => void commands.execute(CREATE_NOTEBOOK, { kernelName: name }),
     };
-    const actions = commands.hasCommand(NOTEBOOK) ? [open] : [];
-    const said = trans.__("The kernel “%1” can be chosen for notebooks now.", shown);
-    Notification.success(said, { autoClose: SEEN, actions });
+    const actions = commands.hasCommand(CREATE_NOTEBOOK) ? [open] : [];
+    const message = trans.__("The kernel “%1” can be chosen for notebooks now.", shown);
+    Notification.success(message, { autoClose: ADDED_SHOWN_MS, actions });
   } catch (error) {
     const problem = toProblem(error, "Look whether the launcher has it, then try again.");
     await showErrorMessage(trans.__("The kernel was not added"), problemText(trans, problem));
@@ -64,7 +71,7 @@ async function removeKernel({ api, specs, trans }: IKernelActs): Promise<void> {
     const body = trans.__(
       "Notebooks that use it ask for another one. Where it runs now, it goes on.",
     );
-    if (await confirmed(question, body, trans.__("Keep it"), trans.__("Remove"))) {
+    if (await confirmEnd(question, body, trans.__("Keep it"), trans.__("Remove"))) {
       await api.removeKernel(spec.name);
       await specs.refreshSpecs();
     }
@@ -74,14 +81,14 @@ async function removeKernel({ api, specs, trans }: IKernelActs): Promise<void> {
   }
 }
 
-/** The command that removes a kernel, enabled as long as there is one. */
+/** Add the command that removes a kernel, which is enabled while there is one. */
 export function addKernelCommands(acts: IKernelActs, palette: ICommandPalette | null): void {
   const { commands, specs, trans } = acts;
   commands.addCommand(CommandIDs.removeKernel, {
     label: trans.__("Remove a GPU Kernel…"),
     caption: trans.__("Take a kernel on a cluster out of the launcher"),
     isEnabled: () =>
-      Object.keys(specs.specs?.kernelspecs ?? {}).some((name) => startsHere(specs, name)),
+      Object.keys(specs.specs?.kernelspecs ?? {}).some((name) => isSlurmKernel(specs, name)),
     execute: () => removeKernel(acts),
   });
   specs.specsChanged.connect(() => {

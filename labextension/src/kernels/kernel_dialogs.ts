@@ -1,7 +1,7 @@
 /** Dialogs that ask for a kernel or a notebook. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import { chosen } from "../common/dialogs";
+import { chooseOne } from "../common/dialogs";
 import type { IKernelSpec } from "./model";
 
 export function chooseKernel(
@@ -10,15 +10,15 @@ export function chooseKernel(
   okLabel: string,
   specs: readonly IKernelSpec[],
 ): Promise<IKernelSpec | null> {
-  return chosen(title, trans.__("Kernel"), okLabel, specs, ({ display_name: name }) => name);
+  return chooseOne(title, trans.__("Kernel"), okLabel, specs, ({ display_name: name }) => name);
 }
 
-/** Ask which of the notebooks with these paths is meant. */
+/** Ask for one of the notebooks with these paths. */
 export function chooseNotebook(
   trans: TranslationBundle,
   title: string,
   okLabel: string,
   paths: readonly string[],
 ): Promise<string | null> {
-  return chosen(title, trans.__("Notebook"), okLabel, paths, (path) => path);
+  return chooseOne(title, trans.__("Notebook"), okLabel, paths, (path) => path);
 }

@@ -1,4 +1,4 @@
-/** Where the kernel of the notebook in front has its GPUs. No DOM. */
+/** Watch of the kernel of the notebook in front, and of its allocation. No DOM. */
 import type { ISessionContext } from "@jupyterlab/apputils";
 import type { Kernel } from "@jupyterlab/services";
 
@@ -9,76 +9,84 @@ import { Model } from "../common/observable_model";
 import { standingOf, type IKernelApi, type IKernelPlace } from "./model";
 import type { IMove, Moves } from "./move_model";
 
-/** What of a notebook or a console is needed here. */
+/** The part of a notebook or a console that the watch needs. */
 export type IContext = Pick<ISessionContext, "kernelChanged" | "session" | "statusChanged">;
 
-/** A kernel of ours, and its allocation as far as that is known. */
-export interface IShown {
-  /** What people call it. */
+/** A remote kernel, and its allocation as far as that is known. */
+export interface IKernelState {
+  /** The name of the cluster for the user. */
   readonly cluster: string;
   readonly job: IJob | null;
 }
 
-/** Return the path of the notebook in front, below the root of the server; null: it is none, or has no kernel. */
-export function notebookOf(context: IContext | null): string | null {
+/**
+ * Return the path of the notebook in front, below the root of the server; null: it is no notebook, or has no kernel.
+ */
+export function notebookPath(context: IContext | null): string | null {
   const session = context?.session;
   return session?.type === "notebook" && session.kernel ? session.path : null;
 }
 
-/** States of a kernel after which it may be elsewhere. */
-const MOVED: readonly Kernel.Status[] = ["starting", "restarting", "autorestarting", "dead"];
+/** States of a kernel after which its allocation may be another one. */
+const RESTART_STATUSES: readonly Kernel.Status[] = [
+  "starting",
+  "restarting",
+  "autorestarting",
+  "dead",
+];
 
-/** Follows one notebook or console at a time, and tells when its kernel has another place, or the place another state. */
+/**
+ * Follows one notebook or console at a time, and emits when the allocation of its kernel, or the state of that,
+ * changes.
+ */
 export class KernelWatch extends Model {
   private _context: IContext | null = null;
   private _kernel: string | null = null;
   private _place: IKernelPlace | null = null;
-  /** Counts what was asked: only the last answer counts. */
-  private _asked = 0;
+  /** Counts the requests: only the last answer counts. */
+  private _requestCount = 0;
 
-  /**
-   * @param isOurs - Whether kernels of this name start through us.
-   */
+  /** @param isOurs - Whether kernels of this name are kernels of jupyter_slurm. */
   constructor(
     private readonly _api: Pick<IKernelApi, "kernelPlace">,
     private readonly _jobs: IJobsModel,
     private readonly _isOurs: (name: string) => boolean,
-    private readonly _moves: Pick<Moves, "changed" | "look" | "of">,
+    private readonly _moves: Pick<Moves, "activeMove" | "changed" | "discover">,
   ) {
     super();
-    _jobs.changed.connect(this._tell);
-    _moves.changed.connect(this._tell);
+    _jobs.changed.connect(this._emit);
+    _moves.changed.connect(this._emit);
   }
 
   override dispose(): void {
     this.follow(null);
-    this._jobs.changed.disconnect(this._tell);
-    this._moves.changed.disconnect(this._tell);
+    this._jobs.changed.disconnect(this._emit);
+    this._moves.changed.disconnect(this._emit);
     super.dispose();
   }
 
-  /** How far what is in front is on its way to another kernel; null: it stays where it is. */
+  /** The move of the notebook in front; null: it does not move. */
   get move(): IMove | null {
-    const path = notebookOf(this._context);
-    return path === null ? null : this._moves.of(path);
+    const path = notebookPath(this._context);
+    return path === null ? null : this._moves.activeMove(path);
   }
 
-  /** What there is to show; null: the kernel in front is none of ours. */
-  get shown(): IShown | null {
+  /** The remote kernel in front; null: another kernel, or none. */
+  get kernelState(): IKernelState | null {
     const place = this._place;
     if (this._kernel === null || place === null) {
       return null;
     }
     const { cluster, allocation } = place;
     const isMeant = (job: IJob): boolean => job.cluster === cluster && job.key === allocation;
-    const there = this._jobs.clusters.find(({ id }) => id === cluster);
+    const known = this._jobs.clusters.find(({ id }) => id === cluster);
     return {
-      cluster: there === undefined ? cluster : clusterName(there),
+      cluster: known === undefined ? cluster : clusterName(known),
       job: allocation === null ? null : (this._jobs.jobs.find(isMeant) ?? null),
     };
   }
 
-  /** Follow what is in front now; null: it has no kernel. */
+  /** Follow the notebook or console in front; null: none has a kernel. */
   follow(context: IContext | null): void {
     if (context === this._context) {
       return;
@@ -88,21 +96,21 @@ export class KernelWatch extends Model {
     this._context = context;
     context?.kernelChanged.connect(this._changedKernel);
     context?.statusChanged.connect(this._changedStatus);
-    this.again();
-    void this._moves.look();
+    this.recheck();
+    void this._moves.discover();
   }
 
-  /** Look anew at the kernel in front: what it is called may be known only now. */
-  readonly again = (): void => {
+  /** Check the kernel in front again: its name may be known only now. */
+  readonly recheck = (): void => {
     this._changedKernel();
-    this._tell();
+    this._emit();
   };
 
-  /** Ask again for a place that is not known yet, or not any more: nothing tells of it. */
-  readonly tick = (): void => {
-    const standing = standingOf(this.shown?.job ?? null, this._jobs.now);
+  /** Load the allocation again where it is unknown or has ended: no event reports it. */
+  readonly poll = (): void => {
+    const standing = standingOf(this.kernelState?.job ?? null, this._jobs.now);
     if (this._kernel !== null && (standing === "starting" || standing === "ended")) {
-      void this._ask(this._kernel);
+      void this._loadPlace(this._kernel);
     }
   };
 
@@ -112,33 +120,33 @@ export class KernelWatch extends Model {
     if (id !== this._kernel) {
       this._kernel = id;
       this._place = null;
-      this._tell();
+      this._emit();
     }
     if (id !== null) {
-      void this._ask(id);
+      void this._loadPlace(id);
     }
   };
 
   private readonly _changedStatus = (_: unknown, status: Kernel.Status): void => {
     if (status === "idle") {
-      void this._moves.look(); // a cell may have asked for one
+      void this._moves.discover(); // a cell may have requested a move
     }
-    if (this._kernel !== null && MOVED.includes(status)) {
-      void this._ask(this._kernel);
+    if (this._kernel !== null && RESTART_STATUSES.includes(status)) {
+      void this._loadPlace(this._kernel);
     }
   };
 
-  private async _ask(id: string): Promise<void> {
-    const asked = ++this._asked;
+  private async _loadPlace(id: string): Promise<void> {
+    const count = ++this._requestCount;
     const place = await this._api.kernelPlace(id).catch(() => undefined);
-    // Who does not answer says nothing new.
-    if (asked === this._asked && id === this._kernel && place !== undefined) {
+    // A failed request changes nothing.
+    if (count === this._requestCount && id === this._kernel && place !== undefined) {
       this._place = place;
-      this._tell();
+      this._emit();
     }
   }
 
-  private readonly _tell = (): void => {
+  private readonly _emit = (): void => {
     this._changed.emit();
   };
 }

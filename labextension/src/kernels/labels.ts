@@ -1,21 +1,21 @@
-/** What is said of kernels on nodes. Everything here is text, never markup. */
+/** Labels of remote kernels. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "../common/format";
 import { jobReason } from "../common/labels";
-import { timeLeft } from "../common/time_limit";
-import type { IShown } from "./kernel_watch";
+import { remainingSeconds } from "../common/time_limit";
+import type { IKernelState } from "./kernel_watch";
 import { standingOf } from "./model";
 
-/** Return what the end of a kernel means. */
+/** Return the consequence of the end of a kernel. */
 export function lossText(trans: TranslationBundle): string {
   return trans.__("What is in the memory of the kernel is lost then: save it before.");
 }
 
-/** Return the line of the status bar. */
+/** Return the text of the item in the status bar. */
 export function kernelText(
   trans: TranslationBundle,
-  { cluster, job }: IShown,
+  { cluster, job }: IKernelState,
   now: number,
 ): string {
   const standing = standingOf(job, now);
@@ -28,15 +28,15 @@ export function kernelText(
   if (standing === "pending") {
     return trans.__("Kernel on %1: pending", cluster);
   }
-  const left = timeLeft(job, now);
+  const remaining = remainingSeconds(job, now);
   const where = job.nodes ?? cluster;
-  return left === null
+  return remaining === null
     ? trans.__("Kernel on %1", where)
-    : trans.__("Kernel on %1: %2 left", where, formatDuration(left));
+    : trans.__("Kernel on %1: %2 left", where, formatDuration(remaining));
 }
 
-/** Return what more there is to say: why it waits, when it may start, how it ended; a line each. */
-export function kernelAbout(trans: TranslationBundle, { job }: IShown, now: number): string {
+/** Return the tooltip: why the allocation waits, when it may start, how it ended; a line each. */
+export function kernelAbout(trans: TranslationBundle, { job }: IKernelState, now: number): string {
   const lines = job === null ? [] : jobReason(trans, job);
   const start = job?.estimated_start;
   if (start && standingOf(job, now) === "pending") {

@@ -1,62 +1,64 @@
-/** Kernels on nodes: those that can be chosen for a notebook, and how the allocation of one stands. No DOM. */
+/** Remote kernels: their specifications, and the state of their allocations. No DOM. */
 import type { ICluster, IJob } from "../common/api/objects";
 import { isFinished, stateKind } from "../common/job_states";
 import { clusterName } from "../common/labels";
-import type { IForm } from "../common/launch_request";
+import type { ILaunchForm } from "../common/launch_request";
 import { isNearLimit } from "../common/time_limit";
-import { launchOf } from "../sessions/form_values";
+import { launchRequest } from "../sessions/form_values";
 
-/** What the specification of a kernel of ours names as its provisioner. */
+/** The provisioner in the specification of a remote kernel. */
 const PROVISIONER = "jupyter-slurm";
 
-/** A kernel of ours that can be chosen for a notebook. */
+/** The specification of a remote kernel. */
 export interface IKernelSpec {
   readonly name: string;
   readonly display_name: string;
 }
 
-/** What is to be asked of Slurm for a kernel: the words of `jupyter slurm kernel add`. */
+/** The request for a remote kernel: the words of `jupyter slurm kernel add`. */
 export interface IKernelRequest {
   readonly words: readonly string[];
 }
 
-/** Where a kernel that was started has its GPUs. */
+/** The cluster and the allocation of a running kernel. */
 export interface IKernelPlace {
   readonly cluster: string;
-  /** Key of the allocation; null as long as there is none. */
+  /** The key of the allocation; null as long as there is none. */
   readonly allocation: string | null;
 }
 
-/** What is needed of the server for kernels. */
+/** The API of the server extension for kernels. */
 export interface IKernelApi {
   kernelSpecs(): Promise<IKernelSpec[]>;
   addKernel(request: IKernelRequest): Promise<IKernelSpec>;
   removeKernel(name: string): Promise<void>;
-  /** Null: it is none of ours, or has not begun. */
+  /** Null: the kernel is no remote kernel, or has not started. */
   kernelPlace(id: string): Promise<IKernelPlace | null>;
 }
 
-/** Return what a form asks for, as a kernel. */
-export function kernelOf(cluster: ICluster, form: IForm): IKernelRequest {
-  const { options, name, dir, env } = launchOf(form, "");
-  const said = Object.entries({ env, dir, name, idle: form.idle.trim() }); // a number alone is minutes
-  const ours = said.flatMap(([word, value]) => (value === undefined ? [] : [`${word}=${value}`]));
-  return { words: [clusterName(cluster), ...options, ...ours] };
+/** Return the request for a kernel from a form. */
+export function kernelRequest(cluster: ICluster, form: ILaunchForm): IKernelRequest {
+  const { options, name, dir, env } = launchRequest(form, "");
+  const values = Object.entries({ env, dir, name, idle: form.idle.trim() }); // a number without a unit is in minutes
+  const keywords = values.flatMap(([word, value]) =>
+    value === undefined ? [] : [`${word}=${value}`],
+  );
+  return { words: [clusterName(cluster), ...options, ...keywords] };
 }
 
-/** Whether kernels with such metadata in their specification start through us. */
-export function isOurs(metadata: unknown): boolean {
-  const told = metadata as { kernel_provisioner?: { provisioner_name?: unknown } } | null;
-  return told?.kernel_provisioner?.provisioner_name === PROVISIONER;
+/** Whether kernels with such metadata in their specification are kernels of jupyter_slurm. */
+export function isSlurmProvisioned(metadata: unknown): boolean {
+  const spec = metadata as { kernel_provisioner?: { provisioner_name?: unknown } } | null;
+  return spec?.kernel_provisioner?.provisioner_name === PROVISIONER;
 }
 
-/** How the allocation of a kernel stands; `near`: it runs, and its time limit is near. */
+/** State of the allocation of a kernel; `near`: it runs, and its time limit is near. */
 export type Standing = "starting" | "pending" | "running" | "near" | "ended";
 
 /**
- * Return how the allocation of a kernel stands.
+ * Return the state of the allocation of a kernel.
  *
- * @param job - Null as long as nothing is known of it.
+ * @param job - Null as long as nothing is known of the allocation.
  */
 export function standingOf(job: IJob | null, now: number): Standing {
   if (job === null) {

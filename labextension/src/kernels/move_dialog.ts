@@ -1,37 +1,37 @@
-/** What stands in the dialog that moves a notebook: where to, and which variables come along. */
+/** Contents of the dialog that moves a notebook: the kernel, and the variables to move. */
 import type { Dialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { UUID } from "@lumino/coreutils";
 import { Widget } from "@lumino/widgets";
 
-import { element } from "../common/dialogs";
+import { createElement } from "../common/dialogs";
 import type { IKernelSpec } from "./model";
-import { namesOf } from "./move_model";
+import { parseNames } from "./move_model";
 
-/** Names of variables, with commas or blanks between them. */
-const NAMES = String.raw`[\s,]*([\p{L}_][\p{L}\p{M}\p{N}_]*([\s,]+|$))*`;
+/** Pattern of names of variables, with commas or blanks between them. */
+const NAMES_PATTERN = String.raw`[\s,]*([\p{L}_][\p{L}\p{M}\p{N}_]*([\s,]+|$))*`;
 
-/** What a person has chosen. */
-export interface IWish {
-  /** Absent where there was nothing to choose. */
+/** The choice of the user. */
+export interface IMoveChoice {
+  /** Absent where there was no choice. */
   readonly kernel?: string;
   readonly in: readonly string[];
 }
 
 function labelled(text: string, field: HTMLElement): HTMLElement {
-  const label = element("label", "");
-  label.append(element("span", "", text), field);
+  const label = createElement("label", "");
+  label.append(createElement("span", "", text), field);
   return label;
 }
 
-export class MoveBody extends Widget implements Dialog.IBodyWidget<IWish> {
+export class MoveBody extends Widget implements Dialog.IBodyWidget<IMoveChoice> {
   private readonly _kernel: HTMLSelectElement | null;
-  private readonly _names = element("input", "jp-mod-styled");
+  private readonly _names = createElement("input", "jp-mod-styled");
 
   /**
-   * @param about - What is going to happen.
-   * @param kernels - Those that can be chosen; null: it is the one that the notebook has.
-   * @param names - The variables that were named the last time.
+   * @param about - The description of the move.
+   * @param kernels - The kernels to choose from; null: the kernel of the notebook stays.
+   * @param names - The variables of the last move.
    */
   constructor(
     trans: TranslationBundle,
@@ -42,20 +42,20 @@ export class MoveBody extends Widget implements Dialog.IBodyWidget<IWish> {
     super();
     this.addClass("jp-Slurm-prompt");
     this.addClass("jp-Slurm-move");
-    this._kernel = kernels === null ? null : element("select", "jp-mod-styled");
+    this._kernel = kernels === null ? null : createElement("select", "jp-mod-styled");
     for (const { name, display_name: shown } of kernels ?? []) {
-      const option = element("option", "", shown);
+      const option = createElement("option", "", shown);
       option.value = name;
       this._kernel?.append(option);
     }
-    const hint = element("div", "jp-Slurm-aside");
+    const hint = createElement("div", "jp-Slurm-aside");
     hint.id = `jp-Slurm-move-${UUID.uuid4()}`;
     hint.ariaLive = "polite";
     Object.assign(this._names, {
       type: "text",
       value: names.join(", "),
       placeholder: "x, model, optimizer",
-      pattern: NAMES,
+      pattern: NAMES_PATTERN,
       autocomplete: "off",
       autocapitalize: "off",
       spellcheck: false,
@@ -73,15 +73,15 @@ export class MoveBody extends Widget implements Dialog.IBodyWidget<IWish> {
     };
     this._names.addEventListener("input", check);
     check();
-    this.node.append(element("div", "jp-Slurm-aside", about));
+    this.node.append(createElement("div", "jp-Slurm-aside", about));
     if (this._kernel !== null) {
       this.node.append(labelled(trans.__("Kernel"), this._kernel));
     }
     this.node.append(labelled(trans.__("Variables to take along"), this._names), hint);
   }
 
-  getValue(): IWish {
-    const names = namesOf(this._names.value);
+  getValue(): IMoveChoice {
+    const names = parseNames(this._names.value);
     return this._kernel === null ? { in: names } : { kernel: this._kernel.value, in: names };
   }
 }

@@ -1,65 +1,65 @@
-/** Notebooks on their way to a kernel on a node, or to its follow-up allocation. The Jupyter server moves them. No DOM. */
+/** Moves of notebooks to a remote kernel, or to its follow-up allocation. The Jupyter server makes them. No DOM. */
 import { Signal, type ISignal } from "@lumino/signaling";
 
 import { RequestError, toProblem } from "../common/api/problem";
 import { Model } from "../common/observable_model";
 
-/** One of them, as the server tells it. */
+/** A move, as the server sends it. */
 export interface IMove {
   readonly id: string;
-  /** Its path, below the root of the server. */
+  /** The path below the root of the server. */
   readonly notebook: string;
-  /** The name of the kernel that it goes to. */
+  /** The name of the new kernel. */
   readonly kernel: string;
   /** `waiting`, `moving`, `done`, `failed`, `cancelled`. */
   readonly state: string;
-  /** How far it is, or what came of it: a line. */
+  /** The progress or the result, in a line. */
   readonly text: string;
-  /** The variables that come along. */
+  /** The variables to move. */
   readonly in: readonly string[];
 }
 
-/** What is asked for. */
+/** The request for a move. */
 export interface IMoveRequest {
   readonly notebook: string;
-  /** Absent: the kernel that it has, in another allocation. */
+  /** Absent: the same kernel in another allocation. */
   readonly kernel?: string;
   readonly in: readonly string[];
 }
 
-/** What is needed of the server for moves. */
+/** The API of the server extension for moves. */
 export interface IMovesApi {
   beginMove(request: IMoveRequest): Promise<IMove>;
-  /** Those under way, and some that are over. */
+  /** The active moves, and some that have ended. */
   moves(): Promise<IMove[]>;
   move(id: string): Promise<IMove>;
-  /** Have the notebook stay where it is; tells what has become of it. */
+  /** Cancel a move; return its state after that. */
   giveUpMove(id: string): Promise<IMove>;
 }
 
-/** How often it is asked how far a notebook is, in milliseconds: this server answers, Slurm is not asked. */
-const INTERVAL = 1_000;
-/** How often those are looked for that were begun elsewhere, at most. */
-const SELDOM = 5_000;
+/** Interval of requests for the progress, in milliseconds: this server answers, Slurm is not asked. */
+const POLL_INTERVAL_MS = 1_000;
+/** Shortest interval of requests for moves that were started elsewhere, in milliseconds. */
+const DISCOVERY_INTERVAL_MS = 5_000;
 
-/** Whether nothing more happens. */
+/** Whether a move has ended. */
 export function isOver({ state }: IMove): boolean {
   return state !== "waiting" && state !== "moving";
 }
 
-/** Return the variables that a person has named, each once. */
-export function namesOf(text: string): string[] {
+/** Return the names of variables in a text, each once. */
+export function parseNames(text: string): string[] {
   return [...new Set(text.split(/[\s,]+/).filter((name) => name !== ""))];
 }
 
-/** Follows what moves, from the first word of it until it is over. */
+/** Follows moves from their start to their end. */
 export class Moves extends Model {
-  private readonly _told = new Signal<this, IMove>(this);
-  private readonly _going = new Map<string, IMove>();
-  /** Ids of those that are over: an answer that comes late does not take them up again. */
+  private readonly _progress = new Signal<this, IMove>(this);
+  private readonly _active = new Map<string, IMove>();
+  /** IDs of ended moves: a late answer does not restart them. */
   private readonly _ended = new Set<string>();
-  private readonly _named = new Map<string, readonly string[]>();
-  private _looked = -Infinity;
+  private readonly _lastVariables = new Map<string, readonly string[]>();
+  private _discoveredAt = -Infinity;
 
   constructor(
     private readonly _api: IMovesApi,
@@ -69,60 +69,60 @@ export class Moves extends Model {
     super();
   }
 
-  /** How far one is: each change once, the end last. */
-  get told(): ISignal<this, IMove> {
-    return this._told;
+  /** Emits each change of a move once, the end last. */
+  get progress(): ISignal<this, IMove> {
+    return this._progress;
   }
 
-  /** The move of a notebook that is under way. */
-  of(notebook: string): IMove | null {
-    return [...this._going.values()].find((move) => move.notebook === notebook) ?? null;
+  /** Return the active move of a notebook. */
+  activeMove(notebook: string): IMove | null {
+    return [...this._active.values()].find((move) => move.notebook === notebook) ?? null;
   }
 
-  /** The variables that were to come along the last time: who is refused one takes the others. */
-  namedLast(notebook: string): readonly string[] {
-    return this._named.get(notebook) ?? [];
+  /** Return the variables of the last request: after a refusal the user chooses others. */
+  lastVariables(notebook: string): readonly string[] {
+    return this._lastVariables.get(notebook) ?? [];
   }
 
-  /** Have a notebook moved; throws what is refused. */
+  /** Request a move; throws a refusal. */
   async begin(request: IMoveRequest): Promise<void> {
-    this._named.set(request.notebook, request.in);
-    this._take(await this._api.beginMove(request));
+    this._lastVariables.set(request.notebook, request.in);
+    this._apply(await this._api.beginMove(request));
   }
 
-  /** Have it stay where it is; throws what is refused. */
+  /** Cancel a move; throws a refusal. */
   async giveUp({ id }: IMove): Promise<void> {
-    this._take(await this._api.giveUpMove(id));
+    this._apply(await this._api.giveUpMove(id));
   }
 
-  /** Look for what was begun elsewhere: by a cell, a terminal, another tab. Not at once again. */
-  async look(): Promise<void> {
+  /** Load moves that were started elsewhere, by a cell, a terminal or another tab; at most once per interval. */
+  async discover(): Promise<void> {
     const now = this._clock();
-    if (now - this._looked < SELDOM) {
+    if (now - this._discoveredAt < DISCOVERY_INTERVAL_MS) {
       return;
     }
-    this._looked = now;
-    const moves = await this._api.moves().catch((): IMove[] => []); // of an older server there are none
+    this._discoveredAt = now;
+    const moves = await this._api.moves().catch((): IMove[] => []); // an older server has no moves
     for (const move of moves.filter((each) => !isOver(each))) {
-      this._take(move);
+      this._apply(move);
     }
   }
 
-  /** Take in how far one is. */
-  private _take(move: IMove): void {
+  /** Apply the state of a move. */
+  private _apply(move: IMove): void {
     const { id, state, text } = move;
     if (this.isDisposed || this._ended.has(id)) {
       return;
     }
-    const before = this._going.get(id);
+    const before = this._active.get(id);
     if (isOver(move)) {
-      this._going.delete(id);
+      this._active.delete(id);
       this._ended.add(id);
     } else {
-      this._going.set(id, move);
+      this._active.set(id, move);
     }
     if (before?.state !== state || before.text !== text) {
-      this._told.emit(move);
+      this._progress.emit(move);
       this._changed.emit();
     }
     if (before === undefined && !isOver(move)) {
@@ -131,23 +131,23 @@ export class Moves extends Model {
   }
 
   private async _follow(id: string): Promise<void> {
-    while (this._going.has(id) && !this.isDisposed) {
-      await this._sleep(INTERVAL);
-      await this._ask(id);
+    while (this._active.has(id) && !this.isDisposed) {
+      await this._sleep(POLL_INTERVAL_MS);
+      await this._poll(id);
     }
   }
 
-  private async _ask(id: string): Promise<void> {
-    const known = this._going.get(id);
+  private async _poll(id: string): Promise<void> {
+    const known = this._active.get(id);
     if (known === undefined) {
       return;
     }
     try {
-      this._take(await this._api.move(id));
+      this._apply(await this._api.move(id));
     } catch (error) {
       if (error instanceof RequestError && error.problem.status === 404) {
-        // The server has begun anew: its kernels go on, the move does not.
-        this._take({ ...known, state: "failed", text: toProblem(error, "").detail ?? known.text });
+        // The server was restarted: its kernels continue, the move does not.
+        this._apply({ ...known, state: "failed", text: toProblem(error, "").detail ?? known.text });
       }
     }
   }

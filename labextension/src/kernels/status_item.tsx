@@ -1,12 +1,12 @@
-/** The item in the status bar that tells of the kernel of the notebook in front. */
+/** Item in the status bar for the kernel of the notebook in front. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
 
 import type { IJob } from "../common/api/objects";
 import type { IJobsModel } from "../common/jobs_model";
-import { useTick } from "../common/periodic_redraw";
-import type { IShown, KernelWatch } from "./kernel_watch";
+import { usePeriodicRedraw } from "../common/periodic_redraw";
+import type { IKernelState, KernelWatch } from "./kernel_watch";
 import { kernelAbout, kernelText } from "./labels";
 import { standingOf } from "./model";
 import { moveAbout, moveText } from "./move_labels";
@@ -14,13 +14,13 @@ import type { IMove } from "./move_model";
 
 interface IProps {
   readonly trans: TranslationBundle;
-  readonly shown: IShown;
+  readonly shown: IKernelState;
   readonly jobs: IJobsModel;
   readonly open: (job: IJob | null) => void;
 }
 
-function Told({ trans, shown, jobs, open }: IProps): React.ReactElement {
-  useTick();
+function KernelButton({ trans, shown, jobs, open }: IProps): React.ReactElement {
+  usePeriodicRedraw();
   return (
     <button
       type="button"
@@ -35,7 +35,7 @@ function Told({ trans, shown, jobs, open }: IProps): React.ReactElement {
   );
 }
 
-function Going(props: {
+function MoveButton(props: {
   readonly trans: TranslationBundle;
   readonly move: IMove;
   readonly shownAs: (kernel: string) => string;
@@ -56,13 +56,13 @@ function Going(props: {
   );
 }
 
-/** What the item's buttons do. */
+/** Actions of the buttons of the item. */
 export interface IKernelItemActs {
-  /** Show an allocation; of one that is not known, all jobs. */
+  /** Show an allocation; of an unknown one, all jobs. */
   readonly open: (job: IJob | null) => void;
-  /** What a kernel is called. */
+  /** Return the display name of a kernel. */
   readonly shownAs: (kernel: string) => string;
-  /** Have a notebook stay where it is. */
+  /** Cancel the move of a notebook. */
   readonly giveUp: (move: IMove) => void;
 }
 
@@ -81,13 +81,13 @@ export class KernelItem extends ReactWidget {
     return (
       <UseSignal signal={this._watch.changed}>
         {() => {
-          const { shown, move } = this._watch;
+          const { kernelState: shown, move } = this._watch;
           const { _trans: trans, _jobs: jobs } = this;
           const { open, shownAs, giveUp } = this._acts;
           return (
             <>
-              {shown !== null && <Told {...{ trans, shown, jobs, open }} />}
-              {move !== null && <Going {...{ trans, move, shownAs, giveUp }} />}
+              {shown !== null && <KernelButton {...{ trans, shown, jobs, open }} />}
+              {move !== null && <MoveButton {...{ trans, move, shownAs, giveUp }} />}
             </>
           );
         }}

@@ -5,13 +5,13 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 
 import type { ICluster } from "../common/api/objects";
-import { chooseCluster, confirmed } from "../common/dialogs";
+import { chooseCluster, confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
 import { clusterName, disconnectBody, disconnectTitle, usersText } from "../common/labels";
 
-/** End a log-in, at once if nobody uses it. */
-export async function disconnect(
+/** End a login, after a confirmation where processes use it. */
+export async function confirmDisconnect(
   trans: TranslationBundle,
   model: IJobsModel,
   cluster: ICluster,
@@ -19,7 +19,7 @@ export async function disconnect(
   const users = usersText(trans, cluster);
   if (users !== "") {
     const [title, body] = [disconnectTitle(trans, cluster), disconnectBody(trans, cluster)];
-    if (!(await confirmed(title, body, trans.__("Stay connected"), trans.__("Disconnect")))) {
+    if (!(await confirmEnd(title, body, trans.__("Stay connected"), trans.__("Disconnect")))) {
       return;
     }
   }
@@ -27,16 +27,16 @@ export async function disconnect(
 }
 
 /**
- * The commands that connect and disconnect, in the palette for each cluster that needs a log-in: of the two the one that does
- * something.
+ * Add the commands that connect and disconnect. The palette has, for each cluster that needs a login, the one that
+ * applies.
  */
-export function addConnecting(
+export function addConnectionCommands(
   commands: JupyterFrontEnd["commands"],
   palette: ICommandPalette | null,
   model: IJobsModel,
   trans: TranslationBundle,
 ): void {
-  const meant = ({ cluster }: ReadonlyPartialJSONObject): ICluster | undefined =>
+  const clusterOf = ({ cluster }: ReadonlyPartialJSONObject): ICluster | undefined =>
     model.clusters.find(({ id, connection }) => id === cluster && connection);
   const isOff = ({ connection }: ICluster): boolean => connection?.state === "disconnected";
   const isOn = (cluster: ICluster): boolean => Boolean(cluster.connection) && !isOff(cluster);
@@ -48,19 +48,19 @@ export function addConnecting(
   ): void => {
     commands.addCommand(id, {
       label: (args) => {
-        const cluster = meant(args);
+        const cluster = clusterOf(args);
         return cluster ? part(clusterName(cluster)) : whole;
       },
       isEnabled: (args) => args["cluster"] !== undefined || model.clusters.some(isFor),
       isVisible: (args) => {
-        const cluster = meant(args);
+        const cluster = clusterOf(args);
         const all = model.clusters.some(({ connection }) => connection);
         return args["cluster"] === undefined ? all : cluster !== undefined && isFor(cluster);
       },
       execute: async (args) => {
         const all = model.clusters.filter(isFor);
         const isSaid = args["cluster"] !== undefined;
-        const cluster = isSaid ? meant(args) : await chooseCluster(trans, whole, button, all);
+        const cluster = isSaid ? clusterOf(args) : await chooseCluster(trans, whole, button, all);
         await (cluster && act(cluster));
       },
     });
@@ -70,7 +70,7 @@ export function addConnecting(
     (name) => trans.__("Connect to %1", name),
     trans.__("Connect"),
   ]);
-  add(CommandIDs.disconnect, isOn, (cluster) => disconnect(trans, model, cluster), [
+  add(CommandIDs.disconnect, isOn, (cluster) => confirmDisconnect(trans, model, cluster), [
     trans.__("Disconnect from a Cluster…"),
     (name) => trans.__("Disconnect from %1", name),
     trans.__("Disconnect"),
@@ -94,6 +94,6 @@ export function addConnecting(
     commands.notifyCommandChanged(CommandIDs.connect);
     commands.notifyCommandChanged(CommandIDs.disconnect);
   };
-  listAll(); // translations may have come later than the clusters
+  listAll(); // translations may be loaded later than the clusters
   model.changed.connect(listAll);
 }

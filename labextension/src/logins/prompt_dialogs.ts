@@ -1,4 +1,4 @@
-/** The dialogs in which a person answers what hosts ask during a log-in: one after the other, never two at a time. */
+/** Dialogs for the prompts of a login: one after the other, never two at a time. */
 import { Dialog } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import type { IDisposable } from "@lumino/disposable";
@@ -10,7 +10,7 @@ import { PromptBody } from "./prompt_form";
 
 type Answers = readonly string[] | null;
 
-/** What the buttons of a prompt's dialog are, and which one Enter chooses. */
+/** Return the buttons of the dialog of a prompt, and the default one. */
 function buttonsOf(
   trans: TranslationBundle,
   { kind, questions }: IPrompt,
@@ -20,7 +20,7 @@ function buttonsOf(
     return { buttons: [cancel, Dialog.okButton({ label: trans.__("Hide") })], defaultButton: 1 };
   }
   if (kind === "host-key") {
-    // Whoever presses Enter without reading has accepted nothing.
+    // A user who presses Enter without reading must not accept the key.
     const buttons = [Dialog.cancelButton(), Dialog.warnButton({ label: trans.__("Accept") })];
     return { buttons, defaultButton: 0 };
   }
@@ -28,19 +28,19 @@ function buttonsOf(
   return { buttons, defaultButton: 1, focusNodeSelector: "input" };
 }
 
-/** Shows the oldest prompt of the model that waits, until it is answered here or settled elsewhere. */
+/** Shows the oldest prompt that waits, until it is answered in the dialog or settled elsewhere. */
 export class PromptDialogs implements IDisposable {
   private _dialog: Dialog<string[]> | null = null;
   private _shown = "";
-  /** What was read and put away; it goes by itself. */
+  /** Messages that the user has hidden; the agent removes them. */
   private readonly _hidden = new Set<string>();
 
   constructor(
     private readonly _model: IJobsModel,
     private readonly _trans: TranslationBundle,
   ) {
-    _model.changed.connect(this._look);
-    this._look();
+    _model.changed.connect(this._update);
+    this._update();
   }
 
   get isDisposed(): boolean {
@@ -48,11 +48,11 @@ export class PromptDialogs implements IDisposable {
   }
 
   dispose(): void {
-    this._model.changed.disconnect(this._look);
+    this._model.changed.disconnect(this._update);
     this._close();
   }
 
-  private readonly _look = (): void => {
+  private readonly _update = (): void => {
     const { prompts } = this._model;
     if (this._dialog !== null && !prompts.some(({ id }) => id === this._shown)) {
       this._close();
@@ -66,13 +66,13 @@ export class PromptDialogs implements IDisposable {
   private _close(): void {
     const dialog = this._dialog;
     this._dialog = null;
-    dialog?.reject(); // not dispose(): that leaves a rejected promise behind of one that still waits for its turn
+    dialog?.reject(); // not dispose(): a dialog that still waits for its turn would leave a rejected promise behind
   }
 
   private async _show(prompt: IPrompt): Promise<void> {
     const title = promptTitle(this._trans, prompt);
     const body = new PromptBody(prompt, this._trans);
-    // A click beside the dialog must not end a log-in; Escape is meant.
+    // A click beside the dialog must not end a login; Escape does.
     const dialog = new Dialog({ title, body, hasClose: false, ...buttonsOf(this._trans, prompt) });
     dialog.addClass("jp-Slurm-promptDialog");
     dialog.node.ariaLabel = title;
@@ -81,17 +81,17 @@ export class PromptDialogs implements IDisposable {
         dialog.reject();
       }
     };
-    dialog.node.addEventListener("keydown", escape, true); // JupyterLab lets none pass that bubbles
+    dialog.node.addEventListener("keydown", escape, true); // JupyterLab stops events that bubble
     this._dialog = dialog;
     this._shown = prompt.id;
     const { button, value } = await dialog.launch();
     if (this._dialog !== dialog) {
-      return; // it was settled elsewhere, and closed by us
+      return; // settled elsewhere, so that `_close` closed the dialog
     }
     this._dialog = null;
     if (button.accept && prompt.questions.length === 0) {
       this._hidden.add(prompt.id);
-      this._look();
+      this._update();
       return;
     }
     const typed: Answers = prompt.kind === "host-key" ? ["yes"] : value;

@@ -1,4 +1,4 @@
-/** What hosts ask the person, until it is answered, here or elsewhere. No DOM, no requests of its own. */
+/** Queue of the prompts of logins, until each is answered in the panel or elsewhere. No DOM, no requests of its own. */
 import type { IProblem, IPrompt } from "../common/api/objects";
 import { RequestError, toProblem } from "../common/api/problem";
 
@@ -8,38 +8,38 @@ export interface IPromptsApi {
   answer(prompt: string, answers: readonly string[] | null): Promise<void>;
 }
 
-interface IAskedOptions {
+interface IPromptQueueOptions {
   readonly api: IPromptsApi;
   readonly changed: () => void;
-  /** Is told of a prompt that waits for no answer any more. */
+  /** Called with a prompt that no longer waits for an answer. */
   readonly settled: (prompt: IPrompt) => void;
 }
 
-export class Asked {
+export class PromptQueue {
   private _prompts = new Map<string, IPrompt>();
-  /** Prompts that were answered here, until the agent says that they are settled. */
+  /** Prompts that were answered in the panel, until the agent settles them. */
   private readonly _answered = new Map<string, IPrompt>();
 
-  constructor(private readonly _options: IAskedOptions) {}
+  constructor(private readonly _options: IPromptQueueOptions) {}
 
   get prompts(): readonly IPrompt[] {
     return [...this._prompts.values()];
   }
 
-  /** Take in all that is asked. */
-  know(prompts: readonly IPrompt[]): void {
+  /** Replace all prompts. */
+  replaceAll(prompts: readonly IPrompt[]): void {
     this._prompts = new Map(prompts.map((prompt) => [prompt.id, prompt]));
     this._options.changed();
   }
 
-  /** Take in an event. */
-  hear(prompt: IPrompt): void {
+  /** Apply an event. */
+  receive(prompt: IPrompt): void {
     if (prompt.settled) {
-      const asked = this._prompts.get(prompt.id) ?? this._answered.get(prompt.id);
+      const known = this._prompts.get(prompt.id) ?? this._answered.get(prompt.id);
       this._prompts.delete(prompt.id);
       this._answered.delete(prompt.id);
-      if (asked !== undefined) {
-        this._options.settled(asked);
+      if (known !== undefined) {
+        this._options.settled(known);
       }
     } else {
       this._prompts.set(prompt.id, prompt);
@@ -47,7 +47,7 @@ export class Asked {
     this._options.changed();
   }
 
-  /** Answer a prompt; null declines. Return what went wrong. */
+  /** Answer a prompt; null declines. Return the problem of a failure. */
   async answer(prompt: IPrompt, answers: readonly string[] | null): Promise<IProblem | null> {
     this._prompts.delete(prompt.id);
     this._answered.set(prompt.id, prompt);
@@ -57,10 +57,10 @@ export class Asked {
       return null;
     } catch (error) {
       if (error instanceof RequestError && error.problem.type?.endsWith(":prompt-gone")) {
-        return null; // somebody else was quicker
+        return null; // another client has answered first
       }
       if (answers !== null && !(error instanceof RequestError)) {
-        this._prompts.set(prompt.id, prompt); // it did not arrive; what was refused would be refused again
+        this._prompts.set(prompt.id, prompt); // the answer did not arrive; an answer that was refused would be refused again
       }
       return toProblem(error, "An answer can be given anew as long as it is waited for.");
     }

@@ -1,19 +1,19 @@
 /**
- * Fields under notebook cells that nobody waits for any more: the question was answered in a dialog, or in a terminal.
+ * Input fields of notebook cells whose question was answered in a dialog or in a terminal.
  *
- * The kernel goes on by itself, but cannot tell the page: the field would stay, and the page would refuse to run another
- * cell until it is answered. An empty answer takes it away; a kernel that does not wait for one drops it.
+ * The kernel continues, but cannot notify the page: the field would stay, and the page would refuse to run another cell
+ * until the field is answered. An empty answer removes it; a kernel that does not wait for one drops the answer.
  */
 import type { IDisposable } from "@lumino/disposable";
 
 import type { IPrompt } from "../common/api/objects";
 import type { IJobsModel } from "../common/jobs_model";
 
-/** Milliseconds. */
-const MOMENTS = [500, 2000];
+/** Times of further checks, in milliseconds. */
+const RECHECK_DELAYS_MS = [500, 2000];
 
-/** Takes fields of cells away when their prompt is settled, as long as no other prompt asks the same. */
-export class Leftovers implements IDisposable {
+/** Removes input fields of cells when their prompt is settled, as long as no other prompt has the same question. */
+export class StaleInputFields implements IDisposable {
   constructor(private readonly _model: IJobsModel) {
     _model.settled.connect(this._settled);
   }
@@ -28,10 +28,13 @@ export class Leftovers implements IDisposable {
     this._later.clear();
   }
 
-  /** Once more in a moment: a kernel may have asked before it heard of the answer, and its field comes after that. */
+  /**
+   * Check again a moment later: a kernel may have asked before it received the answer, and its field appears after
+   * that.
+   */
   private readonly _settled = (model: IJobsModel, prompt: IPrompt): void => {
     this._clear(model, prompt);
-    for (const moment of MOMENTS) {
+    for (const moment of RECHECK_DELAYS_MS) {
       const later = setTimeout(() => {
         this._later.delete(later);
         this._clear(model, prompt);
@@ -48,10 +51,10 @@ export class Leftovers implements IDisposable {
       gone.delete(text.trim());
     }
     for (const box of document.querySelectorAll<HTMLElement>(".jp-Stdin")) {
-      const asked = box.querySelector(".jp-Stdin-prompt")?.textContent.trim() ?? "";
+      const question = box.querySelector(".jp-Stdin-prompt")?.textContent.trim() ?? "";
       const input = box.querySelector<HTMLInputElement>("input.jp-Stdin-input");
-      if (input !== null && gone.has(asked)) {
-        input.value = ""; // half a password may stand there
+      if (input !== null && gone.has(question)) {
+        input.value = ""; // the field may contain half a password
         input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
       }
     }

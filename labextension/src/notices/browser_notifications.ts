@@ -1,16 +1,19 @@
-/** Notices of the browser, for whoever looks at another tab or program. Asked for only when they are switched on. */
+/**
+ * Notifications of the browser, for users who look at another tab or program. The permission is requested only when
+ * they are enabled.
+ */
 import { Notification as LabNotification } from "@jupyterlab/apputils";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-import type { ITold } from "./labels";
+import type { INotification } from "./labels";
 
-/** Whether the browser lets this page tell something. */
+/** Whether the browser allows notifications of this page. */
 export function isAllowed(): boolean {
   return "Notification" in window && Notification.permission === "granted";
 }
 
-/** Ask the person by the browser; it is heard only where they have just clicked or pressed a key. */
-export async function ask(trans: TranslationBundle): Promise<boolean> {
+/** Request the permission of the browser, which considers that only right after a click or a key. */
+export async function requestPermission(trans: TranslationBundle): Promise<boolean> {
   if (!("Notification" in window)) {
     LabNotification.warning(trans.__("This browser has no notices."), { autoClose: 8_000 });
     return false;
@@ -27,15 +30,15 @@ export async function ask(trans: TranslationBundle): Promise<boolean> {
   return isAllowed();
 }
 
-/** Offer to ask: a setting that is changed in another tab or in a file is no click. */
-export function offer(trans: TranslationBundle, allowed: () => void): void {
+/** Offer to request the permission: a change of the setting in another tab or in a file is no click. */
+export function offerPermission(trans: TranslationBundle, allowed: () => void): void {
   LabNotification.info(trans.__("Slurm notices are to be shown by the browser."), {
     autoClose: false,
     actions: [
       {
         label: trans.__("Ask the browser"),
         callback: () => {
-          void ask(trans).then((isYes) => {
+          void requestPermission(trans).then((isYes) => {
             if (isYes) {
               allowed();
             }
@@ -46,13 +49,13 @@ export function offer(trans: TranslationBundle, allowed: () => void): void {
   });
 }
 
-/** Show a notice of the browser; a click on it brings the tab back. */
-export function show(told: ITold, open: () => void): void {
+/** Show a notification of the browser; a click on it shows the tab. */
+export function show(notification: INotification, open: () => void): void {
   let notice: Notification;
   try {
-    notice = new Notification("Slurm", { body: told.text });
+    notice = new Notification("Slurm", { body: notification.text });
   } catch {
-    return; // those of telephones let only service workers show one, also where the person has allowed it
+    return; // browsers of phones let only service workers show notifications, also with the permission
   }
   notice.onclick = () => {
     window.focus();

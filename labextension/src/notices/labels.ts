@@ -1,52 +1,52 @@
-/** What a notice says. Everything here is text, never markup. */
+/** Texts of notifications. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../common/api/objects";
 import { stateKind } from "../common/job_states";
 import { jobName, jobReason } from "../common/labels";
-import { timeLeft } from "../common/time_limit";
+import { remainingSeconds } from "../common/time_limit";
 import { lossText } from "../kernels/labels";
 import type { INotice, NoticeKind } from "./model";
 
-/** As many changes are told one by one; more of them in one line. */
-const ONE_BY_ONE = 3;
+/** Largest number of changes with a notification each; more of them are summed up in one. */
+const MAX_SEPARATE = 3;
 
-/** A notice as it is shown. */
-export interface ITold {
+/** A notification as it is shown. */
+export interface INotification {
   readonly text: string;
   readonly type: "info" | "success" | "warning" | "error";
-  /** What its button opens; null: the jobs. */
+  /** The job that its button opens; null: the panel. */
   readonly job: IJob | null;
-  /** Of a log-in, which a dialog asks for: it is told by the browser only. */
-  readonly isAsked: boolean;
-  /** Of the allocation of a kernel that is near its end: another one may be asked for. */
+  /** Whether it is about a login, for which a dialog asks: only the browser shows it. */
+  readonly isLogin: boolean;
+  /** Whether the allocation of a kernel is near its end, so that another one may be requested. */
   readonly isNearEnd: boolean;
 }
 
-/** Return what is said of some changes: a few one by one, many by their number. */
-export function toldOf(
+/** Return the notifications for some changes: a few one by one, many as their number. */
+export function describeNotices(
   trans: TranslationBundle,
   notices: readonly INotice[],
   now: number,
-): readonly ITold[] {
-  const asked = notices.filter(({ prompt }) => prompt !== null);
+): readonly INotification[] {
+  const logins = notices.filter(({ prompt }) => prompt !== null);
   const changes = notices.filter(({ prompt }) => prompt === null);
-  const one = (notice: INotice): ITold => ({
+  const one = (notice: INotice): INotification => ({
     text: noticeText(trans, notice, now),
     type: typeOf([notice]),
     job: notice.job,
-    isAsked: notice.prompt !== null,
+    isLogin: notice.prompt !== null,
     isNearEnd: notice.kind === "near-limit" && Boolean(notice.job?.kernel),
   });
   const many = {
     ...{ text: countText(trans, changes), type: typeOf(changes), job: null },
-    ...{ isAsked: false, isNearEnd: false },
+    ...{ isLogin: false, isNearEnd: false },
   };
-  return [...asked.map(one), ...(changes.length > ONE_BY_ONE ? [many] : changes.map(one))];
+  return [...logins.map(one), ...(changes.length > MAX_SEPARATE ? [many] : changes.map(one))];
 }
 
-/** Return what a job is called in a sentence. */
-function called(trans: TranslationBundle, job: IJob): string {
+/** Return the name of a job within a sentence. */
+function jobPhrase(trans: TranslationBundle, job: IJob): string {
   const name = jobName(job);
   const short = name.length > 40 ? `${name.slice(0, 40)}…` : name;
   return job.id === null || name === ""
@@ -58,14 +58,14 @@ function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, no
   if (job === null) {
     return trans.__("%1 asks for the log-in to %2.", prompt?.host ?? "", prompt?.cluster ?? "");
   }
-  const name = called(trans, job);
+  const name = jobPhrase(trans, job);
   switch (kind) {
     case "started":
       return job.nodes === null
         ? trans.__("%1 has started.", name)
         : trans.__("%1 has started on %2.", name, job.nodes);
     case "near-limit": {
-      const minutes = Math.ceil((timeLeft(job, now) ?? 0) / 60);
+      const minutes = Math.ceil((remainingSeconds(job, now) ?? 0) / 60);
       const text = trans._n(
         "%2 reaches its time limit in %1 minute.",
         "%2 reaches its time limit in %1 minutes.",
@@ -83,7 +83,7 @@ function noticeText(trans: TranslationBundle, { kind, job, prompt }: INotice, no
   }
 }
 
-/** Return how many changes there are of which kind, what matters most first. */
+/** Return the number of changes of each kind, the most important kind first. */
 function countText(trans: TranslationBundle, notices: readonly INotice[]): string {
   const count = (kind: NoticeKind): number => notices.filter((each) => each.kind === kind).length;
   const [failed, ended, started] = [count("failed"), count("ended"), count("started")];
@@ -100,7 +100,7 @@ function countText(trans: TranslationBundle, notices: readonly INotice[]): strin
     .join(", ");
 }
 
-function typeOf(notices: readonly INotice[]): ITold["type"] {
+function typeOf(notices: readonly INotice[]): INotification["type"] {
   const kinds = new Set(notices.map(({ kind }) => kind));
   if (kinds.has("failed")) {
     return "error";

@@ -1,4 +1,4 @@
-/** Of which changes of the jobs the person is told: what has changed since the page was loaded, each once. No DOM. */
+/** Model of the notifications: the changes of jobs since the page was loaded, each once. No DOM. */
 import type { IDisposable } from "@lumino/disposable";
 
 import type { IJob, IPrompt } from "../common/api/objects";
@@ -7,21 +7,21 @@ import { isFinished, isReleased, stateKind } from "../common/job_states";
 import type { IJobsModel } from "../common/jobs_model";
 import { isNearLimit, NEAR_LIMIT_MINUTES } from "../common/time_limit";
 
-/** A change that is worth a notice. */
+/** A kind of change that causes a notification. */
 export type NoticeKind = "started" | "ended" | "failed" | "near-limit" | "log-in";
 
-/** One of them. */
+/** A change that causes a notification. */
 export interface INotice {
-  /** The same for the same change in every tab. */
+  /** The key of the change, the same in every tab. */
   readonly key: string;
   readonly kind: NoticeKind;
-  /** Whose; null of a log-in. */
+  /** The job; null for a login. */
   readonly job: IJob | null;
   readonly prompt: IPrompt | null;
 }
 
-/** What the person wants to be told. */
-export interface IWishes {
+/** The settings of the user. */
+export interface INoticeSettings {
   readonly started: boolean;
   readonly ended: boolean;
   readonly failed: boolean;
@@ -30,8 +30,8 @@ export interface IWishes {
   readonly loginWanted: boolean;
 }
 
-/** What they want where there are no settings: the same as in the schema. */
-export const USUAL: IWishes = {
+/** The settings where there are none: the same as in the schema. */
+export const DEFAULT_SETTINGS: INoticeSettings = {
   started: true,
   ended: true,
   failed: true,
@@ -40,35 +40,35 @@ export const USUAL: IWishes = {
   loginWanted: true,
 };
 
-/** What the notices take from their surroundings. */
+/** Dependencies of the notifications. */
 export interface INoticesOptions {
-  readonly wishes: () => IWishes;
-  /** Whether nobody sees this tab: a tab that is seen tells first. */
+  readonly settings: () => INoticeSettings;
+  /** Whether this tab is hidden: a visible tab notifies first. */
   readonly isHidden: () => boolean;
-  /** Of these changes those that no other tab tells: from now on they are this one's. */
+  /** Claim changes for this tab: return those that no other tab has claimed. */
   readonly claim: (keys: readonly string[]) => Promise<ReadonlySet<string>>;
-  readonly tell: (notices: readonly INotice[]) => void;
+  readonly show: (notices: readonly INotice[]) => void;
   readonly sleep?: (milliseconds: number) => Promise<void>;
 }
 
-/** How long changes are gathered, in milliseconds: what comes in a burst is told in one line. */
-const GATHER = 1_500;
-/** How long a tab that nobody sees leaves it to others to tell. */
-const YIELD = 2_000;
+/** Time in which changes are gathered, in milliseconds: a burst becomes one notification. */
+const GATHER_MS = 1_500;
+/** Time for which a hidden tab leaves a change to the others, in milliseconds. */
+const HIDDEN_TAB_DELAY_MS = 2_000;
 
-/** Of what sbatch has refused, as old versions keep it among the jobs: who submitted it was told. */
-const REFUSED = "BadConstraints";
-/** By how much the clock of a cluster may be behind, in seconds. */
-const SKEW = 60;
+/** Reason of jobs that sbatch refused, which old versions keep among the jobs: the user knows of the refusal. */
+const REFUSED_REASON = "BadConstraints";
+/** Largest lag of the clock of a cluster, in seconds. */
+const MAX_CLOCK_SKEW_S = 60;
 
-/** Remembers the jobs as they were, and tells how they differ. */
+/** Compares the jobs with their earlier states, and notifies of the differences. */
 export class Notices implements IDisposable {
   private readonly _before = new Map<string, IJob>();
-  /** Jobs that have not changed are told by their records being the same: there may be very many of them. */
-  private _looked = new WeakSet<IJob>();
+  /** Processed jobs: an unchanged job is the same object, and there may be very many jobs. */
+  private _processed = new WeakSet<IJob>();
   private readonly _near = new Set<string>();
-  private readonly _asked = new Set<string>();
-  /** When the page first saw the jobs, in seconds; null before that. */
+  private readonly _notifiedPrompts = new Set<string>();
+  /** The time at which the page first had the jobs, in seconds; null before that. */
   private _since: number | null = null;
   private _isGathering = false;
   private _isDisposed = false;
@@ -90,71 +90,71 @@ export class Notices implements IDisposable {
     this._model.changed.disconnect(this._gather);
   }
 
-  /** Look whether time limits have come near, which no event tells. */
-  readonly tick = (): void => {
+  /** Check for time limits that have become near, which no event reports. */
+  readonly checkTimeLimits = (): void => {
     if (this._model.connection === "live") {
-      void this._tell(this._nearing());
+      void this._notify(this._nearLimitNotices());
     }
   };
 
   private readonly _gather = (): void => {
     if (this._model.connection === "live" && this._since === null) {
       this._since = this._model.now;
-      this._changes(); // how it was when the page was loaded is no news
+      this._changes(); // the state at the load of the page is no change
     }
     if (!this._isGathering) {
       this._isGathering = true;
-      void this._look();
+      void this._notifyChanges();
     }
   };
 
-  private async _look(): Promise<void> {
+  private async _notifyChanges(): Promise<void> {
     const { sleep = defaultSleep } = this._options;
-    await sleep(GATHER);
+    await sleep(GATHER_MS);
     this._isGathering = false;
     if (!this._isDisposed) {
       const changes = this._model.connection === "live" ? this._changes() : [];
-      await this._tell([...changes, ...this._logIns()]);
+      await this._notify([...changes, ...this._loginNotices()]);
     }
   }
 
-  private async _tell(notices: readonly INotice[]): Promise<void> {
-    const wished = notices.filter(({ kind }) => isWished(kind, this._options.wishes()));
+  private async _notify(notices: readonly INotice[]): Promise<void> {
+    const wished = notices.filter(({ kind }) => isWanted(kind, this._options.settings()));
     if (wished.length === 0) {
       return;
     }
     if (this._options.isHidden()) {
-      await (this._options.sleep ?? defaultSleep)(YIELD);
+      await (this._options.sleep ?? defaultSleep)(HIDDEN_TAB_DELAY_MS);
     }
-    const ours = await this._options.claim(wished.map(({ key }) => key));
-    const told = wished.filter(({ key }) => ours.has(key));
-    if (told.length > 0 && !this._isDisposed) {
-      this._options.tell(told);
+    const claimed = await this._options.claim(wished.map(({ key }) => key));
+    const shown = wished.filter(({ key }) => claimed.has(key));
+    if (shown.length > 0 && !this._isDisposed) {
+      this._options.show(shown);
     }
   }
 
   private _changes(): INotice[] {
     const notices = [];
     for (const job of this._model.jobs) {
-      if (this._looked.has(job) || !job.known) {
-        continue; // of a job that is not known now, it is told when it is known again
+      if (this._processed.has(job) || !job.known) {
+        continue; // a job in an unknown state is processed when its state is known again
       }
-      this._looked.add(job);
+      this._processed.add(job);
       const key = identity(job);
       const kind = changeOf(this._before.get(key), job, this._since ?? 0);
       this._before.set(key, job);
       if (kind !== null) {
-        // Not by its times: Slurm's word for them comes after the first, and to some tabs alone.
-        const told = `${key}:${kind === "started" ? kind : "over"}:${job.restarts ?? 0}`;
-        notices.push({ key: told, kind, job, prompt: null });
+        // The key has no times: Slurm sends the exact ones later, and to some tabs only.
+        const changeKey = `${key}:${kind === "started" ? kind : "over"}:${job.restarts ?? 0}`;
+        notices.push({ key: changeKey, kind, job, prompt: null });
       }
     }
     return notices;
   }
 
-  private _nearing(): INotice[] {
+  private _nearLimitNotices(): INotice[] {
     const { _model: model } = this;
-    const { nearLimitMinutes } = this._options.wishes();
+    const { nearLimitMinutes } = this._options.settings();
     return model.jobs.flatMap((job) => {
       const key = `${identity(job)}:near-limit:${job.start_time ?? ""}:${job.time_limit ?? ""}`;
       if (!isNearLimit(job, model.now, nearLimitMinutes)) {
@@ -166,32 +166,32 @@ export class Notices implements IDisposable {
     });
   }
 
-  /** Where the page is seen, a dialog asks. */
-  private _logIns(): INotice[] {
+  /** Return notices for logins; in a visible page a dialog asks. */
+  private _loginNotices(): INotice[] {
     if (!this._options.isHidden()) {
       return [];
     }
     const asking = this._model.prompts.filter(
-      ({ id, questions }) => questions.length > 0 && !this._asked.has(id),
+      ({ id, questions }) => questions.length > 0 && !this._notifiedPrompts.has(id),
     );
     return asking.map((prompt) => {
-      this._asked.add(prompt.id);
+      this._notifiedPrompts.add(prompt.id);
       return { key: `prompt:${prompt.id}`, kind: "log-in", job: null, prompt };
     });
   }
 }
 
 /**
- * Return what has become of a job; null when that is no news: an agent that has just begun learns what was so before.
+ * Return the kind of the change of a job; null for none: an agent that has just started learns older states.
  *
- * @param before - The job as it was; undefined: nothing was known of it, and only its own times tell what is new.
- * @param since - From when on something is new, in seconds.
+ * @param before - The earlier job; undefined: none was known, so that only the times of the job tell what is new.
+ * @param since - The time from which a change is new, in seconds.
  */
 export function changeOf(before: IJob | undefined, job: IJob, since: number): NoticeKind | null {
   const kind = stateKind(job.state);
   const isNew = (time: number | null): boolean =>
-    before === undefined ? (time ?? 0) > since : time === null || time > since - SKEW;
-  if (before === undefined && job.reason === REFUSED) {
+    before === undefined ? (time ?? 0) > since : time === null || time > since - MAX_CLOCK_SKEW_S;
+  if (before === undefined && job.reason === REFUSED_REASON) {
     return null;
   }
   if (isFinished(job.state)) {
@@ -203,7 +203,7 @@ export function changeOf(before: IJob | undefined, job: IJob, since: number): No
   return kind === "running" && hasWaited && isNew(job.start_time) ? "started" : null;
 }
 
-function isWished(kind: NoticeKind, wishes: IWishes): boolean {
+function isWanted(kind: NoticeKind, wishes: INoticeSettings): boolean {
   switch (kind) {
     case "near-limit":
       return wishes.nearLimit;

@@ -1,8 +1,8 @@
-/** The words of the settings in the person's language: JupyterLab itself looks for them in its language packs alone. */
+/** Labels of the settings in the language of the user: JupyterLab itself searches them in its language packs only. */
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
 import type { TranslationBundle } from "@jupyterlab/translation";
 
-/** The title of each setting, and what there is to say about it; in English as the schema has them. */
+/** Return the title and the description of each setting; in English as in the schema. */
 function words(trans: TranslationBundle): Readonly<Record<string, readonly [string, string]>> {
   return {
     started: [trans.__("Started"), trans.__("Tell when a job has started.")],
@@ -36,7 +36,7 @@ function words(trans: TranslationBundle): Readonly<Record<string, readonly [stri
   };
 }
 
-/** The schema of the notices, in the person's language. */
+/** Return the schema of the settings in the language of the user. */
 export function translatedSchema(
   trans: TranslationBundle,
   schema: ISettingRegistry.ISchema,

@@ -1,4 +1,4 @@
-/** The plugin of the commands that are not of one surface; the menu and the keys are in its schema. */
+/** Plugin of the commands that belong to no single view; the menu and the keys are in its schema. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
@@ -6,7 +6,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { addJobCommands } from "../jobs/commands";
-import { addConnecting } from "../logins/connection_commands";
+import { addConnectionCommands } from "../logins/connection_commands";
 
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   id: "jupyter-slurm:commands",
@@ -21,7 +21,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
   ): void => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    addConnecting(app.commands, palette, model, trans);
+    addConnectionCommands(app.commands, palette, model, trans);
     addJobCommands(app.commands, model, trans);
     for (const command of [CommandIDs.openJobById, CommandIDs.cancel]) {
       palette?.addItem({ command, category: "Slurm" });

@@ -1,13 +1,13 @@
-/** The plugin that puts what a widget has written into a new cell: a kernel cannot do that from a click. */
+/** Plugin that inserts the code of a widget as a new cell: a kernel cannot do that after a click. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import type { ISessionContext } from "@jupyterlab/apputils";
 import type { Kernel } from "@jupyterlab/services";
 import { DisposableDelegate, type IDisposable } from "@lumino/disposable";
 
-/** What `jupyter_slurm.widgets.cells` opens; no other one is answered. */
+/** Target of the comm of `jupyter_slurm.widgets.insert_cell`; no other one is answered. */
 const TARGET = "jupyter-slurm:cell";
 
-/** What of a notebook is needed here; whoever has it, JupyterLab or Notebook 7. */
+/** The part of a notebook that the plugin needs, in JupyterLab or Notebook 7. */
 export interface INotebookPanel {
   readonly content: { activeCellIndex: number };
   readonly context: {

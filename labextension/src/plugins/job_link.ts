@@ -1,8 +1,8 @@
-/** The plugin of addresses that lead to a job. */
+/** Plugin of the links to jobs. */
 import { IRouter, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 
 import { CommandIDs } from "../common/identifiers";
-import { LINK, linked } from "../job_page/job_link";
+import { LINK_PARAMETER, parseJobLink } from "../job_page/job_link";
 
 const FOLLOW = "jupyter-slurm:follow-link";
 
@@ -14,8 +14,8 @@ export const linkPlugin: JupyterFrontEndPlugin<void> = {
   activate: (app: JupyterFrontEnd, router: IRouter): void => {
     const { commands } = app;
     const follow = async ({ path, search = "", hash }: IRouter.ILocation): Promise<void> => {
-      const { place, rest } = linked(search);
-      await app.restored; // before that, what opens is closed again
+      const { place, rest } = parseJobLink(search);
+      await app.restored; // an earlier page would be closed again
       router.navigate(path + rest + hash, { skipRouting: true });
       const command = commands.hasCommand(CommandIDs.openJob)
         ? CommandIDs.openJob
@@ -26,12 +26,12 @@ export const linkPlugin: JupyterFrontEndPlugin<void> = {
     };
     commands.addCommand(FOLLOW, {
       execute: () => {
-        void follow(router.current); // what restores the page waits for the end of this
+        void follow(router.current); // the restorer of the page waits for the end of this command
       },
     });
     router.register({
       command: FOLLOW,
-      pattern: new RegExp(`[?&]${LINK}=`),
+      pattern: new RegExp(`[?&]${LINK_PARAMETER}=`),
       rank: 30,
     });
   },

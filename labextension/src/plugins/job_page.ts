@@ -1,4 +1,4 @@
-/** The plugin of the pages of jobs. */
+/** Plugin of the pages of jobs. */
 import {
   ILayoutRestorer,
   type JupyterFrontEnd,
@@ -19,44 +19,44 @@ import { fileIcon } from "@jupyterlab/ui-components";
 import { UUID } from "@lumino/coreutils";
 
 import { AgentApi } from "../agent_api";
-import { confirmed } from "../common/dialogs";
+import { confirmEnd } from "../common/dialogs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { cancelBody, cancelTitle } from "../common/labels";
 import { addPage } from "../common/main_area";
 import { addPageCommands } from "../job_page/commands";
 import type { IJobActs } from "../job_page/header";
-import { linkTo } from "../job_page/job_link";
+import { jobLink } from "../job_page/job_link";
 import { pageTitle } from "../job_page/labels";
-import { JobPage, jobPlaceOf, type IJobPlace } from "../job_page/model";
+import { JobPage, parseJobLocation, type IJobLocation } from "../job_page/model";
 import { JobPanel } from "../job_page/page";
-import { actOn } from "../jobs/confirmed_actions";
+import { actOnJobs } from "../jobs/confirmed_actions";
 
 type Page = MainAreaWidget<JobPanel>;
 
-/** Cancel the job of a page after the person said so. */
+/** Cancel the job of a page after a confirmation. */
 async function cancel(trans: TranslationBundle, page: JobPage): Promise<void> {
   const { job } = page;
   if (job !== null) {
     const [title, body] = [cancelTitle(trans, job), cancelBody(trans, job)];
-    if (await confirmed(title, body, trans.__("Keep it"), trans.__("Cancel the job"))) {
+    if (await confirmEnd(title, body, trans.__("Keep it"), trans.__("Cancel the job"))) {
       await page.cancel();
     }
   }
 }
 
-/** Submit the job of a page again after the person said so; return the place of the new one. */
-async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobPlace | null> {
+/** Submit the job of a page again after a confirmation; return the location of the new one. */
+async function resubmit(trans: TranslationBundle, page: JobPage): Promise<IJobLocation | null> {
   const result = await showDialog({
     title: trans.__("Submit job %1 again?", page.job?.id ?? page.place.job),
     body: trans.__("The same text, with the same options, from the same folder."),
     buttons: [Dialog.cancelButton(), Dialog.okButton({ label: trans.__("Submit") })],
   });
   const made = result.button.accept ? await page.resubmit() : null;
-  return jobPlaceOf({ cluster: made?.cluster, job: made?.key ?? made?.id });
+  return parseJobLocation({ cluster: made?.cluster, job: made?.key ?? made?.id });
 }
 
-/** Copy the address of a page, as that of the workspace which everybody has. */
+/** Copy the link to a page, in the default workspace. */
 function copyLink(trans: TranslationBundle, page: JobPage): void {
   const lab = PageConfig.getUrl({
     mode: "multiple-document",
@@ -64,14 +64,14 @@ function copyLink(trans: TranslationBundle, page: JobPage): void {
     treePath: "",
     toShare: true,
   });
-  Clipboard.copyToSystem(linkTo(new URL(lab, window.location.href).href, page.lasting));
+  Clipboard.copyToSystem(jobLink(new URL(lab, window.location.href).href, page.permanentLocation));
   Notification.success(trans.__("The link to this page is copied."), { autoClose: 4_000 });
 }
 
-/** Return a page in a frame of JupyterLab's, which has the name of its job. */
+/** Return a page in a frame of JupyterLab, with the name of its job as title. */
 function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs, name: string): Page {
   const widget = new MainAreaWidget({ content: new JobPanel(page, trans, acts, name) });
-  widget.toolbar.hide(); // an empty one would be a stripe above the page
+  widget.toolbar.hide(); // an empty toolbar would be a stripe above the page
   widget.title.icon = fileIcon;
   widget.title.closable = true;
   const title = (): void => {
@@ -82,7 +82,7 @@ function framed(trans: TranslationBundle, page: JobPage, acts: IJobActs, name: s
   return widget;
 }
 
-/** The key of a job, by which its page is found again, is known only when the agent has told it. */
+/** Save the page again when the key of its job, by which the page is restored, is known. */
 function saveWhenKnown(tracker: WidgetTracker<Page>, widget: Page): void {
   const { page } = widget.content;
   const save = (): void => {
@@ -110,21 +110,21 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
     const api = new AgentApi(app.serviceManager.serverSettings);
     const tracker = new WidgetTracker<Page>({ namespace: "jupyter-slurm-job" });
-    const again = async (page: JobPage): Promise<void> => {
+    const resubmitPage = async (page: JobPage): Promise<void> => {
       const made = await resubmit(trans, page);
       if (made !== null) {
         await app.commands.execute(CommandIDs.openJob, { ...made });
       }
     };
-    const create = (place: IJobPlace, name: string): Page => {
+    const create = (place: IJobLocation, name: string): Page => {
       const { cluster } = place;
       const open = (job: string): void => {
         void app.commands.execute(CommandIDs.openJob, { cluster, job });
       };
       const acts: IJobActs = {
         cancel: (page) => void cancel(trans, page),
-        act: (act, job) => void actOn(trans, jobs, act, [job]),
-        resubmit: (page) => void again(page),
+        act: (act, job) => void actOnJobs(trans, jobs, act, [job]),
+        resubmit: (page) => void resubmitPage(page),
         session: app.commands.hasCommand(CommandIDs.launch)
           ? ({ key }) =>
               void app.commands.execute(CommandIDs.launch, { cluster, session: key ?? "" })
@@ -140,7 +140,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
       label: trans.__("Open the Page of a Slurm Job"),
       caption: trans.__("Its state, log, resources and script"),
       execute: async (args) => {
-        const place = jobPlaceOf(args);
+        const place = parseJobLocation(args);
         if (place === null) {
           return;
         }
@@ -160,7 +160,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
       return widget?.isVisible ? widget.content.page : null;
     };
     addPageCommands(app.commands, palette, trans, front, {
-      again,
+      resubmit: resubmitPage,
       link: (page) => {
         copyLink(trans, page);
       },
@@ -168,7 +168,7 @@ export const jobPlugin: JupyterFrontEndPlugin<void> = {
     if (restorer !== null) {
       void restorer.restore(tracker, {
         command: CommandIDs.openJob,
-        args: ({ content }) => ({ ...content.page.lasting, page: content.name }),
+        args: ({ content }) => ({ ...content.page.permanentLocation, page: content.name }),
         name: ({ content }) => content.name,
       });
     }

@@ -1,4 +1,4 @@
-/** The plugin of the model of jobs. */
+/** Plugin of the model of the jobs. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 
 import { AgentApi } from "../agent_api";

@@ -1,4 +1,4 @@
-/** The plugin of the panel: in the side bar, and wide in the main area. */
+/** Plugin of the panel in the side bar and in the main area. */
 import {
   ILayoutRestorer,
   type JupyterFrontEnd,
@@ -14,27 +14,27 @@ import { AgentApi } from "../agent_api";
 import { referenceOf } from "../common/api/records";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import { addPage, hasRoom } from "../common/main_area";
-import { Everybody } from "../jobs/all_jobs";
-import { actOn } from "../jobs/confirmed_actions";
+import { addPage, hasMainArea } from "../common/main_area";
+import { AllJobs } from "../jobs/all_jobs";
+import { actOnJobs } from "../jobs/confirmed_actions";
 import { JobsPanel, SideBar, type IActs } from "../jobs/panel";
-import { addActing } from "../jobs/selection_commands";
+import { addSelectionCommands } from "../jobs/selection_commands";
 import type { ColumnId } from "../jobs/table/columns";
 import { JobsTable, type ITableMemory } from "../jobs/table/table_model";
-import { disconnect } from "../logins/connection_commands";
+import { confirmDisconnect } from "../logins/connection_commands";
 import { stopSession } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 
 const SIDE = "jupyter-slurm-side-bar";
 const MAIN = "jupyter-slurm-panel";
-/** The columns at first where there is no room for all: of a bar as it is at first, two are seen. */
+/** Initial columns of the side bar, where two columns are visible at its initial width. */
 const NARROW: readonly ColumnId[] = ["name", "state", "time", "id"];
-/** In the side bar below the file browser and what runs. */
+/** Rank in the side bar, below the file browser and the running kernels. */
 const RANK = 300;
 
 type Wide = MainAreaWidget<JobsPanel>;
 
-/** Remember in the state database of JupyterLab how a table looks. */
+/** Return a storage for the state of a table in the state database of JupyterLab. */
 function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
   return (
     state && {
@@ -49,10 +49,10 @@ function memoryOf(state: IStateDB | null, place: string): ITableMemory | null {
   );
 }
 
-/** What a person can do in either of the panels. */
+/** Return the actions of the user in either panel. */
 function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsModel): IActs {
   return {
-    act: (act, jobs) => void actOn(trans, model, act, jobs),
+    act: (act, jobs) => void actOnJobs(trans, model, act, jobs),
     open: (job) => {
       if (!job.isForeign && app.commands.hasCommand(CommandIDs.openJob)) {
         const args = { cluster: job.cluster, job: referenceOf(job) };
@@ -63,15 +63,15 @@ function actsOf(app: JupyterFrontEnd, trans: TranslationBundle, model: IJobsMode
       Clipboard.copyToSystem(text);
     },
     connect: (cluster) => void model.connect(cluster),
-    disconnect: (cluster) => void disconnect(trans, model, cluster),
+    disconnect: (cluster) => void confirmDisconnect(trans, model, cluster),
   };
 }
 
 /**
- * The commands that show the panels, and that ask for all jobs anew.
+ * Add the commands that show the panels, and the one that loads all jobs again.
  *
- * @param open - Shows the wide one.
- * @param side - The other one.
+ * @param open - Shows the panel in the main area.
+ * @param side - Shows the panel in the side bar.
  */
 function addCommands(
   { commands, shell }: JupyterFrontEnd,
@@ -81,7 +81,7 @@ function addCommands(
   side: SideBar,
 ): void {
   commands.addCommand(CommandIDs.open, {
-    // The palette shows the category, "Slurm", before it; a card of the launcher has room for two words.
+    // The palette shows the category, "Slurm", before the label; a card of the launcher has room for two words.
     label: ({ isPalette, isCard }) =>
       isCard
         ? trans.__("Slurm Jobs")
@@ -148,16 +148,16 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
           void app.commands.execute(CommandIDs.launch, { cluster, session: key }),
       },
     };
-    const everybody = new Everybody(new AgentApi(app.serviceManager.serverSettings));
+    const everybody = new AllJobs(new AgentApi(app.serviceManager.serverSettings));
     const tableOf = (place: string, columns?: readonly ColumnId[]): JobsTable =>
       new JobsTable(model, columns, memoryOf(state, place), everybody);
     const tracker = new WidgetTracker<Wide>({ namespace: "jupyter-slurm" });
     const create = (): Wide => {
-      const table = tableOf(MAIN, hasRoom(app) ? undefined : NARROW);
+      const table = tableOf(MAIN, hasMainArea(app) ? undefined : NARROW);
       const content = new JobsPanel(table, trans, acts, beside);
       const widget = new MainAreaWidget({ content });
       widget.id = MAIN;
-      widget.toolbar.hide(); // an empty one would be a stripe above the table
+      widget.toolbar.hide(); // an empty toolbar would be a stripe above the table
       widget.title.label = trans.__("Slurm jobs");
       widget.title.icon = listIcon;
       widget.title.closable = true;
@@ -186,7 +186,7 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
     app.shell.add(side, "left", { rank: RANK });
 
     addCommands(app, model, trans, open, side);
-    addActing(app.commands, palette, model, trans, () => {
+    addSelectionCommands(app.commands, palette, model, trans, () => {
       const wide = tracker.currentWidget?.content;
       return wide ? [wide, ...side.panels] : side.panels;
     });

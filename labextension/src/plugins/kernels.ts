@@ -1,6 +1,6 @@
 /**
- * The plugin of kernels on nodes: commands that remove them and that move notebooks to them, and an item of the status bar that
- * tells of the one in front.
+ * Plugin of remote kernels: commands that remove them and that move notebooks to them, and an item in the status bar
+ * for the kernel in front.
  */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
@@ -12,16 +12,21 @@ import { AgentApi } from "../agent_api";
 import { DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { openJob } from "../jobs/commands";
-import { addKernelCommands, startsHere } from "../kernels/commands";
+import { addKernelCommands, isSlurmKernel } from "../kernels/commands";
 import { KernelWatch, type IContext } from "../kernels/kernel_watch";
-import { addMoveCommands, giveUp, shownAs, tellMoves } from "../kernels/move_commands";
+import {
+  addMoveCommands,
+  confirmGiveUp,
+  displayName,
+  showMoveNotices,
+} from "../kernels/move_commands";
 import { Moves } from "../kernels/move_model";
 import { KernelItem } from "../kernels/status_item";
 
-/** How often a place that is not known yet is asked for, in milliseconds. */
-const TICK = 5_000;
+/** Interval of requests for an allocation that is not known yet, in milliseconds. */
+const PLACE_POLL_MS = 5_000;
 
-/** What has a kernel: a notebook, a console. */
+/** Return the context of a widget with a kernel: a notebook or a console. */
 function contextOf(widget: Widget | null): IContext | null {
   return (widget as { sessionContext?: IContext } | null)?.sessionContext ?? null;
 }
@@ -47,28 +52,28 @@ export const kernelsPlugin: JupyterFrontEndPlugin<void> = {
     const front = (): IContext | null => contextOf(shell.currentWidget);
     const acts = { api, moves, specs, sessions, commands, trans, front };
     addMoveCommands(acts, palette);
-    tellMoves(acts);
+    showMoveNotices(acts);
     if (statusBar === null) {
-      return; // Notebook 7 has none: there is nothing to be followed
+      return; // Notebook 7 has none, so that nothing is followed
     }
-    const watch = new KernelWatch(api, jobs, (name) => startsHere(specs, name), moves);
+    const watch = new KernelWatch(api, jobs, (name) => isSlurmKernel(specs, name), moves);
     const follow = (): void => {
       watch.follow(front());
     };
-    const isShown = (): boolean => watch.shown !== null || watch.move !== null;
+    const isShown = (): boolean => watch.kernelState !== null || watch.move !== null;
     shell.currentChanged?.connect(follow);
-    specs.specsChanged.connect(watch.again);
+    specs.specsChanged.connect(watch.recheck);
     follow();
     setInterval(() => {
       if (!document.hidden) {
-        watch.tick();
+        watch.poll();
       }
-    }, TICK);
+    }, PLACE_POLL_MS);
     statusBar.registerStatusItem("jupyter-slurm:kernel", {
       item: new KernelItem(watch, jobs, trans, {
         open: (job) => void openJob(commands, job),
-        shownAs: (kernel) => shownAs(specs, kernel),
-        giveUp: (move) => void giveUp(acts, move),
+        shownAs: (kernel) => displayName(specs, kernel),
+        giveUp: (move) => void confirmGiveUp(acts, move),
       }),
       align: "left",
       rank: 51,

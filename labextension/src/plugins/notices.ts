@@ -1,26 +1,26 @@
-/** The plugin that tells what becomes of the jobs. */
+/** Plugin of the notifications about jobs. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette, Notification } from "@jupyterlab/apputils";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator, type TranslationBundle } from "@jupyterlab/translation";
 
-import { claims, turns } from "../common/browser_tabs";
+import { createClaim, createTurnRequest } from "../common/browser_tabs";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
 import { openJob } from "../jobs/commands";
-import { followUps } from "../kernels/move_commands";
+import { followUpActions } from "../kernels/move_commands";
 import * as browser from "../notices/browser_notifications";
-import { toldOf, type ITold } from "../notices/labels";
-import { Notices, USUAL, type IWishes } from "../notices/model";
+import { describeNotices, type INotification } from "../notices/labels";
+import { DEFAULT_SETTINGS, Notices, type INoticeSettings } from "../notices/model";
 import { translatedSchema } from "../notices/setting_labels";
 
 const ID = "jupyter-slurm:notices";
-/** How long a notice is seen by itself, in milliseconds; what has failed stays until it is put away. */
-const SEEN = 8_000;
-/** How often it is looked whether time limits have come near, in milliseconds. */
-const TICK = 30_000;
+/** Time for which a notification is shown, in milliseconds; that of a failure stays until it is dismissed. */
+const SHOWN_MS = 8_000;
+/** Interval of the checks for time limits that are near, in milliseconds. */
+const TIME_LIMIT_CHECK_MS = 30_000;
 
-type Wishes = IWishes & { readonly browser: boolean };
+type Settings = INoticeSettings & { readonly browser: boolean };
 
 export const noticesPlugin: JupyterFrontEndPlugin<void> = {
   id: ID,
@@ -40,22 +40,26 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
       fetch: (plugin) => ({ ...plugin, schema: translatedSchema(trans, plugin.schema) }),
     });
     const settings = (await registry?.load(ID).catch(() => null)) ?? null;
-    const wishes = (): Wishes => ({ ...USUAL, browser: false, ...settings?.composite });
+    const wishes = (): Settings => ({
+      ...DEFAULT_SETTINGS,
+      browser: false,
+      ...settings?.composite,
+    });
     const name = `${ID}:${app.serviceManager.serverSettings.baseUrl}`;
     const locks = window.isSecureContext ? navigator.locks : null;
     const notices = new Notices(model, {
-      wishes,
+      settings: wishes,
       isHidden: () => document.hidden,
-      claim: claims(name, { storage: () => window.localStorage, locks }),
-      tell: (changes) => {
-        for (const told of toldOf(trans, changes, model.now)) {
-          show(told, wishes(), trans, app.commands);
+      claim: createClaim(name, { storage: () => window.localStorage, locks }),
+      show: (changes) => {
+        for (const notification of describeNotices(trans, changes, model.now)) {
+          show(notification, wishes(), trans, app.commands);
         }
       },
     });
-    setInterval(notices.tick, TICK);
-    const keep = turns(`${name}:hidden`, locks, (isOurs) => {
-      model.setKept(isOurs);
+    setInterval(notices.checkTimeLimits, TIME_LIMIT_CHECK_MS);
+    const keep = createTurnRequest(`${name}:hidden`, locks, (isOurs) => {
+      model.setInBackground(isOurs);
     });
     addBrowserNotices(app.commands, keep, trans, settings, wishes);
     palette?.addItem({ command: CommandIDs.browserNotices, category: "Slurm" });
@@ -63,42 +67,45 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
 };
 
 function show(
-  told: ITold,
-  wishes: Wishes,
+  notification: INotification,
+  wishes: Settings,
   trans: TranslationBundle,
   commands: JupyterFrontEnd["commands"],
 ): void {
   const isHidden = document.hidden;
-  const open = (): void => void openJob(commands, told.job);
+  const open = (): void => void openJob(commands, notification.job);
   if (isHidden && wishes.browser && browser.isAllowed()) {
-    browser.show(told, open);
+    browser.show(notification, open);
   }
-  if (!told.isAsked) {
-    const label = told.job === null ? trans.__("Show jobs") : trans.__("Show job");
-    const stays = told.type === "error" || told.isNearEnd || isHidden;
-    const actions = [...followUps(trans, commands, told), { label, callback: open }];
-    Notification.emit(told.text, told.type, { autoClose: stays ? false : SEEN, actions });
+  if (!notification.isLogin) {
+    const label = notification.job === null ? trans.__("Show jobs") : trans.__("Show job");
+    const stays = notification.type === "error" || notification.isNearEnd || isHidden;
+    const actions = [...followUpActions(trans, commands, notification), { label, callback: open }];
+    Notification.emit(notification.text, notification.type, {
+      autoClose: stays ? false : SHOWN_MS,
+      actions,
+    });
   }
 }
 
 /**
- * The command that switches notices of the browser on and off, and what follows from that setting.
+ * Add the command that switches notifications of the browser, and apply that setting.
  *
- * @param keep - Is told whether changes are to be heard also while the page is hidden.
+ * @param keep - Called with whether the model has to listen also while the page is hidden.
  */
 function addBrowserNotices(
   commands: JupyterFrontEnd["commands"],
   keep: (isWanted: boolean) => void,
   trans: TranslationBundle,
   settings: ISettingRegistry.ISettings | null,
-  wishes: () => Wishes,
+  wishes: () => Settings,
 ): void {
   let wasWanted = false;
   const follow = (): void => {
     const isWanted = wishes().browser;
     keep(isWanted && browser.isAllowed());
     if (isWanted && !wasWanted && !browser.isAllowed()) {
-      browser.offer(trans, follow);
+      browser.offerPermission(trans, follow);
     }
     wasWanted = isWanted;
     commands.notifyCommandChanged(CommandIDs.browserNotices);
@@ -108,7 +115,7 @@ function addBrowserNotices(
     isToggled: () => wishes().browser,
     isEnabled: () => settings !== null,
     execute: async () => {
-      const isOn = !wishes().browser && (await browser.ask(trans));
+      const isOn = !wishes().browser && (await browser.requestPermission(trans));
       await settings?.set("browser", isOn);
     },
   });

@@ -1,4 +1,4 @@
-/** The plugin of what is free on the clusters. */
+/** Plugin of the resources of the clusters. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 
 import { AgentApi } from "../agent_api";

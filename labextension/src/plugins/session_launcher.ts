@@ -1,4 +1,4 @@
-/** The plugin that launches sessions and has a page for each. */
+/** Plugin that launches sessions and has a page for each. */
 import {
   ILayoutRestorer,
   type JupyterFrontEnd,
@@ -12,10 +12,10 @@ import { AgentApi } from "../agent_api";
 import type { ICluster } from "../common/api/objects";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import type { IForm } from "../common/launch_request";
+import type { ILaunchForm } from "../common/launch_request";
 import { addPage } from "../common/main_area";
 import { addKernel, type IKernelActs } from "../kernels/commands";
-import { addLaunching, launchPage, stopSession } from "../sessions/commands";
+import { addLaunchCommands, launchPage, stopSession } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 import type { LaunchPanel } from "../sessions/session_page";
 import { saveTemplate } from "../sessions/template_files";
@@ -46,11 +46,11 @@ export const launchPlugin: JupyterFrontEndPlugin<void> = {
     const acts = {
       connect: (cluster: ICluster) => void jobs.connect(cluster),
       stop: (job: SessionJob) => void stopSession(trans, model, job),
-      save: (cluster: ICluster, form: IForm) =>
+      save: (cluster: ICluster, form: ILaunchForm) =>
         void saveTemplate(app.serviceManager.contents, trans, cluster, form),
-      addKernel: (cluster: ICluster, form: IForm) => void addKernel(kernels, cluster, form),
+      addKernel: (cluster: ICluster, form: ILaunchForm) => void addKernel(kernels, cluster, form),
     };
-    addLaunching(app.commands, palette, launcher, jobs, trans, async (place) => {
+    addLaunchCommands(app.commands, palette, launcher, jobs, trans, async (place) => {
       const isShown = ({ content }: MainAreaWidget<LaunchPanel>): boolean =>
         content.place.cluster === place.cluster && content.place.session === place.session;
       const page =

@@ -1,4 +1,4 @@
-/** The plugin of templates: a file of that kind opens as the form that it was made from. */
+/** Plugin of templates: a template file opens as the form that it was made from. */
 import {
   ILayoutRestorer,
   type JupyterFrontEnd,
@@ -11,7 +11,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import type { ICluster } from "../common/api/objects";
 import { CommandIDs, DOMAIN } from "../common/identifiers";
 import { IJobsModel } from "../common/jobs_model";
-import type { IForm } from "../common/launch_request";
+import type { ILaunchForm } from "../common/launch_request";
 import { gpuIcon, stopSession } from "../sessions/commands";
 import { ISessionsModel, type SessionJob } from "../sessions/model";
 import {
@@ -44,7 +44,7 @@ export const templatesPlugin: JupyterFrontEndPlugin<void> = {
       acts: {
         connect: (cluster: ICluster) => void jobs.connect(cluster),
         stop: (job: SessionJob) => void stopSession(trans, model, job),
-        save: (cluster: ICluster, form: IForm) =>
+        save: (cluster: ICluster, form: ILaunchForm) =>
           void saveTemplate(app.serviceManager.contents, trans, cluster, form, path),
       },
       show: (cluster, session) =>
@@ -77,7 +77,8 @@ export const templatesPlugin: JupyterFrontEndPlugin<void> = {
       void tracker.add(page);
       page.context.pathChanged.connect(() => void tracker.save(page));
     });
-    // JupyterLab is compiled without exactOptionalPropertyTypes: its own factories do not fit its interface with it.
+    // JupyterLab is compiled without exactOptionalPropertyTypes: its own factories do not fit its interface with that
+    // option.
     app.docRegistry.addWidgetFactory(factory as DocumentRegistry.WidgetFactory);
     if (restorer !== null) {
       void restorer.restore(tracker, {

@@ -1,4 +1,4 @@
-/** The plugin of the model of sessions. */
+/** Plugin of the model of the sessions. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { IStateDB } from "@jupyterlab/statedb";
 

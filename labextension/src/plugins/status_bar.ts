@@ -1,4 +1,4 @@
-/** The plugin of the status bar's item. */
+/** Plugin of the item in the status bar. */
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";

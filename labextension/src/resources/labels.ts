@@ -1,21 +1,21 @@
-/** What is free and what the limits are, in words of the person's language. Everything here is text, never markup. */
+/** Labels of free resources and limits, in the language of the user. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "../common/format";
 import { problemText } from "../common/labels";
-import type { IForm } from "../common/launch_request";
+import type { ILaunchForm } from "../common/launch_request";
 import {
   costOf,
   partitionOf,
   type IGpus,
-  type IKnown,
   type ILimit,
   type INode,
   type IPartition,
   type IResources,
+  type IResourcesState,
 } from "./model";
 
-/** Return what GPUs are free, by type: "6 of 8 a100, 0 of 2 h100"; empty where there are none. */
+/** Return the free GPUs by type: "6 of 8 a100, 0 of 2 h100"; empty where there are none. */
 export function freeText(trans: TranslationBundle, gpus: readonly IGpus[]): string {
   return gpus
     .map(({ type, free, total }) => trans.__("%1 of %2 %3", free, total, type || trans.__("GPUs")))
@@ -29,7 +29,7 @@ export function limitText(trans: TranslationBundle, seconds: number | null): str
     : trans.__("at most %1", formatDuration(seconds));
 }
 
-/** Return what there is to say about a partition where it is chosen. */
+/** Return the description of a partition to choose from. */
 export function partitionText(trans: TranslationBundle, partition: IPartition): string {
   const free = freeText(trans, partition.gpus);
   return [
@@ -42,43 +42,45 @@ export function partitionText(trans: TranslationBundle, partition: IPartition): 
     .join(", ");
 }
 
-/** Return what there is to say about a type of GPU where it is chosen. */
+/** Return the description of a type of GPU to choose from. */
 export function typeText(trans: TranslationBundle, { free, total }: IGpus): string {
   return trans.__("%1 of %2 free", free, total);
 }
 
-/** Return that a form asks for more GPUs than are free; undefined where it does not. */
+/** Return a note that a form requests more GPUs than are free; undefined where it does not. */
 export function waitText(
   trans: TranslationBundle,
   resources: IResources | null,
-  form: IForm,
+  form: ILaunchForm,
 ): string | undefined {
   const all = partitionOf(resources, form.partition)?.gpus ?? [];
-  const meant = all.filter(({ type }) => form.gpuType === "" || form.gpuType === type);
-  const free = meant.reduce((sum, one) => sum + one.free, 0);
-  const isMore = Number(form.gpus.trim()) > free && meant.length > 0;
+  const matching = all.filter(({ type }) => form.gpuType === "" || form.gpuType === type);
+  const free = matching.reduce((sum, one) => sum + one.free, 0);
+  const isMore = Number(form.gpus.trim()) > free && matching.length > 0;
   return isMore ? trans._n("%1 is free now.", "%1 are free now.", free) : undefined;
 }
 
-/** Return the limits of what was chosen, with what counts towards them; undefined where there are none. */
+/**
+ * Return the limits of the chosen options, with the resources that count toward them; undefined where there are none.
+ */
 export function limitsText(
   trans: TranslationBundle,
   resources: IResources | null,
   scopes: readonly string[],
   name: string,
 ): string | undefined {
-  const meant = (resources?.limits ?? []).filter(
+  const matching = (resources?.limits ?? []).filter(
     (limit) => limit.name === name && scopes.includes(limit.scope),
   );
-  const said = meant.map((limit) => `${limitName(trans, limit)}, ${limitAmount(trans, limit)}`);
-  return said.length === 0 ? undefined : `${said.join("; ")}.`;
+  const lines = matching.map((limit) => `${limitName(trans, limit)}, ${limitAmount(trans, limit)}`);
+  return lines.length === 0 ? undefined : `${lines.join("; ")}.`;
 }
 
-/** Return what a form costs where the profile of the cluster knows it; else an empty text. */
+/** Return the price of a form where the profile of the cluster has prices; else an empty text. */
 export function costText(
   trans: TranslationBundle,
   resources: IResources | null,
-  form: IForm,
+  form: ILaunchForm,
 ): string {
   const cost = costOf(resources, form);
   return cost === null || !resources?.cost
@@ -90,7 +92,7 @@ export function costText(
       );
 }
 
-/** Return how the nodes of a partition stand: "3 idle, 1 drain". */
+/** Return the number of nodes of a partition by state: "3 idle, 1 drain". */
 export function nodesText({ nodes }: IPartition): string {
   return Object.entries(nodes)
     .sort(([, one], [, other]) => other - one)
@@ -98,33 +100,33 @@ export function nodesText({ nodes }: IPartition): string {
     .join(", ");
 }
 
-/** Return the state of a node in Slurm's words. */
+/** Return the state of a node, as Slurm names it. */
 export function nodeState({ state, flags }: INode): string {
   return [state, ...flags].join("+").toLowerCase();
 }
 
-/** Return when that was so, or why it is not known. */
-export function ageText(trans: TranslationBundle, known: IKnown): string {
-  const { resources, problem, isAsking } = known;
+/** Return the time of the data, or the reason why newer data are missing. */
+export function ageText(trans: TranslationBundle, known: IResourcesState): string {
+  const { resources, problem, isLoading } = known;
   if (problem !== null) {
     return problemText(trans, problem);
   }
   if (resources === null) {
-    return isAsking ? trans.__("Slurm is asked what is free…") : "";
+    return isLoading ? trans.__("Slurm is asked what is free…") : "";
   }
   const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString();
-  const asked = trans.__("As of %1.", clock(resources.asked_at));
+  const age = trans.__("As of %1.", clock(resources.asked_at));
   return resources.unknown_since === null
-    ? asked
-    : `${asked} ${trans.__("Nothing newer is known since %1.", clock(resources.unknown_since))} ${resources.said}`;
+    ? age
+    : `${age} ${trans.__("Nothing newer is known since %1.", clock(resources.unknown_since))} ${resources.said}`;
 }
 
-/** Return an amount of a resource as a person reads it. */
+/** Return an amount of a resource with its unit. */
 export function amountText(resource: string, count: number): string {
   return resource === "mem" ? memoryText(count / 2 ** 20) : String(count);
 }
 
-/** Return an amount of memory; it is in MiB. */
+/** Return an amount of memory in MiB as text. */
 export function memoryText(mebibytes: number): string {
   const [amount, unit] =
     mebibytes < 1024
@@ -135,7 +137,7 @@ export function memoryText(mebibytes: number): string {
   return `${Math.round(amount * 10) / 10} ${unit}`;
 }
 
-/** Return what a resource is called. */
+/** Return the name of a resource. */
 function resourceText(trans: TranslationBundle, resource: string): string {
   const known: Record<string, string> = {
     cpu: trans.__("CPUs"),
@@ -146,7 +148,7 @@ function resourceText(trans: TranslationBundle, resource: string): string {
   return known[resource] ?? resource.replace(/^gres\/gpu:/, "");
 }
 
-/** Return whose limit it is, and of what. */
+/** Return the scope and the kind of a limit. */
 export function limitName(trans: TranslationBundle, limit: ILimit): string {
   const { scope, name, kind, resource, partition } = limit;
   const whose: Record<string, string> = {
@@ -166,7 +168,7 @@ export function limitName(trans: TranslationBundle, limit: ILimit): string {
   return `${whose[scope] ?? name}${where}: ${of[kind] ?? `${resource} ${kind}`.trim()}`;
 }
 
-/** Return what counts towards a limit, and the limit. */
+/** Return the use that counts toward a limit, and the limit. */
 export function limitAmount(trans: TranslationBundle, limit: ILimit): string {
   const most = amountText(limit.resource, limit.most);
   return limit.used === null
@@ -174,7 +176,7 @@ export function limitAmount(trans: TranslationBundle, limit: ILimit): string {
     : trans.__("%1 of %2", amountText(limit.resource, limit.used), most);
 }
 
-/** Return what one's own running jobs have. */
+/** Return the resources of the user's running jobs. */
 export function useText(
   trans: TranslationBundle,
   use: Readonly<Record<string, number>> | null,

@@ -1,13 +1,13 @@
-/** What is free on a cluster, asked for when somebody looks. No DOM. */
+/** Model of the free resources of the clusters, loaded on request. No DOM. */
 import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
 
 import type { ApiSchemas, IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
-import { patiently } from "../common/api/retry";
+import { retryUntilAnswered } from "../common/api/retry";
 import { parseTimeLimit } from "../common/format";
-import type { IForm } from "../common/launch_request";
+import type { ILaunchForm } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 
 /** GPUs of a type in one place; free are those that no job has, on nodes where one could start now. */
@@ -16,6 +16,7 @@ export type IGpus = ApiSchemas["Gpus"];
 export type IResources = Omit<ApiSchemas["Resources"], "limits"> & {
   readonly limits: readonly ILimit[] | null;
 };
+
 export type IPartition = IResources["partitions"][number];
 export type INode = IResources["nodes"][number];
 
@@ -31,32 +32,32 @@ export type ILimit = Omit<
 /** The price of an hour, from the site profile. */
 export type ICost = NonNullable<IResources["cost"]>;
 
-/** What the model needs of the agent. */
+/** The request to the agent. */
 export interface IResourcesApi {
-  resources(cluster: string, asked: ILook): Promise<IResources>;
+  resources(cluster: string, query: IResourcesQuery): Promise<IResources>;
 }
 
-/** How somebody looks. */
-export interface ILook {
-  /** A button was pressed. */
+/** The options of a request. */
+export interface IResourcesQuery {
+  /** Whether a button was pressed, so that newer data are wanted. */
   readonly newer?: boolean;
-  /** Each node is to be told. */
+  /** Whether the answer has each node. */
   readonly nodes?: boolean;
 }
 
-/** What is known of a cluster. */
-export interface IKnown {
+/** The resources of a cluster, and the state of the request. */
+export interface IResourcesState {
   /** Null before the first answer. */
   readonly resources: IResources | null;
   readonly problem: IProblem | null;
-  readonly isAsking: boolean;
+  readonly isLoading: boolean;
 }
 
 export interface IResourcesModel extends IDisposable {
   readonly changed: ISignal<IResourcesModel, void>;
-  known(cluster: string): IKnown;
-  /** Ask the agent, which asks Slurm at most once a minute; after a click sooner, within limits. */
-  look(cluster: string, asked?: ILook): Promise<void>;
+  stateOf(cluster: string): IResourcesState;
+  /** Load the resources. The agent asks Slurm at most once a minute; after a click sooner, within limits. */
+  load(cluster: string, query?: IResourcesQuery): Promise<void>;
 }
 
 export const IResourcesModel = new Token<IResourcesModel>(
@@ -64,60 +65,63 @@ export const IResourcesModel = new Token<IResourcesModel>(
   "What is free on the clusters of this person.",
 );
 
-const NOTHING: IKnown = { resources: null, problem: null, isAsking: false };
+const NOTHING: IResourcesState = { resources: null, problem: null, isLoading: false };
 
 export class ResourcesModel extends Model implements IResourcesModel {
-  private readonly _known = new Map<string, IKnown>();
-  /** Of which each node is wanted. */
+  private readonly _states = new Map<string, IResourcesState>();
+  /** Clusters whose nodes are wanted. */
   private readonly _withNodes = new Set<string>();
 
   constructor(private readonly _api: IResourcesApi) {
     super();
   }
 
-  known(cluster: string): IKnown {
-    return this._known.get(cluster) ?? NOTHING;
+  stateOf(cluster: string): IResourcesState {
+    return this._states.get(cluster) ?? NOTHING;
   }
 
-  async look(cluster: string, { newer = false, nodes = false }: ILook = {}): Promise<void> {
+  async load(
+    cluster: string,
+    { newer = false, nodes = false }: IResourcesQuery = {},
+  ): Promise<void> {
     if (nodes) {
       this._withNodes.add(cluster);
     }
-    const before = this.known(cluster);
-    if (before.isAsking) {
+    const before = this.stateOf(cluster);
+    if (before.isLoading) {
       return;
     }
-    const asked = { newer, nodes: this._withNodes.has(cluster) };
-    this._set(cluster, { ...before, isAsking: true });
+    const query = { newer, nodes: this._withNodes.has(cluster) };
+    this._set(cluster, { ...before, isLoading: true });
     try {
-      const resources = await patiently(
-        () => this._api.resources(cluster, asked),
+      const resources = await retryUntilAnswered(
+        () => this._api.resources(cluster, query),
         (problem) => {
-          this._set(cluster, { ...before, problem, isAsking: true });
+          this._set(cluster, { ...before, problem, isLoading: true });
         },
       );
-      this._set(cluster, { resources, problem: null, isAsking: false });
+      this._set(cluster, { resources, problem: null, isLoading: false });
     } catch (error) {
-      this._set(cluster, { ...before, problem: toProblem(error, "Look again."), isAsking: false });
+      this._set(cluster, { ...before, problem: toProblem(error, "Look again."), isLoading: false });
     }
-    if (this._withNodes.has(cluster) && !asked.nodes) {
-      await this.look(cluster); // they were wanted by somebody who came meanwhile
+    if (this._withNodes.has(cluster) && !query.nodes) {
+      await this.load(cluster); // another view has requested the nodes meanwhile
     }
   }
 
-  private _set(cluster: string, known: IKnown): void {
-    this._known.set(cluster, known);
+  private _set(cluster: string, known: IResourcesState): void {
+    this._states.set(cluster, known);
     this._changed.emit();
   }
 }
 
-/** Return the partition that a form means, the default where it names none. */
+/** Return the partition of a form; the default one where it names none. */
 export function partitionOf(known: IResources | null, name: string): IPartition | undefined {
   return known?.partitions.find((one) => (name === "" ? one.is_default : one.name === name));
 }
 
-/** Return what a form would cost if it ran for all of its time, null where the profile does not say it. */
-export function costOf(known: IResources | null, form: IForm): number | null {
+/** Return the price of a form that runs for all of its time; null where the profile has no price. */
+export function costOf(known: IResources | null, form: ILaunchForm): number | null {
   const cost = known?.cost;
   const partition = partitionOf(known, form.partition);
   const byDefault = partition?.default_time ?? partition?.time_limit ?? null;
@@ -132,7 +136,7 @@ export function costOf(known: IResources | null, form: IForm): number | null {
   const ofGpu =
     typeof byType !== "object" ? byType : Object.hasOwn(byType, type) ? byType[type] : undefined;
   if (gpus > 0 && ofGpu === undefined && cost.gpu_hour !== undefined) {
-    return null; // of that type it says nothing
+    return null; // the profile has no price of this type
   }
   const hourly = gpus * (ofGpu ?? 0) + (Number(form.cpus.trim()) || 1) * (cost.cpu_hour ?? 0);
   const factors = new Map(Object.entries(cost.partitions ?? {}));

@@ -1,4 +1,4 @@
-/** What is free on a cluster: GPUs by type as bars, partitions, nodes, one's own limits and use. */
+/** View of the resources of a cluster: GPUs by type as bars, partitions, nodes, limits and use of the user. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { UseSignal } from "@jupyterlab/ui-components";
 import * as React from "react";
@@ -17,17 +17,17 @@ import {
   nodesText,
   useText,
 } from "./labels";
-import type { IGpus, IKnown, INode, IResources, IResourcesModel } from "./model";
+import type { IGpus, INode, IResources, IResourcesModel, IResourcesState } from "./model";
 
-/** More nodes than this nobody reads. */
-const NODES = 200;
+/** Largest number of nodes in the list. */
+const MAX_NODES = 200;
 
 interface IShown {
   readonly trans: TranslationBundle;
   readonly resources: IResources;
 }
 
-/** GPUs of a type: what jobs have, what is free, and what neither is, on nodes that take no job. */
+/** The GPUs of a type: allocated, free, and on nodes that take no jobs. */
 function Bar({ trans, gpus }: { trans: TranslationBundle; gpus: IGpus }): React.ReactElement {
   const { type, total, used, free } = gpus;
   const share = (count: number): React.CSSProperties => ({ width: `${(100 * count) / total}%` });
@@ -103,18 +103,18 @@ function Nodes({ trans, resources: { nodes } }: IShown): React.ReactElement {
     <details>
       <summary>{trans._n("%1 node", "%1 nodes", nodes.length)}</summary>
       <Table label={trans.__("Nodes")} heads={heads}>
-        {nodes.slice(0, NODES).map((node) => (
+        {nodes.slice(0, MAX_NODES).map((node) => (
           <NodeRow key={node.name} {...{ trans, node }} />
         ))}
       </Table>
-      {nodes.length > NODES && (
+      {nodes.length > MAX_NODES && (
         <p className="jp-Slurm-aside">{trans.__("All of them: jupyter slurm resources --nodes")}</p>
       )}
     </details>
   );
 }
 
-function Own({ trans, resources: { use, limits } }: IShown): React.ReactElement {
+function OwnUse({ trans, resources: { use, limits } }: IShown): React.ReactElement {
   return (
     <>
       {use !== null && (
@@ -161,11 +161,11 @@ function Table(props: {
   );
 }
 
-/** How old that is, and a button that asks anew. */
+/** The age of the data, and a button that loads them again. */
 export function Age(props: {
   readonly model: IResourcesModel;
   readonly trans: TranslationBundle;
-  readonly known: IKnown;
+  readonly known: IResourcesState;
   readonly cluster: string;
 }): React.ReactElement {
   const { model, trans, known, cluster } = props;
@@ -177,8 +177,8 @@ export function Age(props: {
       <button
         type="button"
         className="jp-Slurm-link"
-        aria-disabled={known.isAsking}
-        onClick={() => void model.look(cluster, { newer: true })}
+        aria-disabled={known.isLoading}
+        onClick={() => void model.load(cluster, { newer: true })}
       >
         {trans.__("Look again")}
       </button>
@@ -192,16 +192,16 @@ interface IProps {
   readonly cluster: ICluster;
 }
 
-/** What is free on one cluster: asked for when it is shown, and by its button. */
+/** The resources of one cluster, loaded when they are shown and by a button. */
 function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement {
   const { id } = cluster;
   React.useEffect(() => {
-    void model.look(id, { nodes: true });
+    void model.load(id, { nodes: true });
   }, [model, id]);
   return (
     <UseSignal signal={model.changed}>
       {() => {
-        const known = model.known(id);
+        const known = model.stateOf(id);
         const { resources } = known;
         return (
           <div className="jp-Slurm-resources">
@@ -213,7 +213,7 @@ function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement
                     <Bar key={gpus.type} {...{ trans, gpus }} />
                   ))}
                 </ul>
-                <Own {...{ trans, resources }} />
+                <OwnUse {...{ trans, resources }} />
                 <Partitions {...{ trans, resources }} />
                 <Nodes {...{ trans, resources }} />
               </>
@@ -225,7 +225,7 @@ function ClusterResources({ model, trans, cluster }: IProps): React.ReactElement
   );
 }
 
-/** What is free on each cluster, folded: nothing is asked before somebody opens one. */
+/** The resources of each cluster, folded: nothing is loaded before one is opened. */
 export function AllResources(props: {
   readonly model: IResourcesModel;
   readonly trans: TranslationBundle;
@@ -244,7 +244,7 @@ export function AllResources(props: {
           className="jp-Slurm-free"
           onToggle={(event) => {
             if (event.target === event.currentTarget) {
-              fold(cluster.id, event.currentTarget.open); // not that of the nodes within
+              fold(cluster.id, event.currentTarget.open); // not the event of the nodes inside
             }
           }}
         >

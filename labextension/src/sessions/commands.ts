@@ -1,4 +1,4 @@
-/** The launcher's cards and the palette's commands that open the form of a session, and what asks before one is stopped. */
+/** Commands that open the form of a session, with cards of the launcher, and the question before one is stopped. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { MainAreaWidget, type ICommandPalette } from "@jupyterlab/apputils";
 import type { ILauncher } from "@jupyterlab/launcher";
@@ -8,13 +8,18 @@ import { LabIcon } from "@jupyterlab/ui-components";
 import type { IDisposable } from "@lumino/disposable";
 
 import type { ICluster } from "../common/api/objects";
-import { chooseCluster, confirmed } from "../common/dialogs";
+import { chooseCluster, confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
 import { clusterName, jobName } from "../common/labels";
 import { stopBody, stopTitle } from "./labels";
 import type { IMemory, ISessionsModel, SessionJob } from "./model";
-import { LaunchPanel, placeOf, type ILaunchActs, type IPlace } from "./session_page";
+import {
+  LaunchPanel,
+  parseSessionLocation,
+  type ILaunchActs,
+  type ISessionLocation,
+} from "./session_page";
 
 const PINS = [7, 11, 15].flatMap((at) => [
   `M${at} 1h2v3h-2z`,
@@ -23,7 +28,7 @@ const PINS = [7, 11, 15].flatMap((at) => [
   `M20 ${at}h3v2h-3z`,
 ]);
 
-/** A processor, as a GPU may look. */
+/** Icon of a GPU: a processor. */
 export const gpuIcon = new LabIcon({
   name: "jupyter-slurm:gpu",
   svgstr: `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
@@ -31,47 +36,47 @@ export const gpuIcon = new LabIcon({
       d="M5 5h14v14h-14z M8 8v8h8v-8z M10 10h4v4h-4z ${PINS.join(" ")}"/></svg>`,
 });
 
-/** Remember in the state database of JupyterLab; without one, as long as the page is there. */
+/** Return a storage in the state database of JupyterLab; without one, in the page. */
 export function memoryIn(state: IStateDB | null): IMemory {
-  const here = new Map<string, unknown>();
+  const forms = new Map<string, unknown>();
   const name = (cluster: string): string => `jupyter-slurm-last-launch:${cluster}`;
   return {
     load: async (cluster) =>
-      here.get(cluster) ?? (state === null ? null : await state.fetch(name(cluster))),
+      forms.get(cluster) ?? (state === null ? null : await state.fetch(name(cluster))),
     save: async (cluster, form) => {
-      here.set(cluster, form);
+      forms.set(cluster, form);
       await state?.save(name(cluster), { ...form });
     },
   };
 }
 
-/** Stop a session after the person said so. */
+/** Stop a session after a confirmation. */
 export async function stopSession(
   trans: TranslationBundle,
   model: ISessionsModel,
   job: SessionJob,
 ): Promise<void> {
   const [title, body] = [stopTitle(trans, job), stopBody(trans, job)];
-  if (await confirmed(title, body, trans.__("Keep it"), trans.__("Stop the session"))) {
+  if (await confirmEnd(title, body, trans.__("Keep it"), trans.__("Stop the session"))) {
     await model.stop(job);
   }
 }
 
 /**
- * Return the page of a session: the form, or one that is there already, whose name it then has.
+ * Return the page of a session: the form, or an open page, which gets the name.
  *
- * @param changed - Is told when it shows another session.
+ * @param changed - Called when the page shows another session.
  */
 export function launchPage(
   model: ISessionsModel,
   trans: TranslationBundle,
   acts: ILaunchActs,
-  place: IPlace,
+  place: ISessionLocation,
   changed: (page: MainAreaWidget<LaunchPanel>) => void,
 ): MainAreaWidget<LaunchPanel> {
   const content = new LaunchPanel(model, trans, acts, place);
   const page = new MainAreaWidget({ content });
-  page.toolbar.hide(); // an empty one would be a stripe above the form
+  page.toolbar.hide(); // an empty toolbar would be a stripe above the form
   page.title.icon = gpuIcon;
   page.title.closable = true;
   const title = (): void => {
@@ -89,14 +94,16 @@ export function launchPage(
   return page;
 }
 
-/** The command that opens the form, with a card and an entry of the palette for each cluster, also for those that come later. */
-export function addLaunching(
+/**
+ * Add the command that opens the form, with a card and an entry of the palette for each cluster, also for later ones.
+ */
+export function addLaunchCommands(
   commands: JupyterFrontEnd["commands"],
   palette: ICommandPalette | null,
   launcher: ILauncher | null,
   model: IJobsModel,
   trans: TranslationBundle,
-  open: (place: IPlace) => Promise<void>,
+  open: (place: ISessionLocation) => Promise<void>,
 ): void {
   const name = (id: string): string => {
     const cluster = model.clusters.find((each) => each.id === id);
@@ -108,7 +115,7 @@ export function addLaunching(
   };
   commands.addCommand(CommandIDs.launch, {
     label: (args) => {
-      const { cluster } = placeOf(args);
+      const { cluster } = parseSessionLocation(args);
       if (cluster === "") {
         return trans.__("New GPU Notebook…");
       }
@@ -120,7 +127,7 @@ export function addLaunching(
     icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
     isEnabled: () => model.clusters.length > 0,
     execute: async (args) => {
-      const place = placeOf(args);
+      const place = parseSessionLocation(args);
       const cluster = place.cluster || (await choose());
       if (cluster !== "") {
         await open({ ...place, cluster });
@@ -135,7 +142,7 @@ export function addLaunching(
       return;
     }
     known?.items.forEach((item) => {
-      item.dispose(); // its name was not known before the controller had answered
+      item.dispose(); // the name of the cluster was unknown until the controller answered
     });
     const args = { cluster: cluster.id };
     const items = [
@@ -147,6 +154,6 @@ export function addLaunching(
   const listAll = (): void => {
     model.clusters.forEach(list);
   };
-  listAll(); // translations may have come later than the clusters
+  listAll(); // translations may be loaded later than the clusters
   model.changed.connect(listAll);
 }

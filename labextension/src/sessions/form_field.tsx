@@ -1,19 +1,19 @@
-/** One field of the form that launches a session: its label, its input, what there is to choose from, what is wrong. */
+/** One field of the form that launches a session: its label, its input, its choices, and its problem. */
 import * as React from "react";
 
-import type { Field, IForm } from "../common/launch_request";
+import type { ILaunchForm, LaunchField } from "../common/launch_request";
 import type { IChoice } from "./model";
 
 interface IFieldProps {
-  readonly field: Field;
+  readonly field: LaunchField;
   readonly label: string;
-  readonly form: IForm;
-  readonly set: (field: Field, value: string) => void;
-  /** What is wrong with it. */
+  readonly form: ILaunchForm;
+  readonly set: (field: LaunchField, value: string) => void;
+  /** The problem of the value. */
   readonly problem?: string | undefined;
-  /** What it means, and what stands there when nothing is typed. */
+  /** The meaning of the field, and the value that applies when it is empty. */
   readonly hint?: string | undefined;
-  /** What speaks against it, by what is known of the cluster. */
+  /** The reason why the value will not work, as far as the cluster is known. */
   readonly doubt?: string | undefined;
 }
 
@@ -24,8 +24,11 @@ interface IProps extends IFieldProps {
 function Labelled({ field, label, problem, hint, doubt, children }: IProps): React.ReactElement {
   const id = `${React.useId()}${field}`;
   const isWrong = problem !== undefined;
-  const said = problem ?? hint;
-  const about = [said === undefined ? "" : `${id}-said`, doubt === undefined ? "" : `${id}-doubt`];
+  const description = problem ?? hint;
+  const about = [
+    description === undefined ? "" : `${id}-said`,
+    doubt === undefined ? "" : `${id}-doubt`,
+  ];
   const described = about.filter((each) => each !== "").join(" ");
   return (
     <div className="jp-Slurm-field" data-field={field}>
@@ -35,13 +38,13 @@ function Labelled({ field, label, problem, hint, doubt, children }: IProps): Rea
         "aria-invalid": isWrong,
         ...(described === "" ? {} : { "aria-describedby": described }),
       })}
-      {said !== undefined && (
+      {description !== undefined && (
         <div
           id={`${id}-said`}
           className={isWrong ? "jp-Slurm-problem" : "jp-Slurm-aside"}
           {...(isWrong ? { role: "alert" } : {})}
         >
-          {said}
+          {description}
         </div>
       )}
       {doubt !== undefined && (
@@ -53,7 +56,7 @@ function Labelled({ field, label, problem, hint, doubt, children }: IProps): Rea
   );
 }
 
-/** What is typed, with suggestions. */
+/** A text field with suggestions. */
 export function TextField(
   props: IFieldProps & { readonly choices?: readonly IChoice[]; readonly numeric?: boolean },
 ): React.ReactElement {
@@ -90,11 +93,11 @@ export function TextField(
   );
 }
 
-/** One of what there is. What was chosen stays among it, also where it has gone: what is wrong then is said. */
+/** A choice. A chosen value that no longer exists stays among the choices, with its problem. */
 export function ChoiceField(
   props: IFieldProps & {
     readonly choices: readonly IChoice[];
-    /** What it is called to choose none. */
+    /** The label of the empty choice. */
     readonly none: string;
   },
 ): React.ReactElement {

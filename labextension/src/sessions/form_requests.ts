@@ -1,18 +1,18 @@
-/** What the form of a session asks the agent, and when. */
+/** Requests of the form of a session to the agent. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { IProblem } from "../common/api/objects";
 import { toProblem } from "../common/api/problem";
-import { newKey, type IForm } from "../common/launch_request";
-import type { IKnown, IResourcesModel } from "../resources/model";
+import { newRequestKey, type ILaunchForm } from "../common/launch_request";
+import type { IResourcesModel, IResourcesState } from "../resources/model";
 import { isRefused, type Choices, type ISessionsModel, type SessionJob } from "./model";
 
-/** How long nothing must have been typed before the agent is asked what it thinks, in milliseconds. */
-const PAUSE = 500;
-/** A controller that was too slow to say which partitions there are is waited for again: after so long, so often. */
-const AGAIN = 1_000;
-const ATTEMPTS = 5;
+/** Time after the last key before the agent checks the form, in milliseconds. */
+const TYPING_PAUSE_MS = 500;
+/** Interval and number of further requests where the controller was too slow to list the partitions. */
+const RETRY_MS = 1_000;
+const MAX_ATTEMPTS = 5;
 const NONE: Choices = {
   partition: [],
   account: [],
@@ -22,42 +22,42 @@ const NONE: Choices = {
   "time-limit": [],
 };
 
-/** What is known against a form, or for it. */
-export interface ISaid {
+/** The result of a check of the form. */
+export interface IFormFeedback {
   readonly doubts: readonly string[];
   readonly problem: IProblem | null;
   readonly estimate: string;
 }
 
-const NOTHING: ISaid = { doubts: [], problem: null, estimate: "" };
+const NOTHING: IFormFeedback = { doubts: [], problem: null, estimate: "" };
 
-/** The partition of whoever names none. */
+/** Return the default partition. */
 export function defaultPartition({ partition }: Choices): string {
   return partition.find(({ about }) => about.startsWith("default"))?.name ?? "";
 }
 
-/** What there is to choose from in a partition; asked anew when another one is chosen. */
+/** Return the choices for a partition; loaded again when another one is chosen. */
 export function useChoices(model: ISessionsModel, cluster: string, chosen: string): Choices {
   const [choices, setChoices] = React.useState(NONE);
   const partition = chosen || defaultPartition(choices);
   React.useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isCurrent = true;
-    const ask = (left: number): void => {
+    const ask = (remaining: number): void => {
       model.choices(cluster, partition).then(
-        (told) => {
+        (loaded) => {
           if (!isCurrent) {
             return;
           }
-          setChoices(told);
-          if (told.partition.length === 0 && left > 0) {
-            timer = setTimeout(ask, AGAIN, left - 1);
+          setChoices(loaded);
+          if (loaded.partition.length === 0 && remaining > 0) {
+            timer = setTimeout(ask, RETRY_MS, remaining - 1);
           }
         },
-        () => undefined, // names can be typed; whoever does not answer is told of when it counts
+        () => undefined, // names can be typed; the check reports an agent that does not answer
       );
     };
-    ask(ATTEMPTS);
+    ask(MAX_ATTEMPTS);
     return () => {
       isCurrent = false;
       clearTimeout(timer);
@@ -66,19 +66,19 @@ export function useChoices(model: ISessionsModel, cluster: string, chosen: strin
   return choices;
 }
 
-const UNKNOWN: IKnown = { resources: null, problem: null, isAsking: false };
+const UNKNOWN: IResourcesState = { resources: null, problem: null, isLoading: false };
 
-/** What is free on a cluster: asked for when a form is shown, and when its controller answers again. */
-export function useKnown(
+/** Return the resources of a cluster, loaded when a form is shown, and when the controller answers again. */
+export function useResources(
   model: IResourcesModel | null,
   cluster: string,
   isSilent: boolean,
-): IKnown {
+): IResourcesState {
   const [known, setKnown] = React.useState(UNKNOWN);
   const wasSilent = React.useRef(isSilent);
   React.useEffect(() => {
     const take = (): void => {
-      setKnown(model?.known(cluster) ?? UNKNOWN);
+      setKnown(model?.stateOf(cluster) ?? UNKNOWN);
     };
     model?.changed.connect(take);
     take();
@@ -87,30 +87,30 @@ export function useKnown(
     };
   }, [model, cluster]);
   React.useEffect(() => {
-    void model?.look(cluster, { newer: wasSilent.current && !isSilent });
+    void model?.load(cluster, { newer: wasSilent.current && !isSilent });
     wasSilent.current = isSilent;
   }, [model, cluster, isSilent]);
   return known;
 }
 
-/** What the agent thinks of a form, when nothing has been typed for a moment. */
+/** Check the form when nothing has been typed for a moment. */
 function useCheck(
   model: ISessionsModel,
   id: string,
-  form: IForm,
+  form: ILaunchForm,
   isWrong: boolean,
-): [ISaid, (said: ISaid) => void] {
-  const [said, setSaid] = React.useState(NOTHING);
+): [IFormFeedback, (said: IFormFeedback) => void] {
+  const [feedback, setFeedback] = React.useState(NOTHING);
   const turn = React.useRef(0);
-  const say = React.useCallback((told: ISaid): void => {
-    turn.current += 1; // what was asked before is not news any more
-    setSaid(told);
+  const say = React.useCallback((next: IFormFeedback): void => {
+    turn.current += 1; // earlier requests are out of date
+    setFeedback(next);
   }, []);
   React.useEffect(() => {
     const mine = (turn.current += 1);
-    const take = (told: ISaid): void => {
+    const take = (next: IFormFeedback): void => {
       if (turn.current === mine) {
-        setSaid(told);
+        setFeedback(next);
       }
     };
     const timer = setTimeout(() => {
@@ -126,65 +126,65 @@ function useCheck(
           take({ ...NOTHING, problem: toProblem(error, "") });
         },
       );
-    }, PAUSE);
+    }, TYPING_PAUSE_MS);
     return () => {
       clearTimeout(timer);
     };
   }, [model, id, form, isWrong]);
-  return [said, say];
+  return [feedback, say];
 }
 
-interface IAsking {
-  readonly said: ISaid;
+interface IFormRequests {
+  readonly feedback: IFormFeedback;
   readonly isBusy: boolean;
-  /** Launch what stands in the form. */
+  /** Launch the session of the form. */
   readonly launch: () => Promise<void>;
-  /** Ask Slurm when that would begin. */
+  /** Ask Slurm for the start time of that session. */
   readonly ask: () => Promise<void>;
 }
 
-/** What is known of a form, and what can be done with it. */
-export function useAsking(
+/** Return the result of the checks of a form, and its requests. */
+export function useFormRequests(
   { model, trans, id }: { model: ISessionsModel; trans: TranslationBundle; id: string },
-  form: IForm,
+  form: ILaunchForm,
   isWrong: boolean,
   launched: (job: SessionJob) => void,
-): IAsking {
-  const [said, say] = useCheck(model, id, form, isWrong);
+): IFormRequests {
+  const [feedback, setFeedback] = useCheck(model, id, form, isWrong);
   const [isBusy, setBusy] = React.useState(false);
-  const key = React.useRef(newKey());
+  const key = React.useRef(newRequestKey());
   const latest = React.useRef(form);
   latest.current = form;
   const launch = async (): Promise<void> => {
     setBusy(true);
-    say(NOTHING);
+    setFeedback(NOTHING);
     try {
       launched(await model.launch(id, form, key.current));
     } catch (error) {
       const problem = toProblem(error, trans.__("Launch again: it is not launched twice."));
       if (isRefused(problem)) {
-        key.current = newKey(); // else it may be there: with the same key it is not launched twice
+        key.current = newRequestKey(); // else the session may exist: with the same key it is not launched twice
       }
-      say({ ...NOTHING, problem });
+      setFeedback({ ...NOTHING, problem });
       setBusy(false);
     }
   };
   const ask = async (): Promise<void> => {
-    const asked = latest.current;
-    const told = await model.check(id, asked, true).then(
-      ({ estimate, doubts = [] }): ISaid => {
+    const checked = latest.current;
+    const result = await model.check(id, checked, true).then(
+      ({ estimate, doubts = [] }): IFormFeedback => {
         const start = estimate?.start ? new Date(estimate.start * 1000).toLocaleString() : null;
         const when =
           start === null ? (estimate?.said ?? "") : trans.__("Earliest start: %1.", start);
         return { ...NOTHING, doubts, estimate: when };
       },
-      (error: unknown): ISaid => ({ ...NOTHING, problem: toProblem(error, "") }),
+      (error: unknown): IFormFeedback => ({ ...NOTHING, problem: toProblem(error, "") }),
     );
-    if (latest.current === asked) {
-      say(told);
+    if (latest.current === checked) {
+      setFeedback(result);
     } else {
-      await ask(); // the answer is to what does not stand there any more
+      await ask(); // the form has changed since the request
     }
   };
-  return { said, isBusy, launch, ask };
+  return { feedback, isBusy, launch, ask };
 }

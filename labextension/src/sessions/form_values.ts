@@ -1,11 +1,11 @@
-/** The form that launches a session: what stands in it at first, what of it is wrong, and what it asks for. */
+/** Values of the form that launches a session: the initial ones, their problems, and the request. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { ILaunchDefaults } from "../common/api/objects";
-import type { Field, IForm, ILaunch } from "../common/launch_request";
+import type { ILaunch, ILaunchForm, LaunchField } from "../common/launch_request";
 
-/** What stands there where neither a profile nor a person has said anything. */
-const FIRST: IForm = {
+/** Initial values where neither a profile nor the user has any. */
+const INITIAL_FORM: ILaunchForm = {
   partition: "",
   gpus: "1",
   gpuType: "",
@@ -20,8 +20,8 @@ const FIRST: IForm = {
   idle: "1440",
 };
 
-/** Options of sbatch that are a field as it is typed. */
-const OPTIONS: Partial<Record<Field, string>> = {
+/** Options of sbatch whose value is that of a field. */
+const OPTIONS: Partial<Record<LaunchField, string>> = {
   partition: "--partition",
   cpus: "--cpus-per-task",
   memory: "--mem",
@@ -30,8 +30,8 @@ const OPTIONS: Partial<Record<Field, string>> = {
   qos: "--qos",
 };
 
-/** By how the agent begins to say that something speaks against a form: the field where that can be changed. */
-const ABOUT: readonly (readonly [RegExp, Field])[] = [
+/** The field that each kind of doubt of the agent is about, by the beginning of its text. */
+const DOUBT_FIELDS: readonly (readonly [RegExp, LaunchField])[] = [
   [/^--time=/, "time"],
   [/^--mem(-per-cpu)?=/, "memory"],
   [/^(--(gpus|gres)\S*=|No node has GPUs )/, "gpus"],
@@ -44,14 +44,14 @@ const ABOUT: readonly (readonly [RegExp, Field])[] = [
   [/^(There is no partition|Partition) /, "partition"],
 ];
 
-/** Return what speaks against a form by the field where it can be changed, one for each of those that are shown. */
+/** Return the doubts by field, the first one of each visible field. */
 export function doubtsByField(
   doubts: readonly string[],
-  shown: (field: Field) => boolean,
-): Partial<Record<Field, string>> {
-  const found: Partial<Record<Field, string>> = {};
+  shown: (field: LaunchField) => boolean,
+): Partial<Record<LaunchField, string>> {
+  const found: Partial<Record<LaunchField, string>> = {};
   for (const doubt of doubts) {
-    const field = ABOUT.find(([pattern]) => pattern.test(doubt))?.[1];
+    const field = DOUBT_FIELDS.find(([pattern]) => pattern.test(doubt))?.[1];
     if (field !== undefined && shown(field)) {
       found[field] ??= doubt;
     }
@@ -59,37 +59,42 @@ export function doubtsByField(
   return found;
 }
 
-/** What the profile of a cluster says, as it is typed. */
-function usualForm({ gpu_type: gpuType, idle, ...others }: ILaunchDefaults): Partial<IForm> {
-  const told = { ...others, gpuType, idle: Math.max(1, Math.round(idle / 60)) };
+/** Return the values of the profile of a cluster, as typed. */
+function profileForm({
+  gpu_type: gpuType,
+  idle,
+  ...others
+}: ILaunchDefaults): Partial<ILaunchForm> {
+  const values = { ...others, gpuType, idle: Math.max(1, Math.round(idle / 60)) };
   return Object.fromEntries(
-    Object.entries(told)
-      .filter(([field, value]) => Object.hasOwn(FIRST, field) && value !== undefined)
+    Object.entries(values)
+      .filter(([field, value]) => Object.hasOwn(INITIAL_FORM, field) && value !== undefined)
       .map(([field, value]) => [field, String(value)]),
   );
 }
 
 /**
- * Return what stands in a form at first: what was launched last, but its name, which is taken as long as that goes on.
+ * Return the initial values of a form: those of the last launch, but not the name, which is taken while that session is
+ * active.
  *
- * @param usual - What stands there where nothing was launched yet.
+ * @param defaults - The values where nothing was launched yet.
  */
-export function firstForm(last: unknown, usual?: ILaunchDefaults): IForm {
-  const first = { ...FIRST, ...(usual === undefined ? {} : usualForm(usual)) };
+export function initialForm(last: unknown, defaults?: ILaunchDefaults): ILaunchForm {
+  const first = { ...INITIAL_FORM, ...(defaults === undefined ? {} : profileForm(defaults)) };
   const known = typeof last === "object" && last !== null ? Object.entries(last) : [];
   const kept = known.filter(
-    ([field, value]) => Object.hasOwn(FIRST, field) && typeof value === "string",
+    ([field, value]) => Object.hasOwn(INITIAL_FORM, field) && typeof value === "string",
   );
-  const form: IForm = { ...first, ...Object.fromEntries(kept), name: "" };
-  return form.idle === "" ? { ...form, idle: first.idle } : form; // a template need not say it
+  const form: ILaunchForm = { ...first, ...Object.fromEntries(kept), name: "" };
+  return form.idle === "" ? { ...form, idle: first.idle } : form; // a template may lack the value
 }
 
-/** Return what is wrong with a form that nobody has to be asked about, by field. */
+/** Return the problems of a form that need no request, by field. */
 export function formProblems(
   trans: TranslationBundle,
-  form: IForm,
-): Partial<Record<Field, string>> {
-  const found: Partial<Record<Field, string>> = {};
+  form: ILaunchForm,
+): Partial<Record<LaunchField, string>> {
+  const found: Partial<Record<LaunchField, string>> = {};
   if (!/^\d{0,4}$/.test(form.gpus.trim())) {
     found.gpus = trans.__("A number: 0, 1, 2 …");
   }
@@ -108,11 +113,11 @@ export function formProblems(
   return found;
 }
 
-/** Return the request for what a form asks for: one node, since a session is a Jupyter on it. */
-export function launchOf(form: IForm, key: string): ILaunch {
+/** Return the request of a form: one node, since a session is one Jupyter server. */
+export function launchRequest(form: ILaunchForm, key: string): ILaunch {
   const options = ["--nodes=1"];
   for (const [field, option] of Object.entries(OPTIONS)) {
-    const value = form[field as Field].trim();
+    const value = form[field as LaunchField].trim();
     if (value !== "") {
       options.push(`${option}=${value}`);
     }
@@ -121,11 +126,11 @@ export function launchOf(form: IForm, key: string): ILaunch {
   if (gpus > 0) {
     options.push(`--gpus=${form.gpuType === "" ? "" : `${form.gpuType}:`}${gpus}`);
   }
-  const asked: Record<string, string> = {};
+  const fields: Record<string, string> = {};
   for (const field of ["name", "dir", "env"] as const) {
     if (form[field].trim() !== "") {
-      asked[field] = form[field].trim();
+      fields[field] = form[field].trim();
     }
   }
-  return { key, idle: Number(form.idle) * 60, options, ...asked };
+  return { key, idle: Number(form.idle) * 60, options, ...fields };
 }

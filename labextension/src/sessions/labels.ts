@@ -1,4 +1,4 @@
-/** What is known of a session, in words of the person's language. Everything here is text, never markup. */
+/** Labels of a session, in the language of the user. All values are text, never markup. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "../common/format";
@@ -6,7 +6,7 @@ import { stateKind } from "../common/job_states";
 import { jobName } from "../common/labels";
 import { isOver, type SessionJob } from "./model";
 
-/** One step of a session: what it is called, when it was, and how long after the one before. */
+/** A step of a session: its label, its time, and the time since the step before. */
 export interface IStep {
   readonly state: string;
   readonly label: string;
@@ -15,9 +15,9 @@ export interface IStep {
   readonly took: string;
 }
 
-const WAY = ["submitted", "pending", "starting", "ready"] as const;
+const STEP_STATES = ["submitted", "pending", "starting", "ready"] as const;
 
-/** Return how far a session is, in a word or two; one that is over in Slurm's word, which tells how. */
+/** Return the state of a session, in a word or two; of an ended one the state of Slurm, which says how it ended. */
 export function sessionState(trans: TranslationBundle, job: SessionJob): string {
   switch (job.session.state) {
     case "submitted":
@@ -41,7 +41,7 @@ export function sessionState(trans: TranslationBundle, job: SessionJob): string 
   }
 }
 
-/** Return what a state means for the eye. */
+/** Return the kind of the state, by which a session is coloured. */
 export function sessionKind(job: SessionJob): string {
   switch (job.session.state) {
     case "ready":
@@ -66,10 +66,12 @@ function stepName(trans: TranslationBundle, state: string): string {
   return names[state] ?? state;
 }
 
-/** Return the steps of a session, those that are still to come at the end. */
+/** Return the steps of a session, those to come at the end. */
 export function sessionSteps(trans: TranslationBundle, job: SessionJob): IStep[] {
   const reached = new Map(job.session.steps.map(({ state, time }) => [state, time]));
-  const way = isOver(job) ? [...WAY.filter((state) => reached.has(state)), "ended"] : WAY;
+  const way = isOver(job)
+    ? [...STEP_STATES.filter((state) => reached.has(state)), "ended"]
+    : STEP_STATES;
   let before: number | null = null;
   return way.map((state) => {
     const time = reached.get(state) ?? null;
@@ -79,7 +81,7 @@ export function sessionSteps(trans: TranslationBundle, job: SessionJob): IStep[]
   });
 }
 
-/** Return why a session is where it is, and what comes next: a line each. */
+/** Return the reason of the state of a session, and the next step: a line each. */
 export function sessionReason(trans: TranslationBundle, job: SessionJob, now: number): string[] {
   const { session, error } = job;
   const lines: string[] = [];
@@ -96,11 +98,11 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
   }
   lines.push(session.message);
   if (session.ends) {
-    const left = formatDuration(session.ends - now);
+    const remaining = formatDuration(session.ends - now);
     lines.unshift(
       session.resume
-        ? trans.__("In %1 it begins anew, and what its kernels have in memory is lost.", left)
-        : trans.__("It ends in %1, with all that runs in it.", left),
+        ? trans.__("In %1 it begins anew, and what its kernels have in memory is lost.", remaining)
+        : trans.__("It ends in %1, with all that runs in it.", remaining),
     );
   }
   if (!job.known && job.unknown_since !== null) {
@@ -110,7 +112,7 @@ export function sessionReason(trans: TranslationBundle, job: SessionJob, now: nu
   return lines.filter((line) => line && line !== "None");
 }
 
-/** Return what a session has and for how long: node, GPUs, Jupyter, and what ends it. */
+/** Return the resources of a session and their end: node, GPUs, Jupyter, time limit and idle time. */
 export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: number): string[] {
   const facts: string[] = [];
   if (job.nodes) {
@@ -126,8 +128,8 @@ export function sessionFacts(trans: TranslationBundle, job: SessionJob, now: num
     return facts;
   }
   if (job.time_limit && job.start_time !== null) {
-    const left = formatDuration(job.start_time + job.time_limit - now);
-    facts.push(trans.__("%1 left", left));
+    const remaining = formatDuration(job.start_time + job.time_limit - now);
+    facts.push(trans.__("%1 left", remaining));
   }
   facts.push(trans.__("ends when nobody has used it for %1", formatDuration(job.session.idle)));
   return facts;
@@ -138,14 +140,14 @@ export function stopTitle(trans: TranslationBundle, job: SessionJob): string {
   return trans.__("Stop session %1?", jobName(job));
 }
 
-/** Return what it means to stop a session. */
+/** Return the consequence of stopping a session. */
 export function stopBody(trans: TranslationBundle, job: SessionJob): string {
   return job.session.state === "pending" || job.session.state === "submitted"
     ? trans.__("It is taken out of the queue.")
     : trans.__("Its kernels end with it; what is not saved is lost. Its GPUs are free again.");
 }
 
-/** Return a log as plain text: without the colours and other signs of a terminal. */
+/** Return a log as plain text, without colours and other control codes. */
 export function plainText(text: string): string {
   // eslint-disable-next-line no-control-regex
   const signs = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;

@@ -1,16 +1,22 @@
-/** The form that launches a session, with what speaks against it while it is filled in. */
+/** Form that launches a session, checked while it is filled in. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
 import { clusterName, problemText } from "../common/labels";
-import type { Field, IForm } from "../common/launch_request";
+import type { ILaunchForm, LaunchField } from "../common/launch_request";
 import { costText, limitsText, partitionText, typeText, waitText } from "../resources/labels";
-import { partitionOf, type IKnown } from "../resources/model";
+import { partitionOf, type IResourcesState } from "../resources/model";
 import { Age } from "../resources/view";
 import { ChoiceField, TextField } from "./form_field";
-import { defaultPartition, useAsking, useChoices, useKnown, type ISaid } from "./form_requests";
-import { doubtsByField, firstForm, formProblems } from "./form_values";
+import {
+  defaultPartition,
+  useChoices,
+  useFormRequests,
+  useResources,
+  type IFormFeedback,
+} from "./form_requests";
+import { doubtsByField, formProblems, initialForm } from "./form_values";
 import type { Choices, IChoice, ISessionsModel, SessionJob } from "./model";
 
 export interface IFormProps {
@@ -18,22 +24,22 @@ export interface IFormProps {
   readonly trans: TranslationBundle;
   readonly cluster: ICluster;
   readonly launched: (job: SessionJob) => void;
-  /** Keep what stands in the form as a file; absent where it cannot be. */
-  readonly save?: ((cluster: ICluster, form: IForm) => void) | undefined;
-  /** Add what stands in the form to the kernels of notebooks; absent where it cannot be. */
-  readonly addKernel?: ((cluster: ICluster, form: IForm) => void) | undefined;
-  /** What stands in it at first, where that is not what was launched last. */
-  readonly template?: IForm | undefined;
+  /** Save the form as a file; absent where that is not possible. */
+  readonly save?: ((cluster: ICluster, form: ILaunchForm) => void) | undefined;
+  /** Add the form as a kernel of notebooks; absent where that is not possible. */
+  readonly addKernel?: ((cluster: ICluster, form: ILaunchForm) => void) | undefined;
+  /** Initial values from a template, instead of those of the last launch. */
+  readonly template?: ILaunchForm | undefined;
 }
 
-/** What there is to choose from, with what is free of it; without that where it is not known. */
+/** Return the choices, with their free resources where those are known. */
 function withFree(
   trans: TranslationBundle,
   choices: Choices,
-  { resources }: IKnown,
-  form: IForm,
+  { resources }: IResourcesState,
+  form: ILaunchForm,
 ): { partitions: readonly IChoice[]; types: readonly IChoice[] } {
-  const told = (resources?.partitions ?? []).map((one) => ({
+  const described = (resources?.partitions ?? []).map((one) => ({
     name: one.name,
     about: partitionText(trans, one),
   }));
@@ -41,7 +47,7 @@ function withFree(
   const typed = gpus.filter(({ type }) => type !== "");
   const named = choices["gpu-of-node"].filter(({ name }) => /^[^\d:][^:]*$/.test(name));
   return {
-    partitions: told.length > 0 ? told : choices.partition,
+    partitions: described.length > 0 ? described : choices.partition,
     types:
       typed.length > 0
         ? typed.map((one) => ({ name: one.type, about: typeText(trans, one) }))
@@ -49,22 +55,22 @@ function withFree(
   };
 }
 
-/** The fields, in the order in which one decides. */
+/** The fields, in the order of the decisions. */
 function Fields(props: {
   readonly trans: TranslationBundle;
   readonly cluster: ICluster;
-  readonly form: IForm;
+  readonly form: ILaunchForm;
   readonly choices: Choices;
   readonly model: ISessionsModel;
-  readonly known: IKnown;
-  readonly set: (field: Field, value: string) => void;
-  readonly problems: Partial<Record<Field, string>>;
-  readonly doubts: Partial<Record<Field, string>>;
+  readonly known: IResourcesState;
+  readonly set: (field: LaunchField, value: string) => void;
+  readonly problems: Partial<Record<LaunchField, string>>;
+  readonly doubts: Partial<Record<LaunchField, string>>;
 }): React.ReactElement {
   const { trans, cluster, form, choices, model, known, set, problems, doubts } = props;
   const { resources } = known;
   const of = (
-    field: Field,
+    field: LaunchField,
     label: string,
     hint?: string,
   ): React.ComponentProps<typeof TextField> => ({
@@ -144,18 +150,18 @@ function Fields(props: {
   );
 }
 
-/** What speaks against the form, and what came of it. */
-function Said(props: {
+/** The doubts and problems of the form. */
+function Feedback(props: {
   readonly trans: TranslationBundle;
-  readonly said: ISaid;
-  /** What it costs, told with the estimate. */
+  readonly feedback: IFormFeedback;
+  /** The price, shown with the estimate. */
   readonly cost: string;
-  /** What stands at its field is read aloud from here, where news is. */
-  readonly placed: Partial<Record<Field, string>>;
+  /** Doubts that are shown at their fields; a screen reader reads them from this live region. */
+  readonly placed: Partial<Record<LaunchField, string>>;
 }): React.ReactElement {
-  const { trans, said, cost, placed } = props;
+  const { trans, feedback, cost, placed } = props;
   const atFields = Object.values(placed);
-  const { doubts, problem, estimate } = said;
+  const { doubts, problem, estimate } = feedback;
   return (
     <>
       {problem !== null && (
@@ -176,24 +182,24 @@ function Said(props: {
 }
 
 /** The form; Enter launches. */
-function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement {
+function Form(props: IFormProps & { readonly first: ILaunchForm }): React.ReactElement {
   const { model, trans, cluster, launched, save, addKernel, first } = props;
   const [form, setForm] = React.useState(first);
   const node = React.useRef<HTMLFormElement>(null);
-  // First: a browser has six connections to a server, and names may wait in all of them.
-  const known = useKnown(model.resources, cluster.id, cluster.poll.error !== null);
+  // This request comes first: a browser has six connections to a server, and names may wait in all of them.
+  const known = useResources(model.resources, cluster.id, cluster.poll.error !== null);
   const choices = useChoices(model, cluster.id, form.partition);
   const problems = formProblems(trans, form);
   const isWrong = Object.keys(problems).length > 0;
-  const asked = { model, trans, id: cluster.id };
-  const { said, isBusy, launch, ask } = useAsking(asked, form, isWrong, launched);
-  const placed = doubtsByField(said.doubts, (field) =>
+  const context = { model, trans, id: cluster.id };
+  const { feedback, isBusy, launch, ask } = useFormRequests(context, form, isWrong, launched);
+  const placed = doubtsByField(feedback.doubts, (field) =>
     field === "account" || field === "qos" ? choices[field].length > 0 : true,
   );
   React.useEffect(() => {
     node.current?.querySelector("select")?.focus();
   }, []);
-  const set = (field: Field, value: string): void => {
+  const set = (field: LaunchField, value: string): void => {
     // Another partition has other GPUs.
     setForm({ ...form, [field]: value, ...(field === "partition" ? { gpuType: "" } : {}) });
   };
@@ -214,7 +220,7 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
           doubts={placed}
         />
       </div>
-      <Said {...{ trans, said, placed }} cost={costText(trans, known.resources, form)} />
+      <Feedback {...{ trans, feedback, placed }} cost={costText(trans, known.resources, form)} />
       <div className="jp-Slurm-actions">
         <button type="submit" className="jp-mod-styled jp-mod-accept" aria-disabled={isBusy}>
           {isBusy ? trans.__("Launching…") : trans.__("Launch")}
@@ -259,16 +265,16 @@ function Form(props: IFormProps & { readonly first: IForm }): React.ReactElement
   );
 }
 
-/** The form, filled from a template, else with what was launched last, else as the profile says. */
+/** The form with the values of a template, else of the last launch, else of the profile. */
 export function LaunchForm(props: IFormProps): React.ReactElement | null {
   const { model, cluster, template } = props;
-  const [first, setFirst] = React.useState<IForm | null>(null);
-  const usual = cluster.launch;
+  const [first, setFirst] = React.useState<ILaunchForm | null>(null);
+  const defaults = cluster.launch;
   React.useEffect(() => {
     let isCurrent = true;
     const take = (last: unknown): void => {
       if (isCurrent) {
-        setFirst(firstForm(last, usual));
+        setFirst(initialForm(last, defaults));
       }
     };
     const filled = template ? Promise.resolve(template) : model.memory.load(cluster.id);

@@ -1,4 +1,4 @@
-/** Sessions: Jupyters that jobs run. What is launched here, beside what the jobs' model knows. No DOM. */
+/** Model of the sessions, Jupyter servers in jobs: launches, in addition to the model of the jobs. No DOM. */
 import { Token } from "@lumino/coreutils";
 import type { IDisposable } from "@lumino/disposable";
 import type { ISignal } from "@lumino/signaling";
@@ -6,72 +6,73 @@ import type { ISignal } from "@lumino/signaling";
 import type { ApiSchemas, IJob, IProblem, ISession } from "../common/api/objects";
 import { RequestError, toProblem } from "../common/api/problem";
 import type { IJobsModel } from "../common/jobs_model";
-import { newKey, type IForm, type ILaunch } from "../common/launch_request";
+import { newRequestKey, type ILaunch, type ILaunchForm } from "../common/launch_request";
 import { Model } from "../common/observable_model";
 import type { IResourcesModel } from "../resources/model";
-import { launchOf } from "./form_values";
+import { launchRequest } from "./form_values";
 
 /** The job of a session. */
 export type SessionJob = IJob & { readonly key: string; readonly session: ISession };
 
-/** A name that may stand in a field, and what there is to say about it. */
+/** A value to choose from, and its description. */
 export type IChoice = ApiSchemas["Names"]["names"][number];
 
-/** The kinds of names that are asked for. */
-export type Kind = "partition" | "account" | "qos" | "environment" | "gpu-of-node" | "time-limit";
-export type Choices = Readonly<Record<Kind, readonly IChoice[]>>;
+/** The kinds of choices. */
+export type NameKind =
+  "partition" | "account" | "qos" | "environment" | "gpu-of-node" | "time-limit";
+export type Choices = Readonly<Record<NameKind, readonly IChoice[]>>;
 
-/** What speaks against a launch, by what is known of the cluster, and when it could begin. */
+/** Doubts about a launch, from the known state of the cluster, and the estimated start. */
 export type IPreview = Pick<ApiSchemas["Preview"], "warnings" | "doubts"> & {
   readonly estimate?: Pick<ApiSchemas["Estimate"], "start" | "said">;
 };
 
-/** What the model needs of the agent. */
+/** The API of the agent, as far as the model needs it. */
 export interface ISessionsApi {
-  /** @param wait - Seconds for what is not known yet. */
-  names(cluster: string, kind: Kind, partition: string, wait: number): Promise<IChoice[]>;
-  /** @param estimate - Whether Slurm is asked when it could begin. */
+  /** @param wait - Seconds to wait for unknown names. */
+  names(cluster: string, kind: NameKind, partition: string, wait: number): Promise<IChoice[]>;
+  /** @param estimate - Whether Slurm is asked for the start time. */
   preview(cluster: string, launch: ILaunch, estimate: boolean): Promise<IPreview>;
   launch(cluster: string, launch: ILaunch): Promise<IJob>;
   session(cluster: string, session: string): Promise<IJob>;
-  /** Bring a session here; hosts may ask the person for it. */
+  /** Connect to a session; hosts may send prompts for that. */
   reach(cluster: string, session: string): Promise<IJob>;
   stop(cluster: string, session: string): Promise<IJob>;
-  /** The end of what its Jupyter says. */
+  /** Return the end of the log of the Jupyter server. */
   log(cluster: string, session: string): Promise<string>;
-  /** Where this Jupyter server shows a session; null of one that was launched through another server. */
+  /** Return the address of a session on this Jupyter server; null of one that was launched through another server. */
   address(path: string): string | null;
 }
 
-/** Remembers, by cluster, what was launched last. */
+/** Storage of the last launch of each cluster. */
 export interface IMemory {
   load(cluster: string): Promise<unknown>;
-  save(cluster: string, form: IForm): Promise<void>;
+  save(cluster: string, form: ILaunchForm): Promise<void>;
 }
 
 export interface ISessionsModel extends IDisposable {
-  /** Also when the jobs have changed. */
+  /** Also emitted when the jobs have changed. */
   readonly changed: ISignal<ISessionsModel, void>;
   readonly jobs: IJobsModel;
   readonly memory: IMemory;
-  /** What is free; null where that plugin is switched off. */
+  /** The resources; null where that plugin is disabled. */
   readonly resources: IResourcesModel | null;
-  /** Those that are not over, the newest first. */
-  readonly going: readonly SessionJob[];
+  /** The active sessions, the newest first. */
+  readonly active: readonly SessionJob[];
   find(cluster: string, key: string): SessionJob | null;
-  /** Ask for a session that the jobs' model may not have; whether there is one. */
-  look(cluster: string, key: string): Promise<boolean>;
-  /** What there is to choose from; of a partition, or of all. */
+  /** Load a session that the model of the jobs may lack; return whether there is one. */
+  lookUp(cluster: string, key: string): Promise<boolean>;
+  /** Load the choices of a partition, or of all. */
   choices(cluster: string, partition: string): Promise<Choices>;
-  /** What speaks against a form; throws what would be refused. */
-  check(cluster: string, form: IForm, estimate: boolean): Promise<IPreview>;
-  /** Launch, once for one key. */
-  launch(cluster: string, form: IForm, key: string): Promise<SessionJob>;
-  /** What went wrong with a session last, as it was stopped or reached. */
+  /** Check a form; throws what would be refused. */
+  check(cluster: string, form: ILaunchForm, estimate: boolean): Promise<IPreview>;
+  /** Launch a session, once for one key. */
+  launch(cluster: string, form: ILaunchForm, key: string): Promise<SessionJob>;
+  /** Return the last problem of a session, of stopping or connecting. */
   problem(job: SessionJob): IProblem | null;
   isStopping(job: SessionJob): boolean;
   stop(job: SessionJob): Promise<void>;
-  reach(job: SessionJob): Promise<void>;
+  reconnect(job: SessionJob): Promise<void>;
   log(job: SessionJob): Promise<string>;
   address(job: SessionJob): string | null;
 }
@@ -81,17 +82,17 @@ export const ISessionsModel = new Token<ISessionsModel>(
   "The sessions of this person, Jupyters in Slurm jobs.",
 );
 
-const OF_CLUSTER = ["partition", "account", "qos", "environment"] as const;
-const OF_PARTITION = ["gpu-of-node", "time-limit"] as const;
-/** Seconds in which a controller should have told what there is. */
-const PATIENCE = 8;
+const CLUSTER_KINDS = ["partition", "account", "qos", "environment"] as const;
+const PARTITION_KINDS = ["gpu-of-node", "time-limit"] as const;
+/** Seconds in which a controller should have sent the names. */
+const NAMES_WAIT_S = 8;
 
 /** Whether a job is a session. */
 function isSession(job: IJob): job is SessionJob {
   return Boolean(job.session) && job.key !== null;
 }
 
-/** Whether a session is over. */
+/** Whether a session has ended. */
 export function isOver({ session }: SessionJob): boolean {
   return session.state === "ended";
 }
@@ -101,14 +102,14 @@ export function isOpen({ session }: SessionJob): boolean {
   return session.state === "ready" || session.state === "reconnecting";
 }
 
-/** Whether nothing came of a request, for certain: what the agent itself refused. */
+/** Whether a request certainly had no effect: the agent itself refused it. */
 export function isRefused(problem: IProblem): boolean {
   return Boolean(problem.type?.startsWith("urn:jupyter-slurm:error:"));
 }
 
 export class SessionsModel extends Model implements ISessionsModel {
-  /** What was told to this page before the events had it. */
-  private readonly _told = new Map<string, SessionJob>();
+  /** Sessions from answers to this page that the events do not have yet. */
+  private readonly _unlisted = new Map<string, SessionJob>();
   private readonly _stopping = new Set<string>();
   private readonly _problems = new Map<string, IProblem>();
 
@@ -127,21 +128,21 @@ export class SessionsModel extends Model implements ISessionsModel {
     this.jobs.changed.disconnect(this._emit);
   }
 
-  get going(): readonly SessionJob[] {
+  get active(): readonly SessionJob[] {
     const known = this.jobs.jobs.filter(isSession);
     const keys = new Set(known.map(({ key }) => key));
-    const told = [...this._told.values()].filter(({ key }) => !keys.has(key));
-    return [...told, ...known].filter((job) => !isOver(job));
+    const unlisted = [...this._unlisted.values()].filter(({ key }) => !keys.has(key));
+    return [...unlisted, ...known].filter((job) => !isOver(job));
   }
 
   find(cluster: string, key: string): SessionJob | null {
     const isMeant = (job: IJob): boolean => job.cluster === cluster && job.key === key;
-    return this.jobs.jobs.filter(isSession).find(isMeant) ?? this._told.get(key) ?? null;
+    return this.jobs.jobs.filter(isSession).find(isMeant) ?? this._unlisted.get(key) ?? null;
   }
 
-  async look(cluster: string, key: string): Promise<boolean> {
+  async lookUp(cluster: string, key: string): Promise<boolean> {
     try {
-      return this.find(cluster, key) !== null || this._take(await this._api.session(cluster, key));
+      return this.find(cluster, key) !== null || this._apply(await this._api.session(cluster, key));
     } catch (error) {
       if (error instanceof RequestError && error.problem.status === 404) {
         return false;
@@ -151,27 +152,27 @@ export class SessionsModel extends Model implements ISessionsModel {
   }
 
   async choices(cluster: string, partition: string): Promise<Choices> {
-    const asked = [
-      ...OF_CLUSTER.map((kind) => [kind, ""] as const),
-      ...OF_PARTITION.map((kind) => [kind, partition] as const),
+    const requests = [
+      ...CLUSTER_KINDS.map((kind) => [kind, ""] as const),
+      ...PARTITION_KINDS.map((kind) => [kind, partition] as const),
     ];
-    const told = await Promise.all(
-      asked.map(
+    const entries = await Promise.all(
+      requests.map(
         async ([kind, where]) =>
-          [kind, await this._api.names(cluster, kind, where, PATIENCE)] as const,
+          [kind, await this._api.names(cluster, kind, where, NAMES_WAIT_S)] as const,
       ),
     );
-    return Object.fromEntries(told) as unknown as Choices;
+    return Object.fromEntries(entries) as unknown as Choices;
   }
 
-  check(cluster: string, form: IForm, estimate: boolean): Promise<IPreview> {
-    return this._api.preview(cluster, launchOf(form, newKey()), estimate);
+  check(cluster: string, form: ILaunchForm, estimate: boolean): Promise<IPreview> {
+    return this._api.preview(cluster, launchRequest(form, newRequestKey()), estimate);
   }
 
-  async launch(cluster: string, form: IForm, key: string): Promise<SessionJob> {
-    const job = await this._api.launch(cluster, launchOf(form, key));
-    this._take(job);
-    await this.memory.save(cluster, form).catch(() => undefined); // it is launched all the same
+  async launch(cluster: string, form: ILaunchForm, key: string): Promise<SessionJob> {
+    const job = await this._api.launch(cluster, launchRequest(form, key));
+    this._apply(job);
+    await this.memory.save(cluster, form).catch(() => undefined); // the session is launched without the storage too
     return job as SessionJob;
   }
 
@@ -195,7 +196,7 @@ export class SessionsModel extends Model implements ISessionsModel {
     this._emit();
   }
 
-  reach(job: SessionJob): Promise<void> {
+  reconnect(job: SessionJob): Promise<void> {
     return this._try(job, "Try again.", () => this._api.reach(job.cluster, job.key));
   }
 
@@ -211,25 +212,25 @@ export class SessionsModel extends Model implements ISessionsModel {
     this._problems.delete(job.key);
     this._emit();
     try {
-      this._take(await act());
+      this._apply(await act());
     } catch (error) {
       this._problems.set(job.key, toProblem(error, hint));
     }
     this._emit();
   }
 
-  /** Whether it is a session. */
-  private _take(job: IJob): boolean {
+  /** Apply a job where it is a session; return whether it is. */
+  private _apply(job: IJob): boolean {
     if (isSession(job)) {
-      this._told.set(job.key, job);
+      this._unlisted.set(job.key, job);
       this._emit();
     }
     return isSession(job);
   }
 
   private readonly _emit = (): void => {
-    for (const { key } of this._told.size > 0 ? this.jobs.jobs : []) {
-      this._told.delete(key ?? "");
+    for (const { key } of this._unlisted.size > 0 ? this.jobs.jobs : []) {
+      this._unlisted.delete(key ?? "");
     }
     this._changed.emit();
   };

@@ -1,9 +1,9 @@
-/** A session on a card of its own, and the list of those that are not over. */
+/** Card of a session, and the list of the active sessions. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import { jobName, problemText } from "../common/labels";
-import { useTick } from "../common/periodic_redraw";
+import { usePeriodicRedraw } from "../common/periodic_redraw";
 import {
   plainText,
   sessionFacts,
@@ -21,7 +21,7 @@ interface ISessionProps {
   readonly stop: (job: SessionJob) => void;
 }
 
-/** What can be done with a session now: open it in a tab of its own, connect to it, stop it. */
+/** Actions on a session: open it in a tab of its own, connect to it, stop it. */
 function Actions({ model, trans, job, stop }: ISessionProps): React.ReactElement {
   const name = jobName(job);
   const address = model.address(job);
@@ -44,7 +44,7 @@ function Actions({ model, trans, job, stop }: ISessionProps): React.ReactElement
           type="button"
           className="jp-mod-styled"
           aria-label={trans.__("Connect to session %1", name)}
-          onClick={() => void model.reach(job)}
+          onClick={() => void model.reconnect(job)}
         >
           {trans.__("Connect")}
         </button>
@@ -66,19 +66,19 @@ function Actions({ model, trans, job, stop }: ISessionProps): React.ReactElement
   );
 }
 
-/** What its Jupyter said last; of one that failed without being asked for. */
+/** The last log lines of the Jupyter server; of a failed session they are loaded at once. */
 function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactElement {
   const hasFailed = isOver(job) && !["CANCELLED", "COMPLETED"].includes(job.state);
-  const [asked, setAsked] = React.useState<boolean | null>(null);
+  const [chosen, setChosen] = React.useState<boolean | null>(null);
   const [text, setText] = React.useState<string | null>(null);
   const end = React.useRef<HTMLPreElement>(null);
-  const wanted = asked ?? hasFailed;
+  const wanted = chosen ?? hasFailed;
   const { state, message } = job.session;
   React.useEffect(() => {
     let isCurrent = true;
-    const take = (told: string): void => {
+    const take = (loaded: string): void => {
       if (isCurrent) {
-        setText(told);
+        setText(loaded);
       }
     };
     if (wanted) {
@@ -103,7 +103,7 @@ function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactEle
         className="jp-mod-styled jp-mod-minimal"
         aria-expanded={wanted}
         onClick={() => {
-          setAsked(!wanted);
+          setChosen(!wanted);
         }}
       >
         {trans.__("Log")}
@@ -119,16 +119,16 @@ function Log({ model, trans, job }: Omit<ISessionProps, "stop">): React.ReactEle
 
 /** A session from its submission to its end. */
 export function SessionCard(
-  props: ISessionProps & { readonly again: () => void },
+  props: ISessionProps & { readonly launchAgain: () => void },
 ): React.ReactElement {
-  const { model, trans, job, again } = props;
-  useTick();
+  const { model, trans, job, launchAgain } = props;
+  usePeriodicRedraw();
   const problem = model.problem(job);
   const address = model.address(job);
   const node = React.useRef<HTMLElement>(null);
   React.useEffect(() => {
     if (document.activeElement === document.body) {
-      node.current?.focus(); // the form that had the focus has gone
+      node.current?.focus(); // the form that had the focus is gone
     }
   }, []);
   return (
@@ -185,7 +185,7 @@ export function SessionCard(
       <div className="jp-Slurm-actions">
         <Actions {...props} />
         {isOver(job) && (
-          <button type="button" className="jp-mod-styled jp-mod-accept" onClick={again}>
+          <button type="button" className="jp-mod-styled jp-mod-accept" onClick={launchAgain}>
             {trans.__("Launch another")}
           </button>
         )}
@@ -202,13 +202,13 @@ interface ISessionsProps {
   readonly show: (job: SessionJob) => void;
 }
 
-/** Nothing where no session goes on. */
+/** The active sessions; nothing where there are none. */
 export function Sessions(props: ISessionsProps): React.ReactElement | null {
   const { model, trans, stop, show } = props;
-  const { going } = model;
-  return going.length === 0 ? null : (
+  const { active } = model;
+  return active.length === 0 ? null : (
     <ul className="jp-Slurm-sessions" aria-label={trans.__("Sessions")}>
-      {going.map((job) => (
+      {active.map((job) => (
         <li key={job.key} data-kind={sessionKind(job)} data-session={job.session.state}>
           <span className="jp-Slurm-badge">
             <button

@@ -1,4 +1,4 @@
-/** The page of a session in the main area: its form, and once it is launched its card. */
+/** Page of a session in the main area: its form, and after the launch its card. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
 import { UUID, type ReadonlyPartialJSONObject } from "@lumino/coreutils";
@@ -7,19 +7,19 @@ import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
 import { clusterName, connectionState, connectionText } from "../common/labels";
-import type { IForm } from "../common/launch_request";
+import type { ILaunchForm } from "../common/launch_request";
 import { LaunchForm } from "./launch_form";
 import type { ISessionsModel, SessionJob } from "./model";
 import { SessionCard } from "./session_card";
 
-/** What a person can do here beside launching. */
+/** Actions of the user besides launching. */
 export interface ILaunchActs {
   readonly connect: (cluster: ICluster) => void;
   readonly stop: (job: SessionJob) => void;
-  /** Keep a form as a file. */
-  readonly save?: (cluster: ICluster, form: IForm) => void;
-  /** Add it to the kernels that can be chosen for a notebook. */
-  readonly addKernel?: (cluster: ICluster, form: IForm) => void;
+  /** Save a form as a file. */
+  readonly save?: (cluster: ICluster, form: ILaunchForm) => void;
+  /** Add a form as a kernel of notebooks. */
+  readonly addKernel?: (cluster: ICluster, form: ILaunchForm) => void;
 }
 
 interface IPageProps {
@@ -29,10 +29,10 @@ interface IPageProps {
   readonly cluster: string;
   readonly session: string | null;
   readonly choose: (session: string | null) => void;
-  readonly template?: IForm;
+  readonly template?: ILaunchForm;
 }
 
-/** A session by its key; the agent is asked for one that is not among the jobs. */
+/** A session by its key; one that is not among the jobs is loaded. */
 function Launched(props: IPageProps & { readonly session: string }): React.ReactElement {
   const { model, trans, acts, cluster, session, choose } = props;
   const [isGone, setGone] = React.useState(false);
@@ -40,24 +40,24 @@ function Launched(props: IPageProps & { readonly session: string }): React.React
   const isLive = model.jobs.connection === "live";
   React.useEffect(() => {
     if (isLive) {
-      model.look(cluster, session).then(
+      model.lookUp(cluster, session).then(
         (found) => {
           setGone(!found);
         },
-        () => undefined, // it is looked for again when the link is back
+        () => undefined, // the session is loaded again when the connection is back
       );
     }
   }, [model, cluster, session, isLive]);
-  const again = (): void => {
+  const launchAgain = (): void => {
     choose(null);
   };
   if (job !== null) {
-    return <SessionCard {...{ model, trans, job, again }} stop={acts.stop} />;
+    return <SessionCard {...{ model, trans, job, launchAgain }} stop={acts.stop} />;
   }
   return isGone ? (
     <>
       <p>{trans.__("Nothing is known of this session any more.")}</p>
-      <button type="button" className="jp-mod-styled jp-mod-accept" onClick={again}>
+      <button type="button" className="jp-mod-styled jp-mod-accept" onClick={launchAgain}>
         {trans.__("Launch another")}
       </button>
     </>
@@ -66,7 +66,7 @@ function Launched(props: IPageProps & { readonly session: string }): React.React
   );
 }
 
-/** The log-in where one is needed, else the form, or what was launched. */
+/** The login where one is needed, else the form, or the launched session. */
 export function LaunchPage(props: IPageProps): React.ReactElement {
   const { model, trans, acts, cluster: id, session, choose, template } = props;
   const cluster = model.jobs.clusters.find((each) => each.id === id);
@@ -112,17 +112,21 @@ export function LaunchPage(props: IPageProps): React.ReactElement {
   );
 }
 
-/** What a page shows, as the argument of the command that opens it. */
-export interface IPlace {
+/** The content of a page, as arguments of the command that opens it. */
+export interface ISessionLocation {
   readonly cluster: string;
   /** The key of a session; null: the form. */
   readonly session: string | null;
-  /** Of the page, for life: the layout knows it by this, whatever it shows. */
+  /** The permanent ID of the page, by which the layout restores it, whatever it shows. */
   readonly page: string;
 }
 
-/** Return what the arguments of a command mean. */
-export function placeOf({ cluster, session, page }: ReadonlyPartialJSONObject): IPlace {
+/** Return the location that the arguments of a command name. */
+export function parseSessionLocation({
+  cluster,
+  session,
+  page,
+}: ReadonlyPartialJSONObject): ISessionLocation {
   return {
     cluster: typeof cluster === "string" ? cluster : "",
     session: typeof session === "string" ? session : null,
@@ -137,19 +141,19 @@ export class LaunchPanel extends ReactWidget {
     private readonly _model: ISessionsModel,
     private readonly _trans: TranslationBundle,
     private readonly _acts: ILaunchActs,
-    private _place: IPlace,
+    private _place: ISessionLocation,
   ) {
     super();
     this.addClass("jp-Slurm-panel");
     this.addClass("jp-Slurm-launch");
   }
 
-  /** Another session is shown, or the form. */
+  /** Emitted when another session is shown, or the form. */
   get chosen(): ISignal<this, void> {
     return this._chosen;
   }
 
-  get place(): IPlace {
+  get place(): ISessionLocation {
     return this._place;
   }
 

@@ -1,4 +1,4 @@
-/** A template as it is opened: its form, filled. */
+/** Page of an open template: its form with the values of the file. */
 import { ABCWidgetFactory, DocumentWidget, type DocumentRegistry } from "@jupyterlab/docregistry";
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { ReactWidget, UseSignal } from "@jupyterlab/ui-components";
@@ -10,12 +10,12 @@ import type { ISessionsModel } from "./model";
 import { LaunchPage, type ILaunchActs } from "./session_page";
 import { clusterOf, readTemplate } from "./template_files";
 
-/** What a template needs of its surroundings. */
+/** Dependencies of the page of a template. */
 export interface ITemplateSurroundings {
   readonly model: ISessionsModel;
   readonly trans: TranslationBundle;
   readonly acts: ILaunchActs;
-  /** Show what was launched. */
+  /** Show the launched session. */
   readonly show: (cluster: string, session: string) => void;
 }
 
@@ -96,7 +96,7 @@ export class TemplatePanel extends ReactWidget {
   }
 }
 
-/** Makes the page of a file. */
+/** Creates the page of a file. */
 export class TemplateFactory extends ABCWidgetFactory<DocumentWidget<TemplatePanel>> {
   constructor(
     options: DocumentRegistry.IWidgetFactoryOptions<DocumentWidget<TemplatePanel>>,
@@ -108,7 +108,7 @@ export class TemplateFactory extends ABCWidgetFactory<DocumentWidget<TemplatePan
   protected createNewWidget(context: DocumentRegistry.Context): DocumentWidget<TemplatePanel> {
     const content = new TemplatePanel(context, this._around(context));
     const page = new DocumentWidget({ content, context });
-    page.toolbar.hide(); // an empty one would be a stripe above the form
+    page.toolbar.hide(); // an empty toolbar would be a stripe above the form
     return page;
   }
 }

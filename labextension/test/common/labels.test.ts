@@ -15,7 +15,7 @@ import {
   jobTime,
   jobTimes,
   problemText,
-  summary,
+  statusSummary,
   usersText,
 } from "../../src/common/labels";
 
@@ -29,24 +29,26 @@ function model(more: Partial<IJobsModel>): IJobsModel {
     prompts: [],
     running: 0,
     pending: 0,
-    returned: null,
+    reconnected: null,
     ...more,
   } as IJobsModel;
 }
 
 describe("the status bar", () => {
   it("counts what runs and what waits", () => {
-    expect(summary(trans, model({ running: 2, pending: 1 }))).toBe("Slurm: 2 running, 1 pending");
-    expect(summary(trans, model({ pending: 3 }))).toBe("Slurm: 3 pending");
-    expect(summary(trans, model({}))).toBe("Slurm: no jobs");
-    expect(summary(trans, model({ connection: "broken", running: 2 }))).toBe(
+    expect(statusSummary(trans, model({ running: 2, pending: 1 }))).toBe(
+      "Slurm: 2 running, 1 pending",
+    );
+    expect(statusSummary(trans, model({ pending: 3 }))).toBe("Slurm: 3 pending");
+    expect(statusSummary(trans, model({}))).toBe("Slurm: no jobs");
+    expect(statusSummary(trans, model({ connection: "broken", running: 2 }))).toBe(
       "Slurm: not reachable",
     );
   });
 
   it("says that the counts are old where a cluster does not answer", () => {
     const silent = { id: "local", name: "arandu", poll: { error: "Unable to contact slurm" } };
-    expect(summary(trans, model({ running: 2, clusters: [silent] }))).toBe(
+    expect(statusSummary(trans, model({ running: 2, clusters: [silent] }))).toBe(
       "Slurm: 2 running, as last known",
     );
   });
@@ -54,7 +56,7 @@ describe("the status bar", () => {
   it("says in words what becomes of a link", () => {
     const far = (state: string): ICluster =>
       ({ id: "far", name: "site", poll: { error: null }, connection: { state } }) as ICluster;
-    const said = (more: Partial<IJobsModel>): string => summary(trans, model(more));
+    const said = (more: Partial<IJobsModel>): string => statusSummary(trans, model(more));
     expect(said({ clusters: [far("lost")], running: 2 })).toBe(
       "Slurm: link to far lost, 2 running",
     );
@@ -69,7 +71,7 @@ describe("the status bar", () => {
     expect(said({ clusters: [far("connecting")], prompts: [{ ...asked, questions: [] }] })).toBe(
       "Slurm: logging in to far",
     );
-    expect(said({ clusters: [far("connected")], returned: far("connected") })).toBe(
+    expect(said({ clusters: [far("connected")], reconnected: far("connected") })).toBe(
       "Slurm: link to far is back",
     );
     expect(said({ clusters: [far("disconnected")] })).toBe("Slurm: no jobs");

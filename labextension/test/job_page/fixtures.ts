@@ -118,7 +118,13 @@ export function here(job: IJob = JOB, place = "12"): IHere {
     ),
     steps: vi.fn(() => Promise.resolve([])),
   };
-  const jobs = { jobs: [] as IJob[], clusters: [], problem: null, now: 200, acting: () => null };
+  const jobs = {
+    jobs: [] as IJob[],
+    clusters: [],
+    problem: null,
+    now: 200,
+    pendingAct: () => null,
+  };
   const changed = new Signal<object, void>(jobs);
   const model = Object.assign(jobs, { changed }) as unknown as IJobsModel;
   const sleep = (): Promise<void> => Promise.resolve();

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 
-import { lastDrawn, linesOf, LONGEST_LINE, spansOf } from "../../src/common/terminal_text";
-import { findLine, Log, MOST_LINES, PIECE } from "../../src/job_page/log_model";
+import { lastDrawn, MAX_LINE_CHARS, parseLines, parseSpans } from "../../src/common/terminal_text";
+import { findLine, Log, MAX_KEPT_LINES, PIECE_BYTES } from "../../src/job_page/log_model";
 
 const encode = (text: string): Uint8Array => new TextEncoder().encode(text);
 
@@ -26,19 +26,19 @@ describe("a line of a log", () => {
   });
 
   it("keeps colours, drops other codes, and leaves markup as it is", () => {
-    const { lines } = linesOf(
+    const { lines } = parseLines(
       "\u001b[2K\u001b[31;1m<b>no</b>\u001b[0m yes\u0007\u001b]0;title\u0007",
       "",
     );
     expect(lines[0]?.text).toBe("<b>no</b> yes");
-    const [red, plain] = spansOf(lines[0]!);
+    const [red, plain] = parseSpans(lines[0]!);
     expect(red).toMatchObject({ text: "<b>no</b>", classes: "jp-Slurm-ansi-red jp-Slurm-bold" });
     expect(plain).toMatchObject({ text: " yes", classes: "" });
   });
 
   it("has the colour that was on in the line before", () => {
-    const { lines, after } = linesOf("\u001b[32mone\ntwo\nthree\u001b[0m\nfour", "");
-    expect(lines.map((line) => spansOf(line)[0]?.classes)).toEqual([
+    const { lines, after } = parseLines("\u001b[32mone\ntwo\nthree\u001b[0m\nfour", "");
+    expect(lines.map((line) => parseSpans(line)[0]?.classes)).toEqual([
       ...Array<string>(3).fill("jp-Slurm-ansi-green"),
       "",
     ]);
@@ -46,16 +46,16 @@ describe("a line of a log", () => {
   });
 
   it("has any colour of a palette, and those of 24 bits, only as numbers", () => {
-    const { lines } = linesOf("\u001b[38;5;196ma\u001b[48;5;244mb\u001b[38;2;1;2;3mc", "");
-    const [a, b, c] = spansOf(lines[0]!);
+    const { lines } = parseLines("\u001b[38;5;196ma\u001b[48;5;244mb\u001b[38;2;1;2;3mc", "");
+    const [a, b, c] = parseSpans(lines[0]!);
     expect(a?.color).toBe("rgb(255, 0, 0)");
     expect(b?.background).toBe("rgb(128, 128, 128)");
     expect(c?.color).toBe("rgb(1, 2, 3)");
   });
 
   it("goes on in the next one where it is too long to be drawn", () => {
-    const { lines } = linesOf("x".repeat(LONGEST_LINE + 1), "");
-    expect(lines.map(({ text }) => text.length)).toEqual([LONGEST_LINE, 1]);
+    const { lines } = parseLines("x".repeat(MAX_LINE_CHARS + 1), "");
+    expect(lines.map(({ text }) => text.length)).toEqual([MAX_LINE_CHARS, 1]);
   });
 });
 
@@ -65,7 +65,7 @@ describe("a log", () => {
     const content = encode(Array.from({ length: count }, (_, n) => `line ${n}\n`).join(""));
     const { log, read } = file(content);
     await log.open();
-    expect(read.mock.calls).toEqual([[-PIECE, PIECE]]);
+    expect(read.mock.calls).toEqual([[-PIECE_BYTES, PIECE_BYTES]]);
     expect(texts(log).at(-1)).toBe(`line ${count - 1}`);
     expect(log.size).toBe(content.length);
     const first = texts(log)[0];
@@ -114,7 +114,7 @@ describe("a log", () => {
     expect(read).toHaveBeenLastCalledWith(4, expect.any(Number));
     content = encode("x".repeat(79).concat("\n").repeat(1_000_000));
     await log.catchUp();
-    expect(read).toHaveBeenLastCalledWith(-PIECE, PIECE);
+    expect(read).toHaveBeenLastCalledWith(-PIECE_BYTES, PIECE_BYTES);
     expect(log.lines.length).toBeLessThan(10_000);
   });
 
@@ -124,7 +124,7 @@ describe("a log", () => {
     for (let at = 0; at < 12; at += 1) {
       log.take(at * piece.length, piece, (at + 1) * piece.length);
     }
-    expect(log.lines.length).toBeLessThanOrEqual(MOST_LINES);
+    expect(log.lines.length).toBeLessThanOrEqual(MAX_KEPT_LINES);
     expect(log.first).toBe(600_000 - log.lines.length);
     expect(log.before).toBe(2 * log.first);
   });
@@ -138,14 +138,14 @@ describe("a log", () => {
       }),
     );
     await log.catchUp();
-    content = encode(`one\n${"\n".repeat(8 * PIECE)}`);
+    content = encode(`one\n${"\n".repeat(8 * PIECE_BYTES)}`);
     await log.catchUp();
     expect(log.end).toBe(content.length);
-    expect(log.lines.length).toBeLessThanOrEqual(MOST_LINES);
+    expect(log.lines.length).toBeLessThanOrEqual(MAX_KEPT_LINES);
   });
 
   it("is searched in both directions, in either case", () => {
-    const { lines } = linesOf("one\nError two\nthree\nERROR four", "");
+    const { lines } = parseLines("one\nError two\nthree\nERROR four", "");
     expect(findLine(lines, "error", 3, -1)).toBe(3);
     expect(findLine(lines, "error", 2, -1)).toBe(1);
     expect(findLine(lines, "error", 0, -1)).toBe(-1);

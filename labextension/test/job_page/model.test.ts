@@ -1,9 +1,15 @@
 import { describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/common/api/problem";
-import { linked, linkTo } from "../../src/job_page/job_link";
-import { moments, pageTitle, quoted, reasonLines, timeLeft } from "../../src/job_page/labels";
-import { jobPlaceOf } from "../../src/job_page/model";
+import { jobLink, parseJobLink } from "../../src/job_page/job_link";
+import {
+  pageTitle,
+  quoteWords,
+  reasonLines,
+  remainingTime,
+  timelineEvents,
+} from "../../src/job_page/labels";
+import { parseJobLocation } from "../../src/job_page/model";
 import { FAILED, here, JOB, KEY, trans } from "./fixtures";
 
 const output = (offset: number, text: string): object => ({
@@ -65,9 +71,13 @@ describe("the page of a job", () => {
     api.job.mockResolvedValue(FAILED);
     hear("end", {});
     await vi.waitFor(() => {
-      expect(page.seen.map(({ state }) => state)).toEqual(["PENDING", "RUNNING", "FAILED"]);
+      expect(page.observedStates.map(({ state }) => state)).toEqual([
+        "PENDING",
+        "RUNNING",
+        "FAILED",
+      ]);
     });
-    expect(moments(trans, page.job!, page.seen).map(({ what }) => what)).toEqual([
+    expect(timelineEvents(trans, page.job!, page.observedStates).map(({ what }) => what)).toEqual([
       "Submitted",
       "Waiting",
       "Started",
@@ -113,7 +123,7 @@ describe("the page of a job", () => {
     });
     expect(page.isAt({ cluster: "local", job: KEY })).toBe(true);
     expect(page.isAt({ cluster: "local", job: "13" })).toBe(false);
-    expect(page.lasting).toEqual({ cluster: "local", job: KEY });
+    expect(page.permanentLocation).toEqual({ cluster: "local", job: KEY });
     const made = here({ ...JOB, id: "12_3" }, "12_3");
     const task = made.page;
     task.setVisible(true);
@@ -121,7 +131,7 @@ describe("the page of a job", () => {
       expect(task.job).not.toBeNull();
     });
     expect(task.isAt({ cluster: "local", job: KEY })).toBe(false);
-    expect(task.lasting.job).toBe("12_3");
+    expect(task.permanentLocation.job).toBe("12_3");
     await task.cancel();
     expect(made.api.cancel).toHaveBeenCalledWith("local", "12_3");
     page.dispose();
@@ -130,42 +140,47 @@ describe("the page of a job", () => {
 
   it("has an address that leads to it, beside what else stands there", () => {
     const place = { cluster: "local", job: "12_3" };
-    const { search } = new URL(linkTo("http://localhost:8888/lab?reset=", place));
-    expect(linked(search)).toEqual({ place, rest: "?reset=" });
+    const { search } = new URL(jobLink("http://localhost:8888/lab?reset=", place));
+    expect(parseJobLink(search)).toEqual({ place, rest: "?reset=" });
     for (const none of ["", "?slurm-job=", "?slurm-job=local", "?slurm-job=/12"]) {
-      expect(linked(none).place).toBeNull();
+      expect(parseJobLink(none).place).toBeNull();
     }
   });
 
   it("takes only what names a job", () => {
-    expect(jobPlaceOf({ cluster: "local", job: 12 })).toEqual({ cluster: "local", job: "12" });
-    expect(jobPlaceOf({ cluster: "local" })).toBeNull();
-    expect(jobPlaceOf({ cluster: "", job: "1" })).toBeNull();
+    expect(parseJobLocation({ cluster: "local", job: 12 })).toEqual({
+      cluster: "local",
+      job: "12",
+    });
+    expect(parseJobLocation({ cluster: "local" })).toBeNull();
+    expect(parseJobLocation({ cluster: "", job: "1" })).toBeNull();
   });
 });
 
 describe("words about a job", () => {
   it("warn when its time is nearly over", () => {
-    expect(timeLeft(trans, JOB, 260)).toMatchObject({
+    expect(remainingTime(trans, JOB, 260)).toMatchObject({
       warning: "",
       text: "58:20 of 1:00:00 left",
     });
-    expect(timeLeft(trans, JOB, 160 + 3300)?.warning).toMatch("it is ended");
-    expect(timeLeft(trans, { ...JOB, time_limit: null }, 260)).toBeNull();
-    expect(timeLeft(trans, FAILED, 260)).toBeNull();
+    expect(remainingTime(trans, JOB, 160 + 3300)?.warning).toMatch("it is ended");
+    expect(remainingTime(trans, { ...JOB, time_limit: null }, 260)).toBeNull();
+    expect(remainingTime(trans, FAILED, 260)).toBeNull();
   });
 
   it("tell how it ended and what to do, once", () => {
     const job = { ...FAILED, reason_text: "It ran out of memory.", next_step: "Ask for more." };
     const error = { detail: "It ran out of memory.", hint: "Ask for more." };
     expect(reasonLines(trans, { ...job, error })).toEqual([error.detail, error.hint]);
-    expect(moments(trans, FAILED, []).at(-1)).toMatchObject({ detail: "FAILED, exit code 3" });
+    expect(timelineEvents(trans, FAILED, []).at(-1)).toMatchObject({
+      detail: "FAILED, exit code 3",
+    });
     const killed = { ...FAILED, exit_code: null, signal: 9 };
-    expect(moments(trans, killed, []).at(-1)?.detail).toBe("FAILED, by signal 9");
+    expect(timelineEvents(trans, killed, []).at(-1)?.detail).toBe("FAILED, by signal 9");
   });
 
   it("quote what a shell would take apart, and shorten names", () => {
-    expect(quoted(["sbatch", "-J", "it's", "", "--time=1"])).toBe(
+    expect(quoteWords(["sbatch", "-J", "it's", "", "--time=1"])).toBe(
       `sbatch -J 'it'"'"'s' '' --time=1`,
     );
     expect(pageTitle(trans, null, "12")).toBe("Job 12");

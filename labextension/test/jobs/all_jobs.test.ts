@@ -6,7 +6,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 import type { IJob } from "../../src/common/api/objects";
 import { RequestError } from "../../src/common/api/problem";
 import type { IJobsModel } from "../../src/common/jobs_model";
-import { Everybody, type IQueue } from "../../src/jobs/all_jobs";
+import { AllJobs, type IQueue } from "../../src/jobs/all_jobs";
 import { JobsPanel } from "../../src/jobs/panel";
 import { JobStore } from "../../src/jobs/store";
 import { asCsv } from "../../src/jobs/table/columns";
@@ -36,12 +36,12 @@ class Own {
   readonly failures = [];
   readonly prompts = [];
   readonly now = 100;
-  acting = (): null => null;
-  look = vi.fn();
+  pendingAct = (): null => null;
+  refreshQueue = vi.fn();
   refresh = vi.fn();
 
   constructor(...jobs: IJob[]) {
-    this.store.kept = 100_000;
+    this.store.maxFinished = 100_000;
     this.store.put(jobs);
   }
 
@@ -62,7 +62,7 @@ function tableOf(own: Own, answer = vi.fn(() => Promise.resolve(queue(ROWS)))): 
     own as unknown as IJobsModel,
     ["id", "name", "state"],
     null,
-    new Everybody({ queue: answer }),
+    new AllJobs({ queue: answer }),
   );
 }
 
@@ -83,8 +83,8 @@ describe("the jobs of everybody", () => {
     const table = tableOf(own, asked);
     expect([shown(table), table.columns]).toEqual(["9", ["id", "name", "state"]]);
     expect(asked).not.toHaveBeenCalled();
-    table.showEverybodys(true);
-    table.look(); // while the answer is waited for
+    table.setAllUsers(true);
+    table.loadAllJobs(); // while the answer is waited for
     await vi.waitFor(() => {
       expect(shown(table)).toBe("9,7,8");
     });
@@ -104,7 +104,7 @@ describe("the jobs of everybody", () => {
     table.sortBy("user");
     expect(shown(table)).toBe("8,9,7"); // <, a, b
     expect(asCsv(table.jobs).split("\r\n")[2]).toMatch(/^local,7,.*,bob$/);
-    table.showEverybodys(false);
+    table.setAllUsers(false);
     expect([shown(table), table.criteria.sort]).toEqual(["9", null]);
     expect(asked).toHaveBeenCalledOnce();
   });
@@ -161,11 +161,11 @@ describe("the jobs of everybody", () => {
     const waits = new RequestError({ detail: "not yet", details: { retry_after: 0.01 } });
     const asked = vi.fn().mockRejectedValueOnce(waits).mockRejectedValueOnce(waits);
     asked.mockResolvedValue(queue(ROWS));
-    const everybody = new Everybody({ queue: asked });
+    const everybody = new AllJobs({ queue: asked });
     const said: unknown[] = [];
-    everybody.changed.connect(() => said.push(everybody.known("local").problem?.detail));
-    await everybody.look(["local"]);
-    expect(everybody.known("local").jobs).toHaveLength(2);
+    everybody.changed.connect(() => said.push(everybody.stateOf("local").problem?.detail));
+    await everybody.load(["local"]);
+    expect(everybody.stateOf("local").jobs).toHaveLength(2);
     expect(said).toEqual([undefined, "not yet", "not yet", undefined]);
   });
 
@@ -179,7 +179,7 @@ describe("the jobs of everybody", () => {
       own,
       vi.fn(() => Promise.resolve(queue(many))),
     );
-    table.showEverybodys(true);
+    table.setAllUsers(true);
     await vi.waitFor(() => {
       expect(table.lines).toHaveLength(50_001);
     });

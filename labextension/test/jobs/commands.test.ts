@@ -9,7 +9,7 @@ import { CommandIDs } from "../../src/common/identifiers";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import { addPageCommands } from "../../src/job_page/commands";
 import type { JobPage } from "../../src/job_page/model";
-import { addConnecting } from "../../src/logins/connection_commands";
+import { addConnectionCommands } from "../../src/logins/connection_commands";
 
 const trans = nullTranslator.load("jupyter_slurm");
 const USER: IUser = { kind: "kernel", name: "fit.ipynb", since: 0 };
@@ -35,7 +35,7 @@ describe("the commands of log-ins", () => {
   const commands = new CommandRegistry();
   const model = new Model();
   const addItem = vi.fn();
-  addConnecting(
+  addConnectionCommands(
     commands,
     { addItem } as unknown as ICommandPalette,
     model as unknown as IJobsModel,
@@ -114,7 +114,7 @@ describe("the commands of log-ins", () => {
 describe("the commands of the page of a job", () => {
   it("are about the one in front, as far as something can be done with it", async () => {
     const commands = new CommandRegistry();
-    const acts = { again: vi.fn(() => Promise.resolve()), link: vi.fn() };
+    const acts = { resubmit: vi.fn(() => Promise.resolve()), link: vi.fn() };
     const page = { isRepeatable: true, isResubmitting: false };
     let shown: object | null = null;
     addPageCommands(commands, null, trans, () => shown as JobPage | null, acts);
@@ -124,12 +124,12 @@ describe("the commands of the page of a job", () => {
     shown = { ...page, isResubmitting: true };
     expect(offered()).toEqual([false, true]);
     await commands.execute(CommandIDs.resubmit);
-    expect(acts.again).not.toHaveBeenCalled();
+    expect(acts.resubmit).not.toHaveBeenCalled();
     shown = page;
     expect(offered()).toEqual([true, true]);
     await commands.execute(CommandIDs.resubmit);
     await commands.execute(CommandIDs.copyLink);
-    expect(acts.again).toHaveBeenCalledExactlyOnceWith(page);
+    expect(acts.resubmit).toHaveBeenCalledExactlyOnceWith(page);
     expect(acts.link).toHaveBeenCalledExactlyOnceWith(page);
   });
 });

@@ -10,7 +10,7 @@ import type {
   ITaskRows,
 } from "../../src/common/api/objects";
 import { RequestError } from "../../src/common/api/problem";
-import type { IAgentApi } from "../../src/jobs/api";
+import type { IJobsApi } from "../../src/jobs/api";
 import { JobsModel } from "../../src/jobs/model";
 
 export const CLUSTER: ICluster = { id: "local", name: "arandu", poll: { error: null } };
@@ -39,7 +39,7 @@ export function job(id: string, state: string, more: Partial<IJob> = {}): IJob {
 }
 
 /** Its table, and a stream that the test writes to. */
-export class Agent implements IAgentApi {
+export class Agent implements IJobsApi {
   table: IJob[] = [];
   known = [CLUSTER];
   waiting: IPrompt[] = [];

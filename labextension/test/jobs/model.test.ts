@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import { RequestError } from "../../src/common/api/problem";
 import type { JobsModel } from "../../src/jobs/model";
-import { FINISHED_KEPT, OLDER_KEPT } from "../../src/jobs/store";
+import { MAX_FINISHED, MAX_OLDER } from "../../src/jobs/store";
 import { Agent, CLUSTER, Desk, job } from "./fixtures";
 
 describe("JobsModel", () => {
@@ -40,16 +40,16 @@ describe("JobsModel", () => {
 
   it("keeps the newest of what has ended, and knows that there are older ones", async () => {
     const agent = new Agent();
-    const ended = Array.from({ length: FINISHED_KEPT }, (_, id) => job(String(id), "COMPLETED"));
+    const ended = Array.from({ length: MAX_FINISHED }, (_, id) => job(String(id), "COMPLETED"));
     agent.table = ended.slice(1);
     model = await desk.live(agent);
-    expect([agent.finished, model.older]).toEqual([FINISHED_KEPT, false]);
+    expect([agent.finished, model.hasOlder]).toEqual([MAX_FINISHED, false]);
     agent.send("job", ended[0]);
     agent.send("job", job("7000", "FAILED"));
     await vi.waitFor(() => {
       expect([model.jobs[0]?.id, model.jobs.at(-1)?.id]).toEqual(["7000", "1"]);
     });
-    expect([model.jobs.length, model.older]).toEqual([FINISHED_KEPT, true]);
+    expect([model.jobs.length, model.hasOlder]).toEqual([MAX_FINISHED, true]);
   });
 
   it("shows the jobs of a cluster beside one that does not answer, and what was last known there", async () => {
@@ -86,13 +86,13 @@ describe("JobsModel", () => {
   it("asks what a terminal has submitted when somebody comes to look, by the stream that is open", async () => {
     const agent = new Agent();
     model = desk.start(agent, false);
-    model.look();
+    model.refreshQueue();
     model.setVisible(true);
     await vi.waitFor(() => {
       expect(model.connection).toBe("live");
     });
     agent.table = [job("1", "RUNNING")];
-    model.look();
+    model.refreshQueue();
     await vi.waitFor(() => {
       expect(model.running).toBe(1);
     });
@@ -144,16 +144,14 @@ describe("JobsModel", () => {
 
   it("has older jobs on request", async () => {
     const agent = new Agent();
-    agent.table = Array.from({ length: FINISHED_KEPT + 5 }, (_, id) =>
-      job(String(id), "COMPLETED"),
-    );
+    agent.table = Array.from({ length: MAX_FINISHED + 5 }, (_, id) => job(String(id), "COMPLETED"));
     model = await desk.live(agent);
-    expect([model.jobs.length, model.older]).toEqual([FINISHED_KEPT, true]);
+    expect([model.jobs.length, model.hasOlder]).toEqual([MAX_FINISHED, true]);
     model.showOlder();
     await vi.waitFor(() => {
-      expect([model.jobs.length, model.older]).toEqual([FINISHED_KEPT + 5, false]);
+      expect([model.jobs.length, model.hasOlder]).toEqual([MAX_FINISHED + 5, false]);
     });
-    expect(agent.finished).toBe(OLDER_KEPT);
+    expect(agent.finished).toBe(MAX_OLDER);
   });
 
   it("tells a broken connection in words", async () => {
@@ -178,11 +176,11 @@ describe("JobsModel", () => {
   it("listens while nobody looks only where the person wants to be told then", async () => {
     const agent = new Agent();
     model = await desk.live(agent);
-    model.setKept(true);
+    model.setInBackground(true);
     model.setVisible(false);
     expect(model.connection).toBe("live");
     expect(agent.opened).toBe(1);
-    model.setKept(false);
+    model.setInBackground(false);
     expect(model.connection).toBe("paused");
     model.setVisible(true);
     await vi.waitFor(() => {

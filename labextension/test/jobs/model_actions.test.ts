@@ -77,7 +77,7 @@ describe("what the model does with jobs", () => {
     agent.refused = ["7", "9"];
     model = await desk.live(agent);
     const asked = model.act("cancel", model.jobs);
-    expect(model.jobs.map((each) => model.acting(each))).toEqual(Array(61).fill("cancel"));
+    expect(model.jobs.map((each) => model.pendingAct(each))).toEqual(Array(61).fill("cancel"));
     await asked;
     const requests = agent.asked.filter((each) => each.startsWith("cancel "));
     expect(requests.map((each) => each.split(",").length)).toEqual([1, 50, 10]);
@@ -89,7 +89,7 @@ describe("what the model does with jobs", () => {
     expect(model.jobs.filter(({ state }) => state === "COMPLETING")).toHaveLength(59);
     model.dismiss();
     expect(model.failures).toEqual([]);
-    const [task] = await model.parts(job("12", "RUNNING", { tasks: { RUNNING: 1 } }));
+    const [task] = await model.loadParts(job("12", "RUNNING", { tasks: { RUNNING: 1 } }));
     expect([task?.id, task?.state, task?.key, task?.nodes]).toEqual([
       "12_3",
       "RUNNING",
@@ -98,7 +98,7 @@ describe("what the model does with jobs", () => {
     ]);
     await model.act("cancel", [task!]); // its answer is no job of the table
     expect(model.jobs).toHaveLength(61);
-    expect((await model.parts(job("5", "RUNNING", { kind: "allocation" })))[0]?.id).toBe("5.0");
+    expect((await model.loadParts(job("5", "RUNNING", { kind: "allocation" })))[0]?.id).toBe("5.0");
   });
 
   it("forgets a hold with its answer: the state stays the same", async () => {
@@ -107,11 +107,11 @@ describe("what the model does with jobs", () => {
     agent.cancelled = "PENDING";
     model = await desk.live(agent);
     const asked = model.act("hold", model.jobs);
-    expect(model.acting(model.jobs[0]!)).toBe("hold");
+    expect(model.pendingAct(model.jobs[0]!)).toBe("hold");
     await asked;
-    expect(model.acting(model.jobs[0]!)).toBeNull();
+    expect(model.pendingAct(model.jobs[0]!)).toBeNull();
     await model.act("limit", model.jobs, "4:00:00");
     expect(agent.asked.at(-1)).toBe("limit 1 on local 4:00:00");
-    expect(model.acting(model.jobs[0]!)).toBeNull();
+    expect(model.pendingAct(model.jobs[0]!)).toBeNull();
   });
 });

@@ -58,14 +58,14 @@ describe("what the model knows of log-ins", () => {
     const agent = new Agent();
     agent.known = [at("lost")];
     model = await desk.live(agent);
-    expect(model.returned).toBeNull();
+    expect(model.reconnected).toBeNull();
     agent.send("cluster", at("connected"));
     await vi.waitFor(() => {
-      expect(model.returned?.id).toBe("far");
+      expect(model.reconnected?.id).toBe("far");
     });
     desk.proceed();
     await vi.waitFor(() => {
-      expect(model.returned).toBeNull();
+      expect(model.reconnected).toBeNull();
     });
   });
 

@@ -60,7 +60,7 @@ function model(jobs: IJob[]): IJobsModel {
     pending: 1,
     now: 60,
     failures: [],
-    acting: () => null,
+    pendingAct: () => null,
   } as unknown as IJobsModel;
 }
 
@@ -131,7 +131,7 @@ describe("what is shown", () => {
   it("draws of very many jobs those in sight, and says how many there are", async () => {
     const showOlder = vi.fn();
     const many = Array.from({ length: 50_000 }, (_, id) => ({ ...JOB, id: String(id) }));
-    const shown = { ...model(many), older: true, showOlder } as unknown as IJobsModel;
+    const shown = { ...model(many), hasOlder: true, showOlder } as unknown as IJobsModel;
     const node = await show(panel(shown));
     expect(node.querySelectorAll(ROW).length).toBeLessThan(100);
     expect(node.querySelector("[role=treegrid]")?.ariaRowCount).toBe("50001");

@@ -10,10 +10,10 @@ import { CommandIDs } from "../../src/common/identifiers";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import { addKernel, addKernelCommands, type IKernelActs } from "../../src/kernels/commands";
 import { KernelWatch } from "../../src/kernels/kernel_watch";
-import { kernelOf, type IKernelPlace } from "../../src/kernels/model";
+import { kernelRequest, type IKernelPlace } from "../../src/kernels/model";
 import { KernelItem } from "../../src/kernels/status_item";
-import { toldOf } from "../../src/notices/labels";
-import { firstForm } from "../../src/sessions/form_values";
+import { describeNotices } from "../../src/notices/labels";
+import { initialForm } from "../../src/sessions/form_values";
 import { CLUSTER, session } from "../sessions/fixtures";
 import { Mover, Notebook } from "./move_fixtures";
 
@@ -29,10 +29,10 @@ function allocation(state: string, more: Partial<IJob> = {}): IJob {
 
 describe("the kernel that a form asks for", () => {
   it("has the options of a session, and words for the rest", () => {
-    const form = { ...firstForm(null), gpuType: "a100", env: "torch", name: "Mine" };
+    const form = { ...initialForm(null), gpuType: "a100", env: "torch", name: "Mine" };
     const options = ["--nodes=1", "--cpus-per-task=4", "--mem=16G", "--time=4:00:00"];
     const words = ["--gpus=a100:1", "env=torch", "name=Mine", "idle=1440"];
-    expect(kernelOf(CLUSTER, form)).toEqual({ words: ["arandu", ...options, ...words] });
+    expect(kernelRequest(CLUSTER, form)).toEqual({ words: ["arandu", ...options, ...words] });
   });
 });
 
@@ -40,7 +40,7 @@ describe("the notice of a time limit", () => {
   it("says what is lost with a kernel", () => {
     const job = allocation("RUNNING", { time_limit: 400 });
     const notice = { key: "", kind: "near-limit", job, prompt: null } as const;
-    expect(toldOf(trans, [notice], 200)[0]).toMatchObject({
+    expect(describeNotices(trans, [notice], 200)[0]).toMatchObject({
       text:
         "Job 12 (Python on arandu, 1 GPU) reaches its time limit in 5 minutes. " +
         "What is in the memory of the kernel is lost then: save it before.",
@@ -99,7 +99,7 @@ describe("the item of the status bar", () => {
 
     const { key } = allocation("PENDING");
     kernelPlace.mockResolvedValue({ cluster: "local", allocation: key });
-    watch.tick();
+    watch.poll();
     tell(allocation("PENDING", { reason_text: HOSTILE, start_time: null }));
     expect((await shows("Kernel on arandu: pending", "pending"))?.title).toContain(HOSTILE);
     tell(allocation("RUNNING", { nodes: HOSTILE }));
@@ -114,7 +114,7 @@ describe("the item of the status bar", () => {
     expect(acts.open).toHaveBeenCalledWith(told.jobs[0]);
 
     const asked = kernelPlace.mock.calls.length;
-    watch.tick(); // what is known is not asked for again
+    watch.poll(); // what is known is not asked for again
     expect(kernelPlace).toHaveBeenCalledTimes(asked);
     tell(allocation("TIMEOUT"));
     await shows("Kernel on arandu: its allocation has ended", "ended");
@@ -136,7 +136,7 @@ describe("the item of the status bar", () => {
     await vi.waitFor(() => {
       expect(kernelPlace).toHaveBeenCalledTimes(2);
     });
-    expect(watch.shown).toBeNull();
+    expect(watch.kernelState).toBeNull();
   });
 
   it("tells how far the notebook in front is on its way to another one, also what a cell has asked for", async () => {
@@ -176,7 +176,7 @@ describe("the item of the status bar", () => {
     await shows("Kernel on second: starting", "starting");
     answer({ cluster: "first", allocation: null });
     await Promise.resolve();
-    expect(watch.shown?.cluster).toBe("second");
+    expect(watch.kernelState?.cluster).toBe("second");
   });
 });
 
@@ -202,7 +202,7 @@ describe("the kernels that can be chosen", () => {
   }
 
   it("are told why one was not added, as text", async () => {
-    const adding = addKernel(acts(), CLUSTER, firstForm(null));
+    const adding = addKernel(acts(), CLUSTER, initialForm(null));
     await vi.waitFor(async () => {
       expect((await dialog()).textContent).toContain(HOSTILE);
     });

@@ -8,11 +8,11 @@ import { CommandIDs } from "../../src/common/identifiers";
 import type { IKernelPlace, IKernelSpec } from "../../src/kernels/model";
 import {
   addMoveCommands,
-  followUps,
-  tellMoves,
+  followUpActions,
+  showMoveNotices,
   type IMoveActs,
 } from "../../src/kernels/move_commands";
-import { namesOf, type IMove } from "../../src/kernels/move_model";
+import { parseNames, type IMove } from "../../src/kernels/move_model";
 import { session } from "../sessions/fixtures";
 import { Mover, Notebook } from "./move_fixtures";
 
@@ -33,19 +33,19 @@ afterEach(() => {
 describe("the notebooks that move", () => {
   it("are followed until they are there, and a late answer changes nothing then", async () => {
     const told: string[] = [];
-    mover.model.told.connect((_, { state, text }) => told.push(`${state}: ${text}`));
+    mover.model.progress.connect((_, { state, text }) => told.push(`${state}: ${text}`));
     await mover.model.begin({ notebook: "a.ipynb", kernel: "slurm-b", in: ["x"] });
-    const move = mover.model.of("a.ipynb")!;
-    expect([move.kernel, mover.model.of("b.ipynb")]).toEqual(["slurm-b", null]);
+    const move = mover.model.activeMove("a.ipynb")!;
+    expect([move.kernel, mover.model.activeMove("b.ipynb")]).toEqual(["slurm-b", null]);
     mover.become(move); // which is no news
     const late = vi.spyOn(mover, "move").mockResolvedValueOnce({ ...move, text: "Earlier." });
     mover.become({ ...move, state: "moving", text: "It is there." });
     await mover.model.giveUp(move);
-    expect(mover.model.of("a.ipynb")).toBeNull();
+    expect(mover.model.activeMove("a.ipynb")).toBeNull();
     await vi.waitFor(() => {
       expect(late).toHaveBeenCalled();
     });
-    expect(mover.model.of("a.ipynb")).toBeNull();
+    expect(mover.model.activeMove("a.ipynb")).toBeNull();
     expect(told).toEqual(["waiting: Pending.", "cancelled: Given up."]);
   });
 
@@ -53,20 +53,23 @@ describe("the notebooks that move", () => {
     const listed = vi.spyOn(mover, "moves");
     const done = mover.going("old.ipynb", { state: "done" });
     const move = mover.going("a.ipynb");
-    await mover.model.look();
-    await mover.model.look();
+    await mover.model.discover();
+    await mover.model.discover();
     expect(listed).toHaveBeenCalledTimes(1);
-    expect([mover.model.of("a.ipynb"), mover.model.of(done.notebook)]).toEqual([move, null]);
+    expect([mover.model.activeMove("a.ipynb"), mover.model.activeMove(done.notebook)]).toEqual([
+      move,
+      null,
+    ]);
     mover.failure = new TypeError("Failed to fetch"); // which says nothing of the move
     mover.tick();
     await vi.waitFor(() => {
-      expect(mover.model.of("a.ipynb")).not.toBeNull();
+      expect(mover.model.activeMove("a.ipynb")).not.toBeNull();
     });
     mover.later();
-    await mover.model.look();
+    await mover.model.discover();
     mover.failure = null;
     const ended: IMove[] = [];
-    mover.model.told.connect((_, each) => ended.push(each));
+    mover.model.progress.connect((_, each) => ended.push(each));
     mover.forget(move); // the server has begun anew
     await vi.waitFor(() => {
       mover.tick();
@@ -76,8 +79,8 @@ describe("the notebooks that move", () => {
   });
 
   it("take the variables that were named, each once", () => {
-    expect(namesOf(" x, modelo_ç,x  y,")).toEqual(["x", "modelo_ç", "y"]);
-    expect(namesOf("  ")).toEqual([]);
+    expect(parseNames(" x, modelo_ç,x  y,")).toEqual(["x", "modelo_ç", "y"]);
+    expect(parseNames("  ")).toEqual([]);
   });
 });
 
@@ -113,7 +116,7 @@ describe("the commands that move a notebook", () => {
       front: () => notebook.context,
     } as unknown as IMoveActs;
     addMoveCommands(acts, { addItem: vi.fn() } as unknown as ICommandPalette);
-    tellMoves(acts);
+    showMoveNotices(acts);
   });
 
   async function dialog(text: string): Promise<HTMLElement> {
@@ -161,7 +164,7 @@ describe("the commands that move a notebook", () => {
     ]);
     expect(notices()).toEqual(["in-progress: a.ipynb: Pending."]);
     expect(refreshSpecs).toHaveBeenCalledOnce(); // JupyterLab does not know that one yet
-    const move = mover.model.of("work/a.ipynb")!;
+    const move = mover.model.activeMove("work/a.ipynb")!;
     await vi.waitFor(() => {
       mover.become({ ...move, state: "moving", text: "It is there." });
       expect(notices()).toEqual(["in-progress: a.ipynb: It is there."]);
@@ -185,7 +188,7 @@ describe("the commands that move a notebook", () => {
     await moving;
     mover.failure = null;
     const move = mover.going("work/a.ipynb");
-    await mover.model.look();
+    await mover.model.discover();
     await vi.waitFor(() => {
       mover.become({ ...move, state: "failed", text: "sbatch refused it." });
       expect(notices()).toEqual(["error: a.ipynb: sbatch refused it."]);
@@ -202,7 +205,7 @@ describe("the commands that move a notebook", () => {
       type(found, "x, lock");
       press(found);
       await moving;
-      const move = mover.model.of("work/a.ipynb")!;
+      const move = mover.model.activeMove("work/a.ipynb")!;
       expect(notices()).toEqual(["in-progress: a.ipynb: Pending."]);
       await vi.waitFor(() => {
         mover.become({ ...move, state: "failed", text });
@@ -219,7 +222,7 @@ describe("the commands that move a notebook", () => {
 
   it("have it stay by the notice, or where they are called again", async () => {
     const first = mover.going("work/a.ipynb");
-    await mover.model.look();
+    await mover.model.discover();
     const [stay] = Notification.manager.notifications[0]!.options.actions!;
     stay!.callback(new MouseEvent("click"));
     await vi.waitFor(() => {
@@ -227,7 +230,7 @@ describe("the commands that move a notebook", () => {
     });
     mover.later();
     const second = mover.going("work/a.ipynb", { text: HOSTILE });
-    await mover.model.look();
+    await mover.model.discover();
     const asking = commands.execute(CommandIDs.move);
     const question = await dialog("Stay with the kernel that the notebook has?");
     expect(question.textContent).toContain(HOSTILE);
@@ -256,14 +259,14 @@ describe("the commands that move a notebook", () => {
     expect(commands.isEnabled(CommandIDs.followUp)).toBe(true);
     kernelPlace.mockResolvedValue(args);
     const job = { ...session("ready"), key: "key" };
-    const [notice] = followUps(trans, commands, { isNearEnd: true, job });
+    const [notice] = followUpActions(trans, commands, { isNearEnd: true, job });
     const asks = [
       () => void commands.execute(CommandIDs.followUp),
       () => {
         notice!.callback(new MouseEvent("click"));
       },
     ];
-    expect(followUps(trans, commands, { isNearEnd: false, job })).toEqual([]);
+    expect(followUpActions(trans, commands, { isNearEnd: false, job })).toEqual([]);
     for (const ask of asks) {
       ask();
       const found = await dialog("Variables to take along");
@@ -271,10 +274,10 @@ describe("the commands that move a notebook", () => {
       type(found, "x");
       press(found);
       await vi.waitFor(() => {
-        expect(mover.model.of("work/a.ipynb")).not.toBeNull();
+        expect(mover.model.activeMove("work/a.ipynb")).not.toBeNull();
       });
       expect(mover.asked.at(-1)).toEqual({ notebook: "work/a.ipynb", in: ["x"] });
-      await mover.model.giveUp(mover.model.of("work/a.ipynb")!);
+      await mover.model.giveUp(mover.model.activeMove("work/a.ipynb")!);
     }
     expect(kernelPlace).toHaveBeenCalledExactlyOnceWith("2");
   });

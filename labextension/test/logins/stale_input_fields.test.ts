@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it, vi } from "vitest";
 
 import type { IPrompt } from "../../src/common/api/objects";
 import type { IJobsModel } from "../../src/common/jobs_model";
-import { Leftovers } from "../../src/logins/stale_input_fields";
+import { StaleInputFields } from "../../src/logins/stale_input_fields";
 
 function prompt(id: string, ...texts: string[]): IPrompt {
   const questions = texts.map((text) => ({ text, echo: false }));
@@ -50,7 +50,7 @@ describe("fields that nobody waits for", () => {
 
   it("go away when their prompt is settled, and nothing that was typed is sent", () => {
     const desk = new Desk();
-    const leftovers = new Leftovers(desk as unknown as IJobsModel);
+    const leftovers = new StaleInputFields(desk as unknown as IJobsModel);
     const code = field("  Verification code: ");
     const other = field("Your name? ");
     code.input.value = "half a sec";
@@ -65,7 +65,7 @@ describe("fields that nobody waits for", () => {
   it("go away as well when the kernel asks after the answer, but not what is asked anew", () => {
     vi.useFakeTimers();
     const desk = new Desk();
-    const leftovers = new Leftovers(desk as unknown as IJobsModel);
+    const leftovers = new StaleInputFields(desk as unknown as IJobsModel);
     desk.settle(prompt("1", "Password: "));
     const late = field("Password: ");
     vi.advanceTimersByTime(600);
@@ -81,7 +81,7 @@ describe("fields that nobody waits for", () => {
 
   it("stay as long as another prompt asks the same", () => {
     const desk = new Desk();
-    const leftovers = new Leftovers(desk as unknown as IJobsModel);
+    const leftovers = new StaleInputFields(desk as unknown as IJobsModel);
     const code = field("  Password: ");
     desk.settle(prompt("1", "Password: "), prompt("2", "Password:"));
     expect(code.sent).toEqual([]);

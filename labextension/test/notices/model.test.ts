@@ -5,11 +5,11 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 
 import schema from "../../schema/notices.json";
 import type { IJob, IPrompt } from "../../src/common/api/objects";
-import { claims, turns } from "../../src/common/browser_tabs";
+import { createClaim, createTurnRequest } from "../../src/common/browser_tabs";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import { show } from "../../src/notices/browser_notifications";
-import { toldOf } from "../../src/notices/labels";
-import { Notices, USUAL, type INotice } from "../../src/notices/model";
+import { describeNotices } from "../../src/notices/labels";
+import { DEFAULT_SETTINGS, Notices, type INotice } from "../../src/notices/model";
 import { translatedSchema } from "../../src/notices/setting_labels";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -66,22 +66,24 @@ class Tab {
   };
   readonly told: INotice[][] = [];
   isHidden = false;
-  wishes = USUAL;
+  wishes = DEFAULT_SETTINGS;
   readonly notices: Notices;
   private readonly _changed = new Signal<object, void>(this);
 
   constructor(shared = new Shared()) {
     const model = Object.assign(this.model, { changed: this._changed });
     this.notices = new Notices(model as unknown as IJobsModel, {
-      wishes: () => this.wishes,
+      settings: () => this.wishes,
       isHidden: () => this.isHidden,
-      claim: claims("told", { storage: () => shared, locks: null, clock: () => 0 }),
-      tell: (notices) => this.told.push([...notices]),
+      claim: createClaim("told", { storage: () => shared, locks: null, clock: () => 0 }),
+      show: (notices) => this.told.push([...notices]),
     });
   }
 
   get texts(): string[] {
-    return this.told.flatMap((each) => toldOf(trans, each, this.model.now)).map(({ text }) => text);
+    return this.told
+      .flatMap((each) => describeNotices(trans, each, this.model.now))
+      .map(({ text }) => text);
   }
 
   /** The agent tells of these jobs, and what was gathered is told. */
@@ -165,7 +167,7 @@ describe("notices", () => {
     });
     await vi.runAllTimersAsync();
     expect(tab.texts).toEqual(["3 jobs have failed, 12 jobs have ended"]);
-    expect(toldOf(trans, tab.told.flat(), 0)[0]?.type).toBe("error");
+    expect(describeNotices(trans, tab.told.flat(), 0)[0]?.type).toBe("error");
   });
 
   it("are not of what sbatch has refused: who submitted it was told", async () => {
@@ -202,7 +204,7 @@ describe("notices", () => {
     await tab.see(long, short, job("3", "RUNNING", { start_time: 0, time_limit: null }));
     const until = async (now: number): Promise<void> => {
       tab.model.now = now;
-      tab.notices.tick();
+      tab.notices.checkTimeLimits();
       await vi.runAllTimersAsync();
     };
     await until(1_340);
@@ -223,12 +225,12 @@ describe("notices", () => {
     await tab.see();
     await tab.see();
     expect(tab.texts).toEqual(["gateway asks for the log-in to far."]);
-    expect(toldOf(trans, tab.told.flat(), 0)[0]?.isAsked).toBe(true);
+    expect(describeNotices(trans, tab.told.flat(), 0)[0]?.isLogin).toBe(true);
   });
 
   it("are wished without settings as with those that nobody has changed", () => {
     const told = Object.entries(schema.properties).map(([name, each]) => [name, each.default]);
-    expect(Object.fromEntries(told)).toEqual({ ...USUAL, browser: false });
+    expect(Object.fromEntries(told)).toEqual({ ...DEFAULT_SETTINGS, browser: false });
   });
 
   it("are told as they are wished", async () => {
@@ -246,7 +248,7 @@ describe("a notice of the browser", () => {
       text: "Job 3 has ended.",
       type: "info",
       job: null,
-      isAsked: false,
+      isLogin: false,
       isNearEnd: false,
     } as const;
     vi.stubGlobal("Notification", function () {
@@ -287,7 +289,7 @@ describe("turns", () => {
     const heard: Record<string, boolean> = {};
     const locks = new Locks() as unknown as LockManager;
     const [one, two, three, alone] = ["one", "two", "three", "alone"].map((tab) =>
-      turns("hidden", tab === "alone" ? null : locks, (isOurs) => {
+      createTurnRequest("hidden", tab === "alone" ? null : locks, (isOurs) => {
         heard[tab] = isOurs;
       }),
     ) as [Tell, Tell, Tell, Tell];
@@ -303,7 +305,7 @@ describe("turns", () => {
       expect(heard).toEqual({ one: false, two: false, three: true, alone: true });
     });
     const request = (): Promise<never> => Promise.reject(new DOMException("no", "SecurityError"));
-    turns("hidden", { request }, (isOurs) => {
+    createTurnRequest("hidden", { request }, (isOurs) => {
       heard["framed"] = isOurs;
     })(true);
     await vi.waitFor(() => {
@@ -312,7 +314,7 @@ describe("turns", () => {
   });
 });
 
-type Claim = ReturnType<typeof claims>;
+type Claim = ReturnType<typeof createClaim>;
 type Tell = (isWanted: boolean) => void;
 
 describe("claims", () => {
@@ -320,7 +322,7 @@ describe("claims", () => {
     const storage = (): Storage => {
       throw new DOMException("no", "SecurityError");
     };
-    const claim = claims("told", { storage, locks: null });
+    const claim = createClaim("told", { storage, locks: null });
     expect(await claim(["a", "b"])).toEqual(new Set(["a", "b"]));
     expect(await claim(["b", "c"])).toEqual(new Set(["c"]));
   });
@@ -331,7 +333,7 @@ describe("claims", () => {
     const locks = { request } as unknown as LockManager;
     for (const kept of ["", "[1,2]", '"x"', "null", '{"a":"x","__proto__":{"b":1}}', "{"]) {
       shared.kept.set("told", kept);
-      const claim = claims("told", { storage: () => shared, locks });
+      const claim = createClaim("told", { storage: () => shared, locks });
       expect(await claim(["b", "toString"])).toEqual(new Set(["b", "toString"]));
       expect(await claim(["b"])).toEqual(new Set());
     }
@@ -342,7 +344,7 @@ describe("claims", () => {
     const sleeping: (() => void)[] = [];
     const sleep = (): Promise<void> => new Promise((resolve) => sleeping.push(resolve));
     const [one, two] = [new Shared(), new Shared()].map((storage) =>
-      claims("told", { storage: () => storage, locks, sleep }),
+      createClaim("told", { storage: () => storage, locks, sleep }),
     ) as [Claim, Claim];
     expect(await Promise.all([one(["a", "b"]), two(["b", "c"])])).toEqual([
       new Set(["a", "b"]),
@@ -371,7 +373,7 @@ describe("claims", () => {
   it("forget what was told long ago", async () => {
     const shared = new Shared();
     let now = 0;
-    const claim = claims("told", { storage: () => shared, locks: null, clock: () => now });
+    const claim = createClaim("told", { storage: () => shared, locks: null, clock: () => now });
     await claim(["old"]);
     now = 25 * 3600 * 1000;
     await claim(["new"]);

@@ -16,15 +16,15 @@ import {
   type IResources,
   type IResourcesApi,
 } from "../../src/resources/model";
-import { doubtsByField, firstForm } from "../../src/sessions/form_values";
-import { LaunchPanel, placeOf } from "../../src/sessions/session_page";
+import { doubtsByField, initialForm } from "../../src/sessions/form_values";
+import { LaunchPanel, parseSessionLocation } from "../../src/sessions/session_page";
 import { TemplatePanel } from "../../src/sessions/template_editor";
 import { clusterOf, readTemplate, templateText } from "../../src/sessions/template_files";
 import { CLUSTER, here, RESOURCES, type IHere } from "../sessions/fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
 const HOSTILE = '<img src=x onerror="document.title=1">';
-const FORM = { ...firstForm(null), partition: "arandu", gpus: "2", time: "2:00:00", cpus: "4" };
+const FORM = { ...initialForm(null), partition: "arandu", gpus: "2", time: "2:00:00", cpus: "4" };
 
 let widget: Widget | undefined;
 
@@ -45,19 +45,19 @@ describe("the model of what is free", () => {
   it("asks once for all who look, keeps what was known, and says what went wrong", async () => {
     const resources = vi.fn(() => Promise.resolve(RESOURCES));
     const model = new ResourcesModel({ resources });
-    await Promise.all([model.look("local"), model.look("local"), model.look("local")]);
+    await Promise.all([model.load("local"), model.load("local"), model.load("local")]);
     expect(resources).toHaveBeenCalledExactlyOnceWith("local", { newer: false, nodes: false });
     resources.mockRejectedValueOnce(new Error("Slurm does not answer"));
-    await model.look("local", { newer: true });
-    expect(model.known("local")).toEqual({
+    await model.load("local", { newer: true });
+    expect(model.stateOf("local")).toEqual({
       resources: RESOURCES,
       problem: { detail: "Slurm does not answer" },
-      isAsking: false,
+      isLoading: false,
     });
-    expect(model.known("other").resources).toBeNull();
+    expect(model.stateOf("other").resources).toBeNull();
     resources.mockResolvedValueOnce({ ...RESOURCES, nodes: [NODE] });
-    await model.look("local", { nodes: true });
-    await model.look("local"); // the panel goes on showing them
+    await model.load("local", { nodes: true });
+    await model.load("local"); // the panel goes on showing them
     expect(resources).toHaveBeenLastCalledWith("local", { newer: false, nodes: true });
   });
 
@@ -69,12 +69,16 @@ describe("the model of what is free", () => {
       .mockResolvedValue(RESOURCES);
     const model = new ResourcesModel({ resources });
     const said: unknown[] = [];
-    model.changed.connect(() => said.push(model.known("local").problem?.detail));
-    const form = model.look("local");
-    await model.look("local", { nodes: true }); // the panel is opened beside it
+    model.changed.connect(() => said.push(model.stateOf("local").problem?.detail));
+    const form = model.load("local");
+    await model.load("local", { nodes: true }); // the panel is opened beside it
     await form;
     expect(said.slice(0, 3)).toEqual([undefined, "not yet", undefined]);
-    expect(model.known("local")).toEqual({ resources: RESOURCES, problem: null, isAsking: false });
+    expect(model.stateOf("local")).toEqual({
+      resources: RESOURCES,
+      problem: null,
+      isLoading: false,
+    });
     expect(resources.mock.calls.map(([, { nodes }]) => nodes)).toEqual([false, false, true]);
   });
 });
@@ -141,7 +145,12 @@ describe("what is free, in the form", () => {
   async function open(desk: IHere, known: IResources): Promise<HTMLElement> {
     desk.resources.mockResolvedValue(known);
     const acts = { connect: vi.fn(), stop: vi.fn() };
-    const panel = new LaunchPanel(desk.model, trans, acts, placeOf({ cluster: "local" }));
+    const panel = new LaunchPanel(
+      desk.model,
+      trans,
+      acts,
+      parseSessionLocation({ cluster: "local" }),
+    );
     const node = await show(panel, "[data-field=partition] option:nth-child(3)");
     await vi.waitFor(() => {
       expect(node.querySelector(".jp-Slurm-age")?.textContent).toContain("As of");
@@ -152,7 +161,12 @@ describe("what is free, in the form", () => {
   it("is asked for anew when the controller answers again", async () => {
     const desk = here({ ...CLUSTER, poll: { error: "no answer" } });
     const acts = { connect: vi.fn(), stop: vi.fn() };
-    const panel = new LaunchPanel(desk.model, trans, acts, placeOf({ cluster: "local" }));
+    const panel = new LaunchPanel(
+      desk.model,
+      trans,
+      acts,
+      parseSessionLocation({ cluster: "local" }),
+    );
     const node = await show(panel, ".jp-Slurm-age [data-problem=true]");
     expect(desk.resources).toHaveBeenCalledExactlyOnceWith("local", { newer: false, nodes: false });
     desk.resources.mockResolvedValue(RESOURCES);
@@ -311,7 +325,7 @@ describe("a template", () => {
     const form = { gpus: 1, evil: "x", cpus: [4], __proto__: { time: "9" } };
     const read = readTemplate(JSON.stringify({ slurm_launch: 1, cluster: 5, form }))!;
     expect(read.form).toEqual({
-      ...firstForm(null),
+      ...initialForm(null),
       gpus: "1",
       cpus: "",
       memory: "",

@@ -4,7 +4,7 @@ import { vi } from "vitest";
 
 import type { ICluster, IJob } from "../../src/common/api/objects";
 import type { IJobsModel } from "../../src/common/jobs_model";
-import type { IForm } from "../../src/common/launch_request";
+import type { ILaunchForm } from "../../src/common/launch_request";
 import { ResourcesModel, type IResources } from "../../src/resources/model";
 import { SessionsModel, type ISessionsApi, type SessionJob } from "../../src/sessions/model";
 
@@ -94,7 +94,7 @@ export const RESOURCES: IResources = {
 export interface IHere {
   readonly model: SessionsModel;
   readonly api: { [Name in keyof ISessionsApi]: ReturnType<typeof vi.fn> };
-  readonly saved: Map<string, IForm>;
+  readonly saved: Map<string, ILaunchForm>;
   /** Answers what is free; at first nothing is known of it. */
   readonly resources: ReturnType<typeof vi.fn>;
   /** What the jobs' model has from now on. */
@@ -128,10 +128,10 @@ export function here(...clusters: ICluster[]): IHere {
     log: vi.fn(() => Promise.resolve("")),
     address: vi.fn((path: string) => `http://here${path}`),
   };
-  const saved = new Map<string, IForm>();
+  const saved = new Map<string, ILaunchForm>();
   const memory = {
     load: (cluster: string) => Promise.resolve(saved.get(cluster)),
-    save: (cluster: string, form: IForm) => {
+    save: (cluster: string, form: ILaunchForm) => {
       saved.set(cluster, form);
       return Promise.resolve();
     },

@@ -2,14 +2,14 @@ import { nullTranslator } from "@jupyterlab/translation";
 import { describe, expect, it } from "vitest";
 
 import { RequestError } from "../../src/common/api/problem";
-import { newKey } from "../../src/common/launch_request";
-import { firstForm, formProblems, launchOf } from "../../src/sessions/form_values";
+import { newRequestKey } from "../../src/common/launch_request";
+import { formProblems, initialForm, launchRequest } from "../../src/sessions/form_values";
 import { plainText, sessionReason, sessionState, sessionSteps } from "../../src/sessions/labels";
 import { CLUSTER, here, session } from "./fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
 const KEY = "20261122-050000-0011223344556677";
-const FORM = firstForm(null);
+const FORM = initialForm(null);
 
 describe("the form", () => {
   it("asks for one node, and for nothing that is left empty", () => {
@@ -21,7 +21,7 @@ describe("the form", () => {
       time: "",
       name: " fit ",
     };
-    expect(launchOf(form, KEY)).toEqual({
+    expect(launchRequest(form, KEY)).toEqual({
       key: KEY,
       idle: 86400,
       name: "fit",
@@ -34,14 +34,14 @@ describe("the form", () => {
       ],
     });
     const bare = { ...FORM, gpus: "0", cpus: "", memory: "", time: "", dir: "/x", env: "conda" };
-    const asked = launchOf(bare, KEY);
+    const asked = launchRequest(bare, KEY);
     expect([asked.options, asked.dir, asked.env]).toEqual([["--nodes=1"], "/x", "conda"]);
   });
 
   it("is filled with what was launched last but the name, and with nothing that is no form", () => {
-    expect(firstForm({ ...FORM, gpus: "4", name: "old" })).toEqual({ ...FORM, gpus: "4" });
-    expect(firstForm({ gpus: 4, evil: "x" })).toEqual(FORM);
-    expect(firstForm("torn")).toEqual(FORM);
+    expect(initialForm({ ...FORM, gpus: "4", name: "old" })).toEqual({ ...FORM, gpus: "4" });
+    expect(initialForm({ gpus: 4, evil: "x" })).toEqual(FORM);
+    expect(initialForm("torn")).toEqual(FORM);
     expect(FORM.idle).toBe("1440"); // as the setting session_idle has it
   });
 
@@ -58,8 +58,8 @@ describe("the form", () => {
       ...{ account: "lab", qos: "normal", env: "torch", dir: "/scratch/me", idle: 7200 },
     };
     const { gpu_type: gpuType, ...others } = { ...usual, gpus: "2", cpus: "8", idle: "120" };
-    expect(firstForm(null, usual)).toEqual({ ...others, gpuType, name: "" });
-    expect(firstForm({ partition: "devwork", idle: "" }, usual)).toMatchObject({
+    expect(initialForm(null, usual)).toEqual({ ...others, gpuType, name: "" });
+    expect(initialForm({ partition: "devwork", idle: "" }, usual)).toMatchObject({
       ...{ partition: "devwork", gpus: "2", idle: "120" },
     });
   });
@@ -73,8 +73,8 @@ describe("the form", () => {
   });
 
   it("has keys as the agent takes them, another one each time", () => {
-    expect(newKey()).toMatch(/^\d{8}-\d{6}-[0-9a-f]{16}$/);
-    expect(newKey()).not.toBe(newKey());
+    expect(newRequestKey()).toMatch(/^\d{8}-\d{6}-[0-9a-f]{16}$/);
+    expect(newRequestKey()).not.toBe(newRequestKey());
   });
 });
 
@@ -82,21 +82,21 @@ describe("SessionsModel", () => {
   it("knows what was launched before the events tell of it, and then what they tell", async () => {
     const { model, saved, tell } = here(CLUSTER);
     const job = await model.launch("local", { ...FORM, gpus: "2" }, KEY);
-    expect(model.going).toEqual([job]);
+    expect(model.active).toEqual([job]);
     expect(saved.get("local")?.gpus).toBe("2");
     tell(session("pending"));
-    expect(model.going.map((each) => each.session.state)).toEqual(["pending"]);
+    expect(model.active.map((each) => each.session.state)).toEqual(["pending"]);
     expect(model.find("local", KEY)?.session.state).toBe("pending");
     expect(model.find("other", KEY)).toBeNull();
     tell(session("ended"));
-    expect(model.going).toEqual([]);
+    expect(model.active).toEqual([]);
   });
 
   it("asks for a session that is not among the jobs, and says when there is none", async () => {
     const { model, api } = here(CLUSTER);
     api.session.mockRejectedValueOnce(new RequestError({ status: 404 }));
-    expect(await model.look("local", KEY)).toBe(false);
-    expect(await model.look("local", KEY)).toBe(true);
+    expect(await model.lookUp("local", KEY)).toBe(false);
+    expect(await model.lookUp("local", KEY)).toBe(true);
     expect(model.find("local", KEY)?.session.state).toBe("ready");
   });
 
@@ -111,7 +111,7 @@ describe("SessionsModel", () => {
     await stopped;
     expect([api.stop.mock.calls.length, model.isStopping(job)]).toEqual([1, false]);
     expect(model.problem(job)?.hint).toContain("look again");
-    await model.reach(job);
+    await model.reconnect(job);
     expect(model.problem(job)).toBeNull();
   });
 });

@@ -12,8 +12,8 @@ import { CommandIDs } from "../../src/common/identifiers";
 import type { IJobsModel } from "../../src/common/jobs_model";
 import { JobsPanel } from "../../src/jobs/panel";
 import { JobsTable } from "../../src/jobs/table/table_model";
-import { addLaunching } from "../../src/sessions/commands";
-import { LaunchPanel, placeOf } from "../../src/sessions/session_page";
+import { addLaunchCommands } from "../../src/sessions/commands";
+import { LaunchPanel, parseSessionLocation } from "../../src/sessions/session_page";
 import { CLUSTER, here, session, type IHere } from "./fixtures";
 
 const trans = nullTranslator.load("jupyter_slurm");
@@ -57,7 +57,12 @@ describe("the page of a session", () => {
   const acts = { connect: vi.fn(), stop: vi.fn() };
 
   async function open(desk: IHere, args: { session?: string } = {}): Promise<LaunchPanel> {
-    const panel = new LaunchPanel(desk.model, trans, acts, placeOf({ cluster: "local", ...args }));
+    const panel = new LaunchPanel(
+      desk.model,
+      trans,
+      acts,
+      parseSessionLocation({ cluster: "local", ...args }),
+    );
     await show(panel);
     return panel;
   }
@@ -258,7 +263,7 @@ describe("the cards", () => {
     const opened = vi.fn(() => Promise.resolve());
     const clusters: ICluster[] = [{ ...CLUSTER, name: "local" }];
     const model = { clusters, changed: new Signal<object, void>(clusters) };
-    addLaunching(
+    addLaunchCommands(
       commands,
       { addItem: add } as unknown as ICommandPalette,
       { add } as unknown as ILauncher,

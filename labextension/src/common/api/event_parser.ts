@@ -1,8 +1,8 @@
-/** Server-sent events (WHATWG HTML, section 9.2.6) out of a stream of text. */
+/** Parser of server-sent events (WHATWG HTML, section 9.2.6). */
 import type { IServerEvent } from "./objects";
 
-/** A message without an end would otherwise fill the browser's memory; no job record is as long as this. */
-const LONGEST_MESSAGE = 4 * 1024 * 1024;
+/** Characters of a message. One without an end would fill the memory of the browser; no job record is as long. */
+const MAX_MESSAGE_CHARS = 4 * 1024 * 1024;
 
 function parseMessage(lines: readonly string[]): IServerEvent | null {
   let event = "message";
@@ -35,7 +35,7 @@ export async function* parseEvents(chunks: AsyncIterable<string>): AsyncGenerato
     const usable = rest.endsWith("\r") ? rest.length - 1 : rest.length;
     const parts = rest.slice(0, usable).split(/\r\n|\r|\n/);
     rest = (parts.pop() ?? "") + rest.slice(usable);
-    if (rest.length > LONGEST_MESSAGE) {
+    if (rest.length > MAX_MESSAGE_CHARS) {
       throw new SyntaxError("a message of the event stream has no end");
     }
     for (const line of parts) {

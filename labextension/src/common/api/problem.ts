@@ -1,7 +1,7 @@
-/** What went wrong, in the server's words where it had some. */
+/** Problems: failed requests, in the words of the server where it sent any. */
 import type { IProblem } from "./objects";
 
-/** A request that did not succeed. */
+/** A failed request. */
 export class RequestError extends Error {
   constructor(readonly problem: IProblem) {
     super(problem.detail ?? problem.title ?? "The request failed.");
@@ -9,20 +9,21 @@ export class RequestError extends Error {
   }
 }
 
-/** What a browser throws for any broken connection, or after too long, has words that differ from one to the other. */
+/** Text for a broken connection or a timeout: the words of browsers differ. */
 const NO_ANSWER = "The Jupyter server does not answer: has it ended, or the network?";
-/** Problems in our own words, which can be translated. */
-const OURS = new WeakSet<IProblem>();
+/** Problems in words of the panel, which can be translated. */
+const LOCAL_PROBLEMS = new WeakSet<IProblem>();
 
-/** Whether the words of a problem are ours, not the server's. */
-export function isOurs(problem: IProblem): boolean {
-  return OURS.has(problem);
+/** Whether a problem is in words of the panel, not of the server. */
+export function isLocalProblem(problem: IProblem): boolean {
+  return LOCAL_PROBLEMS.has(problem);
 }
 
 /**
  * Return the problem that an error of any kind stands for.
  *
- * @param hint - What to do when nothing answered; an answer brings its own. Written out, so that it can be translated.
+ * @param hint - The next step when there was no answer; an answer has its own. Written as a literal, so that it can be
+ * translated.
  */
 export function toProblem(error: unknown, hint: string): IProblem {
   if (error instanceof RequestError) {
@@ -30,7 +31,7 @@ export function toProblem(error: unknown, hint: string): IProblem {
   }
   if (error instanceof TypeError || error instanceof DOMException) {
     const problem = { detail: NO_ANSWER, hint };
-    OURS.add(problem);
+    LOCAL_PROBLEMS.add(problem);
     return problem;
   }
   return { detail: error instanceof Error ? error.message : String(error) };

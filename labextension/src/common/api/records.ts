@@ -1,9 +1,9 @@
-/** What comes from the agent: whether it is what it should be, what tells one from the other, and their order. */
+/** Records of the agent: checks of their type, their identity and their order. */
 import type { ICluster, IJob, IPrompt, ITaskRows } from "./objects";
 
 const identities = new WeakMap<IJob, string>();
 
-/** A job's identity on this page: Slurm's ids wrap, keys do not. */
+/** Return the identity of a job on this page: the IDs of Slurm wrap, keys do not. */
 export function identity(job: IJob): string {
   let known = identities.get(job);
   if (known === undefined) {
@@ -13,17 +13,17 @@ export function identity(job: IJob): string {
   return known;
 }
 
-/** What a job is called in a request; null as long as it has no name. */
+/** Return the reference of a job in a request; null as long as it has none. */
 export function referenceOf(job: IJob): string | null {
   return job.key ?? job.id;
 }
 
-/** The number of a job, of an array for its tasks. */
+/** Return the number of a job, for a task that of its array. */
 export function numberOf({ id }: IJob): number {
   return Number.parseInt(id ?? "", 10) || 0;
 }
 
-/** A job without a time is just being submitted. Slurm tells whole seconds. */
+/** Compare jobs by their time of submission. A job without a time is being submitted. Slurm sends whole seconds. */
 export function newestFirst(a: IJob, b: IJob): number {
   const time = (job: IJob): number => Math.floor(job.submit_time ?? Number.MAX_SAFE_INTEGER);
   return time(b) - time(a) || numberOf(b) - numberOf(a);
@@ -34,17 +34,17 @@ export function hasParts({ id, tasks, kind, isForeign }: IJob): boolean {
   return id !== null && !isForeign && (tasks !== null || kind === "allocation");
 }
 
-/** The tasks of an array as jobs of their own. */
+/** Return the tasks of an array as jobs of their own. */
 export function taskJobs(array: IJob, { columns, rows }: ITaskRows): IJob[] {
   return rows.map((row): IJob => {
-    const told = Object.fromEntries(columns.map((name, index) => [name, row[index]]));
+    const values = Object.fromEntries(columns.map((name, index) => [name, row[index]]));
     const time = (name: string): number | null =>
-      typeof told[name] === "number" ? told[name] : null;
-    const text = (name: string): string => (typeof told[name] === "string" ? told[name] : "");
+      typeof values[name] === "number" ? values[name] : null;
+    const text = (name: string): string => (typeof values[name] === "string" ? values[name] : "");
     return {
       ...array,
-      key: null, // that is the array's
-      id: `${array.id ?? ""}_${String(told["task"])}`,
+      key: null, // the key belongs to the array
+      id: `${array.id ?? ""}_${String(values["task"])}`,
       tasks: null,
       state: text("state"),
       reason: text("reason"),
@@ -70,12 +70,12 @@ export function isPrompt(data: unknown): data is IPrompt {
   return typeof data === "object" && data !== null && "id" in data && "questions" in data;
 }
 
-/** Whether a cluster answers: it needs no log-in, or there is one and the link is up. */
+/** Whether a cluster can be reached: it needs no login, or there is one and the connection works. */
 export function isReached({ connection }: ICluster): boolean {
   return !connection || connection.state === "connected";
 }
 
-/** Whether nothing is known of a cluster: nobody is logged in there. */
+/** Whether a cluster has no login, so that nothing is known of it. */
 export function isUnknown({ connection }: ICluster): boolean {
   return connection?.state === "disconnected" || connection?.state === "connecting";
 }

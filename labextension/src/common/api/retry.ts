@@ -1,29 +1,29 @@
-/** Asking the agent for what Slurm has not said yet: it waits for the answer, and asks Slurm no more often for it. No DOM. */
+/** Repeated requests for data that the agent does not have yet; the agent asks Slurm no more often for them. No DOM. */
 import type { IProblem } from "./objects";
 import { RequestError } from "./problem";
 
-/** How often it is asked for again. */
-const ATTEMPTS = 20;
+/** Number of repetitions. */
+const MAX_RETRIES = 20;
 
 /**
- * Ask until there is an answer, or nobody waits for one any more.
+ * Repeat a request until there is an answer, or no view waits for one any more.
  *
- * @param told - Is given what was said instead of an answer, while that is waited for.
+ * @param onProblem - Called with the problem that was answered instead, while the request is to be repeated.
  */
-export async function patiently<T>(
+export async function retryUntilAnswered<T>(
   ask: () => Promise<T>,
-  told: (problem: IProblem) => void,
+  onProblem: (problem: IProblem) => void,
 ): Promise<T> {
-  for (let left = ATTEMPTS; ; left -= 1) {
+  for (let remaining = MAX_RETRIES; ; remaining -= 1) {
     try {
       return await ask();
     } catch (error) {
       const problem = error instanceof RequestError ? error.problem : {};
       const after = problem.details?.retry_after;
-      if (after === undefined || left === 0) {
+      if (after === undefined || remaining === 0) {
         throw error;
       }
-      told(problem);
+      onProblem(problem);
       await new Promise((resolve) => setTimeout(resolve, after * 1000));
     }
   }

@@ -1,4 +1,4 @@
-/** The columns that a table of jobs can have: what stands there, how it is sorted, and how it is copied. No DOM. */
+/** Columns of the table of jobs: their text, their sort key, and their export. No DOM. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 
 import type { IJob } from "../../common/api/objects";
@@ -7,7 +7,7 @@ import { formatDuration } from "../../common/format";
 import { isFinished, stateKind } from "../../common/job_states";
 import { jobName, jobTime } from "../../common/labels";
 
-/** In the order in which they stand at first. */
+/** The columns in their initial order. */
 export const COLUMNS = [
   "id",
   "name",
@@ -24,10 +24,10 @@ export const COLUMNS = [
   "ended",
   "limit",
 ] as const;
-/** Beside those that a person chooses: whose a job is, where jobs of others are shown, too. */
+/** The columns to choose from, and the user of a job, which is shown with the jobs of other users. */
 export type ColumnId = (typeof COLUMNS)[number] | "user";
 
-/** Pixels that a column has at least, and its share of what is left. */
+/** Smallest width of each column in pixels, and its share of the remaining width. */
 export const WIDTHS: Readonly<Record<ColumnId, readonly [number, number]>> = {
   id: [80, 0],
   name: [110, 2],
@@ -50,7 +50,7 @@ export function isColumn(word: unknown): word is ColumnId {
   return COLUMNS.some((column) => column === word);
 }
 
-/** The head of a column. */
+/** Return the heading of a column. */
 export function columnName(trans: TranslationBundle, column: ColumnId): string {
   switch (column) {
     case "id":
@@ -86,7 +86,7 @@ export function columnName(trans: TranslationBundle, column: ColumnId): string {
   }
 }
 
-/** When a job has started; what Slurm expects of one that waits is none. */
+/** Return the start time of a job; null while it is pending, where Slurm has an estimate only. */
 function started(job: IJob): number | null {
   return stateKind(job.state) === "pending" ? null : job.start_time;
 }
@@ -95,7 +95,7 @@ function ended(job: IJob): number | null {
   return isFinished(job.state) ? job.end_time : null;
 }
 
-/** What a column of which the text says all shows, and what is copied of any. */
+/** Return the text of a cell, for display and export. */
 export function cellText(column: ColumnId, job: IJob, now: number): string {
   const when = (seconds: number | null): string =>
     seconds === null ? "" : new Date(seconds * 1000).toLocaleString();
@@ -119,7 +119,7 @@ export function cellText(column: ColumnId, job: IJob, now: number): string {
   }
 }
 
-/** What a column is sorted by; of what is not known, what comes last. */
+/** Return the sort key of a cell; unknown values come last. */
 export function sortKey(column: ColumnId, job: IJob, now: number): number | string {
   const last = Number.MAX_VALUE;
   switch (column) {
@@ -143,13 +143,16 @@ export function sortKey(column: ColumnId, job: IJob, now: number): number | stri
   }
 }
 
-/** A field of CSV (RFC 4180). What a spreadsheet would take for a formula is text: names come from anybody. */
+/**
+ * Return a field of CSV (RFC 4180). A value that a spreadsheet would take for a formula is quoted: other users choose
+ * names.
+ */
 function field(text: string): string {
   const plain = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
 }
 
-/** Jobs as CSV, for programs: times as ISO 8601, durations in seconds. */
+/** Return jobs as CSV, for programs: times as ISO 8601, durations in seconds. */
 export function asCsv(jobs: readonly IJob[]): string {
   const time = (seconds: number | null): string =>
     seconds === null ? "" : new Date(seconds * 1000).toISOString();
@@ -179,7 +182,7 @@ export function asCsv(jobs: readonly IJob[]): string {
   return [heads, ...rows, ""].join("\r\n");
 }
 
-/** Jobs as JSON, as the agent tells them. */
+/** Return jobs as JSON, as the agent sends them. */
 export function asJson(jobs: readonly IJob[]): string {
   return JSON.stringify(jobs, null, 2);
 }

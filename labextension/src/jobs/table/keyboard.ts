@@ -1,19 +1,19 @@
-/** The keys of the table of jobs, as those of a tree grid (ARIA Authoring Practices). */
+/** Keyboard navigation of the table of jobs, as that of a tree grid (ARIA Authoring Practices). */
 import type { KeyboardEvent } from "react";
 
 import type { Act, IJob } from "../../common/api/objects";
 import { isAllowed } from "../../common/job_states";
 import type { JobsTable } from "./table_model";
 
-interface IAt {
+interface IKeyContext {
   readonly table: JobsTable;
   readonly acts: ITableActs;
-  /** Rows that are seen at a time. */
+  /** Number of visible rows. */
   readonly page: number;
 }
 
-/** Where a key leads from a line; null: nowhere. */
-function target(key: string, from: number, last: number, page: number): number | null {
+/** Return the line to which a key leads; null: none. */
+function targetLine(key: string, from: number, last: number, page: number): number | null {
   switch (key) {
     case "ArrowDown":
       return from + 1;
@@ -32,27 +32,27 @@ function target(key: string, from: number, last: number, page: number): number |
   }
 }
 
-/** The jobs that are meant: those that are marked, else the one where the keyboard is. */
-function meant(table: JobsTable): readonly IJob[] {
+/** Return the selected jobs, else the one in the active line. */
+function targetJobs(table: JobsTable): readonly IJob[] {
   const line = table.lines[table.active];
   return table.marked.length > 0 || line === undefined ? table.marked : [line.job];
 }
 
-/** Do what a key stands for; whether it stands for anything. */
-export function keyDown(event: KeyboardEvent, { table, acts, page }: IAt): boolean {
+/** Handle a key; return whether it has a meaning. */
+export function handleKey(event: KeyboardEvent, { table, acts, page }: IKeyContext): boolean {
   const { key, shiftKey, altKey } = event;
   const isControl = event.ctrlKey || event.metaKey;
   const line = table.lines[table.active];
-  const to = target(key, table.active, table.lines.length - 1, page);
+  const to = targetLine(key, table.active, table.lines.length - 1, page);
   if (altKey || (isControl && !["a", "c"].includes(key))) {
     return false;
   }
   if (to !== null) {
-    table.go(to, shiftKey);
+    table.moveTo(to, shiftKey);
   } else if (isControl && key === "a") {
     table.markAll();
-  } else if (isControl && !window.getSelection()?.toString() && meant(table).length > 0) {
-    acts.copy(meant(table));
+  } else if (isControl && !window.getSelection()?.toString() && targetJobs(table).length > 0) {
+    acts.copy(targetJobs(table));
   } else if (isControl || shiftKey) {
     return false;
   } else if (key === "Escape") {
@@ -66,7 +66,7 @@ export function keyDown(event: KeyboardEvent, { table, acts, page }: IAt): boole
   } else if (key === "Delete") {
     acts.act(
       "cancel",
-      meant(table).filter((job) => isAllowed("cancel", job)),
+      targetJobs(table).filter((job) => isAllowed("cancel", job)),
     );
   } else if (key === "ArrowRight" || key === "ArrowLeft") {
     return unfold(table, key === "ArrowRight");
@@ -76,11 +76,11 @@ export function keyDown(event: KeyboardEvent, { table, acts, page }: IAt): boole
   return true;
 }
 
-/** Unfold a job, or fold it; from one of its parts, go to it. */
+/** Unfold a job or fold it; from one of its parts, go to the job. */
 function unfold(table: JobsTable, isOpen: boolean): boolean {
   const line = table.lines[table.active];
   if (line?.parent && !isOpen) {
-    table.go(
+    table.moveTo(
       table.lines.findIndex(({ job }) => job === line.parent),
       false,
     );
@@ -90,7 +90,7 @@ function unfold(table: JobsTable, isOpen: boolean): boolean {
   return true;
 }
 
-/** What a person can do with the jobs of a table. */
+/** Actions of the user on the jobs of a table. */
 export interface ITableActs {
   readonly act: (act: Act, jobs: readonly IJob[]) => void;
   readonly open: (job: IJob) => void;

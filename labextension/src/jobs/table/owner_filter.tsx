@@ -1,26 +1,26 @@
-/** Whose jobs a table shows: one's own, or everybody's, which are asked for only when they are shown, and by a button. */
+/** Choice between the user's own jobs and those of all users, which are loaded when they are shown and by a button. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { ICluster } from "../../common/api/objects";
 import { isReached } from "../../common/api/records";
 import { clusterName, problemText } from "../../common/labels";
-import type { IKnownQueue } from "../all_jobs";
+import type { IQueueState } from "../all_jobs";
 import type { JobsTable } from "./table_model";
 
-interface IWhoseProps {
+interface IOwnerFilterProps {
   readonly table: JobsTable;
   readonly trans: TranslationBundle;
 }
 
-/** How old what is shown of others is, why nothing is, and what the site hides. */
-function othersText(trans: TranslationBundle, cluster: ICluster, known: IKnownQueue): string {
-  const { queue, problem, isAsking } = known;
+/** Return the age of the jobs of other users, the reason why there are none, and what the site hides. */
+function othersText(trans: TranslationBundle, cluster: ICluster, known: IQueueState): string {
+  const { queue, problem, isLoading } = known;
   const clock = (seconds: number): string => new Date(seconds * 1000).toLocaleTimeString();
   const lines = [];
   if (problem !== null) {
     lines.push(problemText(trans, problem));
-  } else if (queue === null && isAsking) {
+  } else if (queue === null && isLoading) {
     lines.push(trans.__("Slurm is asked for the jobs of others…"));
   }
   if (queue !== null) {
@@ -38,9 +38,9 @@ function othersText(trans: TranslationBundle, cluster: ICluster, known: IKnownQu
   return lines.join(" ");
 }
 
-function Others({ table, trans }: IWhoseProps): React.ReactElement {
+function Others({ table, trans }: IOwnerFilterProps): React.ReactElement {
   const clusters = table.model.clusters.filter(isReached);
-  const known = clusters.map(({ id }) => table.everybody?.known(id));
+  const known = clusters.map(({ id }) => table.allJobs?.stateOf(id));
   const interval = Math.max(0, ...known.map((each) => each?.queue?.interval ?? 0));
   return (
     <div className="jp-Slurm-others jp-Slurm-aside">
@@ -60,10 +60,10 @@ function Others({ table, trans }: IWhoseProps): React.ReactElement {
       <button
         type="button"
         className="jp-Slurm-link"
-        aria-disabled={known.some((each) => each?.isAsking)}
+        aria-disabled={known.some((each) => each?.isLoading)}
         title={trans.__("Slurm is asked every %1 s at most.", interval)}
         onClick={() => {
-          table.look();
+          table.loadAllJobs();
         }}
       >
         {trans.__("Look again")}
@@ -72,8 +72,8 @@ function Others({ table, trans }: IWhoseProps): React.ReactElement {
   );
 }
 
-export function Whose({ table, trans }: IWhoseProps): React.ReactElement | null {
-  if (table.everybody === null) {
+export function OwnerFilter({ table, trans }: IOwnerFilterProps): React.ReactElement | null {
+  if (table.allJobs === null) {
     return null;
   }
   const choices = [
@@ -88,16 +88,16 @@ export function Whose({ table, trans }: IWhoseProps): React.ReactElement | null 
             key={name}
             type="button"
             className="jp-Slurm-chip"
-            aria-pressed={table.isEverybodys === isEverybodys}
+            aria-pressed={table.showsAllUsers === isEverybodys}
             onClick={() => {
-              table.showEverybodys(isEverybodys);
+              table.setAllUsers(isEverybodys);
             }}
           >
             {name}
           </button>
         ))}
       </span>
-      {table.isEverybodys && <Others {...{ table, trans }} />}
+      {table.showsAllUsers && <Others {...{ table, trans }} />}
     </>
   );
 }

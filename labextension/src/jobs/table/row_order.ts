@@ -1,4 +1,4 @@
-/** Which jobs a table shows, and in which order. Fifty thousand are sorted once; what changes is put in its place. No DOM. */
+/** Filter and order of the rows of a table. Fifty thousand jobs are sorted once; changed jobs are inserted. No DOM. */
 import type { IJob } from "../../common/api/objects";
 import { stateKind, type StateKind } from "../../common/job_states";
 import { sortKey, type ColumnId } from "./columns";
@@ -9,44 +9,44 @@ export interface ISort {
 }
 
 export interface ICriteria {
-  /** Each word of it stands somewhere in a job that is shown. */
+  /** Words that all occur in a job that is shown. */
   readonly text: string;
-  /** The kinds of states that are shown; none of them: all. */
+  /** The kinds of states that are shown; empty: all. */
   readonly kinds: ReadonlySet<StateKind>;
-  /** Null: what runs, what waits, what is over, the newest first. */
+  /** Null: running, waiting, then finished jobs, the newest first. */
   readonly sort: ISort | null;
 }
 
-/** Of more changes than these at a time, all is sorted. */
-const MANY = 100;
+/** Number of changes at a time from which everything is sorted again. */
+const SORT_THRESHOLD = 100;
 
-const haystacks = new WeakMap<IJob, string>();
+const searchTexts = new WeakMap<IJob, string>();
 
-/** What is searched of a job. */
-function haystack(job: IJob): string {
-  let known = haystacks.get(job);
+/** Return the text of a job that the filter searches. */
+function searchText(job: IJob): string {
+  let known = searchTexts.get(job);
   if (known === undefined) {
     const { id, label, name, state, reason, reason_text, partition, nodes, cluster, user } = job;
     known = [id, label, name, state, reason, reason_text, partition, nodes, cluster, user]
       .join("\n")
       .toLowerCase();
-    haystacks.set(job, known);
+    searchTexts.set(job, known);
   }
   return known;
 }
 
-export class Rows {
+export class RowOrder {
   private _jobs: readonly IJob[] = [];
   private _sorted: readonly IJob[] = [];
   private _sort: ISort | null = null;
   private _shown: readonly IJob[] = [];
   private _from: readonly IJob[] | null = null;
   private _criteria: ICriteria | null = null;
-  /** When each was last there. */
+  /** The update in which each job was last present. */
   private _turns = new Map<IJob, number>();
   private _turn = 0;
 
-  /** The jobs that are shown, in their order; the same array as long as nothing has changed. */
+  /** Return the jobs that are shown, in their order; the same array as long as nothing has changed. */
   shown(jobs: readonly IJob[], criteria: ICriteria, now: number): readonly IJob[] {
     const sorted = this._inOrder(jobs, criteria.sort, now);
     if (sorted !== this._from || criteria !== this._criteria) {
@@ -59,7 +59,7 @@ export class Rows {
         : sorted.filter(
             (job) =>
               (criteria.kinds.size === 0 || criteria.kinds.has(stateKind(job.state))) &&
-              words.every((word) => haystack(job).includes(word)),
+              words.every((word) => searchText(job).includes(word)),
           );
     }
     return this._shown;
@@ -78,17 +78,17 @@ export class Rows {
     }
     if (jobs !== this._jobs) {
       const changed = this._changed(jobs);
-      const isMuch = changed.length > MANY;
+      const isMuch = changed.length > SORT_THRESHOLD;
       this._sorted = isMuch
         ? sortAll(jobs, sort, now)
-        : insert(this._kept(), changed, comparing(sort, now));
+        : insert(this._kept(), changed, comparator(sort, now));
       this._turns = isMuch ? new Map(jobs.map((job) => [job, this._turn])) : this._turns;
       this._jobs = jobs;
     }
     return this._sorted;
   }
 
-  /** Those that were not there the last time. */
+  /** Return the jobs that are new since the last update. */
   private _changed(jobs: readonly IJob[]): IJob[] {
     const changed: IJob[] = [];
     this._turn += 1;
@@ -101,7 +101,7 @@ export class Rows {
     return changed;
   }
 
-  /** Those that were there and still are, in their order. */
+  /** Return the sorted jobs that are still present, in their order. */
   private _kept(): IJob[] {
     return this._sorted.filter(
       (job) => this._turns.get(job) === this._turn || !this._turns.delete(job),
@@ -115,7 +115,7 @@ function order(a: number | string, b: number | string): number {
   return a < b ? -1 : Number(a > b);
 }
 
-function comparing({ column, isDescending }: ISort, now: number): Compare {
+function comparator({ column, isDescending }: ISort, now: number): Compare {
   const sign = isDescending ? -1 : 1;
   return (a, b) => sign * order(sortKey(column, a, now), sortKey(column, b, now));
 }
@@ -132,7 +132,7 @@ function sortAll(
     .map(({ job }) => job);
 }
 
-/** Put a few jobs among those that are sorted. */
+/** Insert a few jobs into sorted ones. */
 function insert(result: IJob[], changed: readonly IJob[], compare: Compare): readonly IJob[] {
   for (const job of changed) {
     let [from, to] = [0, result.length];

@@ -1,56 +1,46 @@
-/** A table of jobs as a person has it before them: what is shown, chosen, marked and unfolded. No DOM. */
+/** Model of the table of jobs: the filter, the columns, the selection and the unfolded jobs. No DOM. */
 import type { IJob, IProblem } from "../../common/api/objects";
-import { toProblem } from "../../common/api/problem";
-import { hasParts, identity, isReached } from "../../common/api/records";
+import { identity, isReached } from "../../common/api/records";
 import { isKind, stateKind, type StateKind } from "../../common/job_states";
 import type { IJobsModel } from "../../common/jobs_model";
 import { Model } from "../../common/observable_model";
-import type { Everybody } from "../all_jobs";
+import type { AllJobs } from "../all_jobs";
 import { COLUMNS, isColumn, type ColumnId } from "./columns";
-import { Rows, type ICriteria, type ISort } from "./row_order";
+import { RowOrder, type ICriteria, type ISort } from "./row_order";
+import { UnfoldedParts } from "./unfolded_parts";
 
 /** A line of the table. */
 export interface IRow {
   readonly job: IJob;
-  /** The array, or the allocation, of which it is a part. */
+  /** The array or the allocation that the job is a part of. */
   readonly parent: IJob | null;
 }
 
-/** The parts of a job that is unfolded. */
-interface IUnfolded {
-  /** The job as it was when they were asked for. */
-  readonly of: IJob | null;
-  readonly jobs: readonly IJob[];
-  readonly problem: IProblem | null;
-}
-
-/** What is remembered of a table. */
-export interface IRemembered {
+/** The state of a table that is saved. */
+export interface ISavedTable {
   readonly columns: readonly ColumnId[];
   readonly sort: ISort | null;
   readonly kinds: readonly StateKind[];
 }
 
-/** Remembers what a person has chosen. */
+/** Storage of the state of a table. */
 export interface ITableMemory {
   load(): Promise<unknown>;
-  save(remembered: IRemembered): Promise<void>;
+  save(remembered: ISavedTable): Promise<void>;
 }
 
 export class JobsTable extends Model {
-  private readonly _rows = new Rows();
+  private readonly _rows = new RowOrder();
   private _criteria: ICriteria = { text: "", kinds: new Set(), sort: null };
   private _columns: readonly ColumnId[];
-  private _isEverybodys = false;
+  private _showsAllUsers = false;
   private _marked = new Set<string>();
-  private _unfolded = new Map<string, IUnfolded>();
-  /** Whose parts are asked for now. */
-  private readonly _loading = new Set<string>();
-  /** Where the keyboard is, and where a range begins. */
+  private readonly _parts: UnfoldedParts;
+  /** The active line, and the first line of a range. */
   private _active: string | null = null;
   private _anchor: string | null = null;
   private _at = -1;
-  private _wanted: { cluster: string; job: string } | null = null;
+  private _sought: { cluster: string; job: string } | null = null;
   private _lines: readonly IRow[] = [];
   private _shown: readonly IJob[] | null = null;
   private _counted: readonly IJob[] | null = null;
@@ -60,67 +50,71 @@ export class JobsTable extends Model {
     readonly model: IJobsModel,
     columns: readonly ColumnId[] = COLUMNS.slice(0, 7),
     private readonly _memory: ITableMemory | null = null,
-    readonly everybody: Everybody | null = null,
+    readonly allJobs: AllJobs | null = null,
   ) {
     super();
     this._columns = columns;
-    model.changed.connect(this._follow);
-    everybody?.changed.connect(this._follow);
-    void this._memory?.load().then(this._recall, () => undefined);
+    this._parts = new UnfoldedParts(model, () => {
+      this._redraw();
+    });
+    model.changed.connect(this._update);
+    allJobs?.changed.connect(this._update);
+    void this._memory?.load().then(this._restore, () => undefined);
   }
 
   override dispose(): void {
     super.dispose();
-    this.model.changed.disconnect(this._follow);
-    this.everybody?.changed.disconnect(this._follow);
+    this.model.changed.disconnect(this._update);
+    this.allJobs?.changed.disconnect(this._update);
   }
 
   get criteria(): ICriteria {
     return this._criteria;
   }
 
-  /** Those that are shown. */
+  /** The columns that are shown. */
   get columns(): readonly ColumnId[] {
     const [first, ...others] = this._columns;
-    if (!this._isEverybodys || !first) {
+    if (!this._showsAllUsers || !first) {
       return this._columns;
     }
-    // Names of others are not told: where those stand first, in a narrow bar, nothing would be seen.
+    // The agent does not send the names of the jobs of other users: in a narrow panel with the names first, nothing
+    // would be visible.
     return first === "name" ? ["user", ...others, first] : [first, "user", ...others];
   }
 
-  /** Those that a person has chosen, in their order. */
+  /** The columns that the user has chosen, in their order. */
   get chosen(): readonly ColumnId[] {
     return this._columns;
   }
 
-  /** Whether those of others are shown, too. */
-  get isEverybodys(): boolean {
-    return this._isEverybodys;
+  /** Whether the jobs of other users are shown too. */
+  get showsAllUsers(): boolean {
+    return this._showsAllUsers;
   }
 
   get jobs(): readonly IJob[] {
     const { jobs } = this.model;
-    return this._isEverybodys ? (this.everybody?.with(jobs) ?? jobs) : jobs;
+    return this._showsAllUsers ? (this.allJobs?.withOthers(jobs) ?? jobs) : jobs;
   }
 
-  showEverybodys(isEverybodys: boolean): void {
-    this._isEverybodys = isEverybodys;
+  setAllUsers(isEverybodys: boolean): void {
+    this._showsAllUsers = isEverybodys;
     if (this._criteria.sort?.column === "user" && !isEverybodys) {
       this._criteria = { ...this._criteria, sort: null };
     }
-    this.look();
+    this.loadAllJobs();
     this._changed.emit();
   }
 
-  /** Ask for the jobs of others, where they are shown. */
-  look(): void {
-    if (this._isEverybodys) {
-      void this.everybody?.look(this.model.clusters.filter(isReached).map(({ id }) => id));
+  /** Load the jobs of other users, where they are shown. */
+  loadAllJobs(): void {
+    if (this._showsAllUsers) {
+      void this.allJobs?.load(this.model.clusters.filter(isReached).map(({ id }) => id));
     }
   }
 
-  /** How many jobs there are of each kind of state. */
+  /** The number of jobs of each kind of state. */
   get counts(): ReadonlyMap<StateKind, number> {
     const { jobs } = this;
     if (jobs !== this._counted) {
@@ -142,7 +136,7 @@ export class JobsTable extends Model {
       const lines: IRow[] = [];
       for (const job of shown) {
         lines.push({ job, parent: null });
-        for (const part of this._unfolded.size > 0 ? this._partsOf(job) : []) {
+        for (const part of this._parts.partsOf(job)) {
           lines.push({ job: part, parent: job });
         }
       }
@@ -161,10 +155,10 @@ export class JobsTable extends Model {
       kinds.add(kind);
     }
     this._choose({ ...this._criteria, kinds });
-    this._remember();
+    this._save();
   }
 
-  /** Sort by a column; once more, the other way round; a third time, as at first. */
+  /** Sort by a column; the second time in the opposite order; the third time return to the initial order. */
   sortBy(column: ColumnId): void {
     const { sort } = this._criteria;
     const isOther = sort?.column !== column;
@@ -174,16 +168,16 @@ export class JobsTable extends Model {
         ? null
         : { column, isDescending: true };
     this._choose({ ...this._criteria, sort: next });
-    this._remember();
+    this._save();
   }
 
-  /** Show a column, or hide it; the last one stays. */
+  /** Show or hide a column; the last column stays. */
   toggleColumn(column: ColumnId): void {
     const others = this._columns.filter((each) => each !== column);
     const isNew = others.length === this._columns.length;
     if (isNew || others.length > 0) {
       this._columns = isNew ? [...others, column] : others;
-      this._remember();
+      this._save();
       this._changed.emit();
     }
   }
@@ -194,14 +188,14 @@ export class JobsTable extends Model {
     const at = this._columns.indexOf(column) + by;
     if (others.length < this._columns.length && at >= 0 && at <= others.length) {
       this._columns = [...others.slice(0, at), column, ...others.slice(at)];
-      this._remember();
+      this._save();
       this._changed.emit();
     }
   }
 
-  // -- what is marked
+  // -- the selection
 
-  /** The jobs that are marked and shown, in their order. */
+  /** The selected jobs that are shown, in their order. */
   get marked(): readonly IJob[] {
     return this._marked.size === 0
       ? []
@@ -212,7 +206,7 @@ export class JobsTable extends Model {
     return this._marked.has(identity(job));
   }
 
-  /** Where the keyboard is among the lines; -1: nowhere. */
+  /** The index of the active line; -1: none. */
   get active(): number {
     const last = this.lines[this._at];
     if (last === undefined || identity(last.job) !== this._active) {
@@ -221,7 +215,7 @@ export class JobsTable extends Model {
     return this._at;
   }
 
-  /** Mark a line as a click does: alone, beside others, or all from the last one on. */
+  /** Select a line as by a click: alone, in addition, or as the end of a range. */
   click(index: number, how: { readonly adds: boolean; readonly extends: boolean }): void {
     const line = this.lines[index];
     if (line === undefined) {
@@ -242,8 +236,8 @@ export class JobsTable extends Model {
     this._changed.emit();
   }
 
-  /** Go to another line, and mark what lies between where that is wanted. */
-  go(index: number, extend: boolean): void {
+  /** Make another line the active one, and select the range up to it where that is wanted. */
+  moveTo(index: number, extend: boolean): void {
     const line = this.lines[Math.max(0, Math.min(index, this.lines.length - 1))];
     if (line === undefined) {
       return;
@@ -270,78 +264,37 @@ export class JobsTable extends Model {
     this._changed.emit();
   }
 
-  /** Go to a job, by key or id, as soon as it is there. */
+  /** Select a job, by key or ID, as soon as it is listed. */
   find(cluster: string, job: string): void {
-    this._wanted = { cluster, job };
+    this._sought = { cluster, job };
     this._seek();
   }
 
   // -- arrays and allocations
 
   isUnfolded(job: IJob): boolean {
-    return this._unfolded.has(identity(job));
+    return this._parts.isUnfolded(job);
   }
 
-  /** Why the parts of a job are not there. */
-  trouble(job: IJob): IProblem | null {
-    return this._unfolded.get(identity(job))?.problem ?? null;
+  /** Return the reason why the parts of a job are missing. */
+  partsProblem(job: IJob): IProblem | null {
+    return this._parts.problem(job);
   }
 
   fold(job: IJob, isUnfolded: boolean): void {
-    if (isUnfolded && hasParts(job) && !this.isUnfolded(job)) {
-      this._unfolded.set(identity(job), { of: null, jobs: [], problem: null });
-      void this._load(job);
-    } else if (!isUnfolded) {
-      this._unfolded.delete(identity(job));
-    }
+    this._parts.fold(job, isUnfolded);
     this._redraw();
   }
 
-  // -- beneath
+  // -- updates
 
-  private readonly _follow = (): void => {
-    for (const job of this._unfolded.size > 0 ? this.jobs : []) {
-      const unfolded = this._unfolded.get(identity(job));
-      if (unfolded?.of && unfolded.of !== job) {
-        void this._load(job);
-      }
+  private readonly _update = (): void => {
+    if (!this._parts.isEmpty) {
+      this._parts.update(this.jobs);
     }
     this._seek();
     this._changed.emit();
   };
-
-  /**
-   * Ask for the parts of a job, one question at a time: a large array changes faster than its ten thousand tasks are told.
-   */
-  private async _load(job: IJob): Promise<void> {
-    const key = identity(job);
-    const before = this._unfolded.get(key)?.jobs ?? [];
-    this._unfolded.set(key, { of: job, jobs: before, problem: null });
-    if (this._loading.has(key)) {
-      return;
-    }
-    this._loading.add(key);
-    const told = await this.model.parts(job).then(
-      (jobs) => ({ jobs, problem: null }),
-      (error: unknown) => ({
-        jobs: before,
-        problem: toProblem(error, "Fold it and unfold it again."),
-      }),
-    );
-    this._loading.delete(key);
-    const now = this._unfolded.get(key)?.of;
-    if (now) {
-      this._unfolded.set(key, { of: now, ...told });
-      this._redraw();
-      if (now !== job) {
-        void this._load(now); // it has changed meanwhile
-      }
-    }
-  }
-
-  private _partsOf(job: IJob): readonly IJob[] {
-    return this._unfolded.get(identity(job))?.jobs ?? [];
-  }
 
   private _redraw(): void {
     this._shown = null;
@@ -365,7 +318,7 @@ export class JobsTable extends Model {
   }
 
   private _seek(): void {
-    const wanted = this._wanted;
+    const wanted = this._sought;
     const found =
       wanted &&
       this.model.jobs.find(
@@ -373,7 +326,7 @@ export class JobsTable extends Model {
           cluster === wanted.cluster && (id === wanted.job || key === wanted.job),
       );
     if (found) {
-      this._wanted = null;
+      this._sought = null;
       this._criteria = { ...this._criteria, text: "", kinds: new Set() };
       this._active = identity(found);
       this._marked = new Set([this._active]);
@@ -381,18 +334,18 @@ export class JobsTable extends Model {
     }
   }
 
-  private _remember(): void {
+  private _save(): void {
     const { sort, kinds } = this._criteria;
     void this._memory
       ?.save({ columns: this._columns, sort, kinds: [...kinds] })
-      .catch(() => undefined); // it is as it was chosen, as long as the page is there
+      .catch(() => undefined); // without storage the choice holds as long as the page
   }
 
-  private readonly _recall = (told: unknown): void => {
+  private readonly _restore = (told: unknown): void => {
     if (typeof told !== "object" || told === null) {
       return;
     }
-    const { columns, sort, kinds } = told as Partial<IRemembered>;
+    const { columns, sort, kinds } = told as Partial<ISavedTable>;
     const known = Array.isArray(columns) ? columns.filter(isColumn) : [];
     this._columns = known.length > 0 ? [...new Set(known)] : this._columns;
     this._choose({

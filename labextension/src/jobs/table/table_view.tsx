@@ -1,4 +1,4 @@
-/** The table of jobs: only what is in sight is drawn, so that fifty thousand are as quick as ten. */
+/** Table of jobs: only visible rows are drawn, so that fifty thousand are as fast as ten. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import { caretDownIcon, caretRightIcon } from "@jupyterlab/ui-components";
 import { useVirtualizer } from "@tanstack/react-virtual";
@@ -17,10 +17,10 @@ import {
   jobTimes,
   problemText,
 } from "../../common/labels";
-import { useTick } from "../../common/periodic_redraw";
+import { usePeriodicRedraw } from "../../common/periodic_redraw";
 import { actingText } from "../action_labels";
 import { cellText, columnName, WIDTHS, type ColumnId } from "./columns";
-import { keyDown, type ITableActs } from "./keyboard";
+import { handleKey, type ITableActs } from "./keyboard";
 import type { IRow, JobsTable } from "./table_model";
 
 export interface ITableProps {
@@ -29,11 +29,11 @@ export interface ITableProps {
   readonly acts: ITableActs;
 }
 
-/** Lines of text that a row has, its padding, and the head, all in the size of the letters. */
+/** Height of a row with its padding, and of the heading, relative to the font size. */
 const ROW_HEIGHT = 3.4;
 const HEAD_HEIGHT = 2.4;
 const USUAL_LETTERS = 13;
-/** Rows beyond those in sight that are drawn before they come into sight. */
+/** Rows outside the visible part that are drawn in advance. */
 const BEYOND = 8;
 
 interface ICellProps {
@@ -43,7 +43,7 @@ interface ICellProps {
   readonly trans: TranslationBundle;
 }
 
-/** What stands in a cell beside the number of the job, line by line, and all of it for a tooltip. */
+/** Return the lines of a cell, and its whole text for a tooltip. */
 function cellLines({ column, job, model, trans }: ICellProps): [readonly string[], string] {
   const text = cellText(column, job, model.now);
   switch (column) {
@@ -95,7 +95,7 @@ interface IRowProps extends ITableProps {
   readonly isActive: boolean;
 }
 
-/** The triangle that unfolds an array, or an allocation; what is a part stands further in. */
+/** The triangle that unfolds an array or an allocation; parts are indented. */
 function Fold({ row, table, trans }: IRowProps): React.ReactElement {
   const { job, parent } = row;
   const isUnfolded = table.isUnfolded(job);
@@ -128,8 +128,8 @@ function Row(props: IRowProps): React.ReactElement {
   const { job, parent } = row;
   const { model } = table;
   const kind = stateKind(job.state);
-  const acting = model.acting(job);
-  const trouble = table.trouble(job);
+  const acting = model.pendingAct(job);
+  const trouble = table.partsProblem(job);
   return (
     <div
       role="row"
@@ -221,7 +221,7 @@ function Head({ table, trans }: ITableProps): React.ReactElement {
   );
 }
 
-/** The columns of all rows, as CSS has them. */
+/** Return the columns of all rows as a CSS grid template. */
 function template(columns: readonly ColumnId[]): string {
   const widths = columns.map((column) => {
     const [least, share] = WIDTHS[column];
@@ -231,7 +231,7 @@ function template(columns: readonly ColumnId[]): string {
 }
 
 export function Table({ table, trans, acts }: ITableProps): React.ReactElement {
-  useTick();
+  usePeriodicRedraw();
   const node = React.useRef<HTMLDivElement>(null);
   const name = React.useId();
   const [letters, setLetters] = React.useState(USUAL_LETTERS);
@@ -261,7 +261,7 @@ export function Table({ table, trans, acts }: ITableProps): React.ReactElement {
     if (active >= 0) {
       virtual.scrollToIndex(active);
     }
-  }, [key]); // only where the person has gone: what moves the line does not move the page
+  }, [key]); // scroll only when the user has moved: a line that moves does not scroll the page
   const drawn = virtual.getVirtualItems();
   const isActiveDrawn = drawn.some(({ index }) => index === active);
   const page = Math.max(1, Math.floor((virtual.scrollRect?.height ?? 0) / row) - 1);
@@ -284,7 +284,7 @@ export function Table({ table, trans, acts }: ITableProps): React.ReactElement {
       aria-multiselectable={true}
       aria-activedescendant={isActiveDrawn ? `${name}-${active}` : undefined}
       onKeyDown={(event) => {
-        if (event.target === node.current && keyDown(event, { table, acts, page })) {
+        if (event.target === node.current && handleKey(event, { table, acts, page })) {
           event.preventDefault();
           event.stopPropagation();
         }

@@ -1,4 +1,4 @@
-/** What stands above the table of jobs: the filter, the columns, and what can be done with the jobs that are marked. */
+/** Toolbar of the table of jobs: the filter, the columns, and the actions on the selected jobs. */
 import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
@@ -6,7 +6,7 @@ import { ACTS, type Act, type IJob } from "../../common/api/objects";
 import { isAllowed, type StateKind } from "../../common/job_states";
 import { actLabel, actName, failureLines } from "../action_labels";
 import { asCsv, asJson, columnName, COLUMNS, type ColumnId } from "./columns";
-import { Whose } from "./owner_filter";
+import { OwnerFilter } from "./owner_filter";
 import type { JobsTable } from "./table_model";
 
 const KINDS = ["running", "pending", "done", "failed", "cancelled"] as const;
@@ -39,8 +39,8 @@ function kindName(trans: TranslationBundle, kind: StateKind): string {
   }
 }
 
-/** Bring the keyboard into the table: from where it comes, or from a button that goes when it has done its work. */
-function toTable(from: Element): void {
+/** Focus the table, also from a button that disappears after its action. */
+function focusTable(from: Element): void {
   const jobs = from.closest(".jp-Slurm-jobs");
   jobs?.querySelector<HTMLElement>("[role=treegrid]")?.focus();
 }
@@ -113,7 +113,7 @@ function Column({ table, trans, column }: IColumnProps): React.ReactElement {
   );
 }
 
-/** Which columns there are, and in which order. */
+/** The choice of the columns and of their order. */
 function Columns({ table, trans }: IToolbarProps): React.ReactElement {
   const hidden = COLUMNS.filter((column) => !table.chosen.includes(column));
   return (
@@ -136,7 +136,7 @@ function Columns({ table, trans }: IToolbarProps): React.ReactElement {
   );
 }
 
-/** What can be done with the jobs that are marked. */
+/** Actions on the selected jobs. */
 function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | null {
   const { marked } = table;
   if (marked.length === 0) {
@@ -151,7 +151,7 @@ function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | nul
       <span aria-live="polite">{trans._n("%1 selected", "%1 selected", marked.length)}</span>
       {ACTS.map((act) => {
         const jobs = marked.filter(
-          (job) => isAllowed(act, job) && table.model.acting(job) === null,
+          (job) => isAllowed(act, job) && table.model.pendingAct(job) === null,
         );
         return (
           jobs.length > 0 && (
@@ -161,7 +161,7 @@ function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | nul
               className="jp-mod-styled jp-mod-minimal"
               aria-label={actLabel(trans, act, jobs.length)}
               onClick={(event) => {
-                toTable(event.currentTarget);
+                focusTable(event.currentTarget);
                 acts.act(act, jobs);
               }}
             >
@@ -176,7 +176,7 @@ function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | nul
         type="button"
         className="jp-mod-styled jp-mod-minimal"
         onClick={(event) => {
-          toTable(event.currentTarget);
+          focusTable(event.currentTarget);
           table.unmark();
         }}
       >
@@ -186,7 +186,7 @@ function Marked({ table, trans, acts }: IToolbarProps): React.ReactElement | nul
   );
 }
 
-/** What could not be done, of several jobs with which something was to be done. */
+/** Failures of an action on several jobs. */
 function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
   const { failures } = table.model;
   return failures.length === 0 ? null : (
@@ -201,7 +201,7 @@ function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
         type="button"
         className="jp-mod-styled jp-mod-minimal"
         onClick={(event) => {
-          toTable(event.currentTarget);
+          focusTable(event.currentTarget);
           table.model.dismiss();
         }}
       >
@@ -211,13 +211,13 @@ function Failures({ table, trans }: IToolbarProps): React.ReactElement | null {
   );
 }
 
-/** What is typed stands there at once, however long it takes to look for it. */
+/** The filter shows typed text at once, however long the search takes. */
 function Filter({ table, trans }: IToolbarProps): React.ReactElement {
   const { text } = table.criteria;
   const [typed, setTyped] = React.useState(text);
   React.useEffect(() => {
     setTyped(text);
-  }, [text]); // a link to a job empties it
+  }, [text]); // a link to a job clears the filter
   return (
     <input
       type="search"
@@ -232,8 +232,8 @@ function Filter({ table, trans }: IToolbarProps): React.ReactElement {
       onKeyDown={(event) => {
         if (event.key === "ArrowDown" && table.lines.length > 0) {
           event.preventDefault();
-          table.go(Math.max(0, table.active), false);
-          toTable(event.currentTarget);
+          table.moveTo(Math.max(0, table.active), false);
+          focusTable(event.currentTarget);
         }
       }}
     />
@@ -270,7 +270,7 @@ export function Toolbar(props: IToolbarProps): React.ReactElement {
           </button>
         ))}
       </span>
-      <Whose {...props} />
+      <OwnerFilter {...props} />
       <Marked {...props} />
       <Failures {...props} />
     </div>

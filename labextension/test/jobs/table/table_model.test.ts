@@ -36,10 +36,12 @@ class Model {
   readonly store = new JobStore();
   private _jobs: readonly IJob[] | null = null;
   now = 1000;
-  parts = vi.fn((of: IJob) => Promise.resolve([job(77, "RUNNING", { id: `${of.id ?? ""}_1` })]));
+  loadParts = vi.fn((of: IJob) =>
+    Promise.resolve([job(77, "RUNNING", { id: `${of.id ?? ""}_1` })]),
+  );
 
   constructor(...jobs: IJob[]) {
-    this.store.kept = 100_000;
+    this.store.maxFinished = 100_000;
     this.store.put(jobs);
   }
 
@@ -69,7 +71,7 @@ function shown(table: JobsTable): string[] {
 describe("jobs in their order", () => {
   it("are as if they were sorted anew, however they come and change", () => {
     const store = new JobStore();
-    store.kept = 40;
+    store.maxFinished = 40;
     const states = ["RUNNING", "PENDING", "COMPLETED", "FAILED", "CANCELLED by 0", "NEW_ONE"];
     const known = new Map<number, IJob>();
     let seed = 1;
@@ -81,7 +83,7 @@ describe("jobs in their order", () => {
       store.put([one]);
     }
     const other = new JobStore();
-    other.kept = 40;
+    other.maxFinished = 40;
     other.put([...store.jobs].reverse());
     expect(store.jobs.map(({ id }) => id)).toEqual(other.jobs.map(({ id }) => id));
     const going = [...known.values()].filter(({ state }) =>
@@ -156,12 +158,12 @@ describe("a table of jobs", () => {
     table.click(0, { adds: true, extends: false });
     table.click(2, { adds: true, extends: false });
     expect(marked()).toBe("542");
-    table.go(0, false);
+    table.moveTo(0, false);
     expect([marked(), table.active]).toEqual(["542", 0]);
-    table.go(1, true);
-    table.go(2, true);
+    table.moveTo(1, true);
+    table.moveTo(2, true);
     expect(marked()).toBe("543");
-    table.go(1, true);
+    table.moveTo(1, true);
     expect(marked()).toBe("54");
     model.put(job(9, "RUNNING")); // what is marked, and where the keyboard is, goes with the job
     expect([marked(), table.active]).toEqual(["54", 2]);
@@ -185,12 +187,12 @@ describe("a table of jobs", () => {
     });
     model.put(job(1, "RUNNING", { tasks: { RUNNING: 1, FAILED: 1 } }), job(2, "COMPLETING"));
     await vi.waitFor(() => {
-      expect(model.parts).toHaveBeenCalledTimes(2);
+      expect(model.loadParts).toHaveBeenCalledTimes(2);
     });
-    model.parts.mockRejectedValueOnce(new Error("gone"));
+    model.loadParts.mockRejectedValueOnce(new Error("gone"));
     model.put(job(1, "RUNNING", { tasks: { FAILED: 2 } }));
     await vi.waitFor(() => {
-      expect(table.trouble(model.jobs[1]!)?.detail).toBe("gone");
+      expect(table.partsProblem(model.jobs[1]!)?.detail).toBe("gone");
     });
     expect(shown(table)).toEqual(["2", "1", "1_1"]);
     table.fold(model.jobs[1]!, false);
@@ -201,23 +203,23 @@ describe("a table of jobs", () => {
     const model = new Model(job(1, "RUNNING", { tasks: { RUNNING: 10_000 } }));
     const table = tableOf(model);
     const answers: ((jobs: IJob[]) => void)[] = [];
-    model.parts.mockImplementation(() => new Promise((resolve) => answers.push(resolve)));
+    model.loadParts.mockImplementation(() => new Promise((resolve) => answers.push(resolve)));
     table.fold(model.jobs[0]!, true);
     for (let left = 10_000; left > 9_900; left -= 1) {
       model.put(job(1, "RUNNING", { tasks: { RUNNING: left } }));
     }
-    expect(model.parts).toHaveBeenCalledTimes(1);
+    expect(model.loadParts).toHaveBeenCalledTimes(1);
     answers[0]?.([job(77, "RUNNING", { id: "1_1" })]);
     await vi.waitFor(() => {
-      expect(model.parts).toHaveBeenCalledTimes(2);
+      expect(model.loadParts).toHaveBeenCalledTimes(2);
     });
     expect(shown(table)).toEqual(["1", "1_1"]);
-    expect(model.parts).toHaveBeenLastCalledWith(model.jobs[0]);
+    expect(model.loadParts).toHaveBeenLastCalledWith(model.jobs[0]);
     answers[1]?.([job(77, "FAILED", { id: "1_1" })]);
     await vi.waitFor(() => {
       expect(table.lines[1]?.job.state).toBe("FAILED");
     });
-    expect(model.parts).toHaveBeenCalledTimes(2);
+    expect(model.loadParts).toHaveBeenCalledTimes(2);
   });
 
   it("finds the job of a link, also one that comes later", () => {
