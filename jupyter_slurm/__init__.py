@@ -1,6 +1,6 @@
 """Slurm in Jupyter: a notebook cell becomes a job.
 
-``%load_ext jupyter_slurm`` brings the magics; the names below are imported when they are first used.
+``%load_ext jupyter_slurm`` registers the magics; the names below are imported at first use.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used (PEP 562)."""
+    """Import a public name at first use (PEP 562)."""
     from importlib import import_module
 
     if name == "errors":
@@ -112,7 +112,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List the public names, imported or not."""
+    """Return the public names, imported or not."""
     return sorted({*globals(), *__all__})
 
 
@@ -126,14 +126,14 @@ register_controls(_controls)
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Register the magics (``%load_ext jupyter_slurm``). Nothing else is imported or started before one is used."""
+    """Register the magics (``%load_ext jupyter_slurm``), without other imports or processes before their first use."""
     from jupyter_slurm.magics import register
 
     register(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take the magics away again (``%unload_ext jupyter_slurm``). Jobs and what is shown of them stay."""
+    """Remove the magics (``%unload_ext jupyter_slurm``). Jobs and their cards stay."""
     from jupyter_slurm.magics import unregister
 
     unregister(shell)

@@ -1,4 +1,4 @@
-"""Settings, as traitlets: from ``jupyter_slurm_config.py`` or ``.json`` on Jupyter's path, or from a front door."""
+"""Settings, as traitlets: from ``jupyter_slurm_config.py`` or ``.json`` on Jupyter's path, or from a front end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Settings", "load_settings"]
 
 
 class Settings(Configurable):
-    """What a person can choose. Times are seconds unless the name says otherwise."""
+    """Settings of a user. Times are in seconds unless the name says otherwise."""
 
     job_root = Unicode(help="Folder of the job directories; the compute nodes must see it too.").tag(config=True)
     runtime_dir = Unicode(
@@ -136,7 +136,7 @@ class Settings(Configurable):
         return platformdirs.user_state_dir("jupyter_slurm")
 
     def on_this_machine(self, stem: str, ending: str = "") -> str:
-        """Return a path in ``state_dir`` for this machine alone: login nodes share a home, and no ports."""
+        """Return a path in ``state_dir`` for this machine alone: login nodes share a home, but not ports."""
         return os.path.join(os.path.abspath(self.state_dir), f"{stem}-{socket.gethostname()}{ending}")
 
 
@@ -146,14 +146,14 @@ def load_settings(config: Config | None = None) -> Settings:
     Parameters
     ----------
     config : traitlets Config, optional
-        What a front door has already read; it wins over the files.
+        Configuration that a front end has already read; it overrides the files.
 
     Raises
     ------
     ConfigError
         A configuration file cannot be read, or a value in it is not allowed.
     """
-    from jupyter_core.paths import jupyter_config_path  # only when somebody asks: it looks at the disk
+    from jupyter_core.paths import jupyter_config_path  # only when needed: it reads the disk
 
     merged = Config()
     for folder in reversed(jupyter_config_path()):
@@ -179,7 +179,7 @@ _told: set[tuple[str, str]] = set()
 
 
 def _checked(config: Config, source: str) -> Config:
-    """Return the settings of one source; a value that is not allowed is refused, a name that is none is told once."""
+    """Return the settings of one source; refuse an invalid value, and warn once about an unknown name."""
     checked, known = Config(), Settings.class_traits(config=True)
     given = config.get("Settings", {})
     if not isinstance(given, dict):

@@ -1,44 +1,44 @@
-"""Everything that this package raises on purpose.
+"""Exceptions of this package.
 
 ::
 
-    SlurmError                   all of ours; says what happened and what to do next
-    ├── UsageError               what was typed cannot be right; nothing was submitted
+    SlurmError                   base class: an error with its cause and the next step
+    ├── UsageError               the input is not valid; nothing was submitted
     │   ├── OptionError          an option that Slurm does not know, or one without its value
     │   └── CellError            a cell that is neither a script nor Python
     ├── ConfigError              a configuration, profile or description that cannot be used
-    ├── ParseError               an answer of Slurm that we could not read
+    ├── ParseError               an unreadable answer of Slurm
     ├── CommandError             a command ended with an error of its own
-    │   └── SubmitRefused        sbatch said no
+    │   └── SubmitRefused        sbatch refused the job
     ├── ControllerError          slurmctld or slurmdbd did not answer; nothing is known, nothing is lost
-    ├── Throttled                more questions than Slurm should be asked; the one at hand was not asked
+    ├── Throttled                too many queries to Slurm; the present one was not sent
     ├── SubmissionUnknown        sbatch was started and its answer is not known yet
-    ├── TransportError           the way to the login node failed
-    │   ├── CommandMissing       the program is not on the PATH there
+    ├── TransportError           the connection to the login node failed
+    │   ├── CommandMissing       the program is not on the PATH of the remote host
     │   ├── CommandTimeout       no answer within the time allowed
-    │   ├── NotConnected         nobody is logged in there
-    │   ├── HostKeyError         a host did not prove to be the one that is meant
-    │   │   ├── HostKeyUnknown   nobody has said yes to its key
+    │   ├── NotConnected         there is no connection to the cluster
+    │   ├── HostKeyError         the identity of a host is not proven
+    │   │   ├── HostKeyUnknown   the user has not accepted its key
     │   │   ├── HostKeyChanged   another key is known for it
     │   │   └── HostKeyRevoked   its key must not be used any more
-    │   ├── LoginFailed          a host did not let the person in
-    │   │   └── LoginDeclined    the person did not want to answer
-    │   └── TunnelError          a port cannot be reached, or must not be
-    │       └── TunnelUnproven   who answers there did not prove to be the person's own
+    │   ├── LoginFailed          login to a host failed
+    │   │   └── LoginDeclined    the user declined a prompt
+    │   └── TunnelError          a port is unreachable, or not allowed
+    │       └── TunnelUnproven   the remote program is not proven to be the user's
     ├── AgentError               the agent could not be reached, started or understood
     │   ├── AgentUnreachable
-    │   ├── AgentBusy            it serves as many as it can
-    │   ├── AgentRefused         it is there and does not accept us (other user, other version)
-    │   └── PromptGone           a question of a log-in that is settled by now
-    ├── JobError                 about one job
+    │   ├── AgentBusy            the agent is at its limit of clients
+    │   ├── AgentRefused         the agent does not accept the client (other user, other version)
+    │   └── PromptGone           a login prompt that is no longer open
+    ├── JobError                 error about one job
     │   ├── JobNotFound
-    │   ├── JobFailed            ended with an exit code or a state other than COMPLETED
-    │   └── JobOutputMissing     the output is not where the job was told to write it
+    │   ├── JobFailed            an exit code or a state other than COMPLETED
+    │   └── JobOutputMissing     the output is not at the job's output path
     └── EmbeddedError            the embedded cluster
         └── MissingPackages      system packages to install first
 
-Every class has a stable ``code``, which is what travels through the API in an RFC 9457 problem document:
-``error.to_problem()`` and :func:`from_problem` are inverse to each other.
+Every class has a stable ``code`` for the API, part of an RFC 9457 problem document: ``error.to_problem()`` and
+:func:`from_problem` are inverse to each other.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ __all__ = [
 ]
 
 _TYPE_PREFIX = "urn:jupyter-slurm:error:"
-# What moves a cursor, or turns the direction of letters: messages quote servers, commands and files.
+# Characters that move a cursor or change the text direction: messages quote servers, commands and files.
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -107,9 +107,9 @@ class SlurmError(Exception):
     Parameters
     ----------
     message : str
-        What happened, in one or two sentences.
+        The error, in one or two sentences.
     hint : str, optional
-        What the person can do next.
+        Next step for the user.
     **details
         Facts about the case (JSON values): ``argv``, ``exit_code``, ``stderr``, ``suggestion`` …
     """
@@ -127,7 +127,7 @@ class SlurmError(Exception):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
     def _render_traceback_(self) -> list[str]:
-        """Show the message alone in a notebook: our own stack helps nobody there."""
+        """Return only the message for a notebook: the stack of jupyter_slurm does not help the user."""
         lines = [f"{type(self).__name__}: {self.message}", *([self.hint] if self.hint else [])]
         return [_HIDDEN.sub(lambda found: ascii(found[0])[1:-1], line) for line in lines]
 
@@ -144,7 +144,7 @@ class SlurmError(Exception):
 
 
 class UsageError(SlurmError):
-    """What was typed cannot be right. Nothing was submitted."""
+    """The input is not valid. Nothing was submitted."""
 
     code, status = "usage", 400
 
@@ -174,7 +174,7 @@ class ParseError(SlurmError):
 
 
 class CommandError(SlurmError):
-    """A command ended with an error of its own."""
+    """A command ended with its own error."""
 
     code, status = "command", 422
 
@@ -192,19 +192,19 @@ class ControllerError(SlurmError):
 
 
 class Throttled(SlurmError):
-    """More was asked than Slurm should be asked. ``details["retry_after"]`` says when to try again, in seconds."""
+    """Too many queries to Slurm. ``details["retry_after"]`` is the time until the next attempt, in seconds."""
 
     code, status = "throttled", 429
 
 
 class SubmissionUnknown(SlurmError):
-    """``sbatch`` was started and its answer is not known yet. It must not simply be repeated."""
+    """``sbatch`` was started and its answer is not known yet. The submission must not be repeated blindly."""
 
     code, status = "submission-unknown", 503
 
 
 class TransportError(SlurmError):
-    """The way to the machine that runs the Slurm commands failed."""
+    """The connection to the machine of the Slurm commands failed."""
 
     code, status = "transport", 502
 
@@ -222,13 +222,13 @@ class CommandTimeout(TransportError):
 
 
 class NotConnected(TransportError):
-    """Nobody is logged in to that cluster."""
+    """There is no connection to the cluster."""
 
     code, status = "not-connected", 409
 
 
 class HostKeyError(TransportError):
-    """A host did not prove to be the one that is meant. Nothing was told to it.
+    """The identity of a host is not proven. Nothing was sent to it.
 
     Its details name the ``host``, the ``fingerprint`` of the key as ``ssh-keygen -l`` prints it, and the ``key_type``.
     """
@@ -237,13 +237,13 @@ class HostKeyError(TransportError):
 
 
 class HostKeyUnknown(HostKeyError):
-    """Nobody has said yes to the key of a host yet, or somebody has just said no."""
+    """The user has not accepted the key of a host, or has refused it."""
 
     code = "host-key-unknown"
 
 
 class HostKeyChanged(HostKeyError):
-    """Another key is known for a host: it was installed anew, or somebody stands in between."""
+    """Another key is known for a host: the host was reinstalled, or an attacker intercepts the connection."""
 
     code = "host-key-changed"
 
@@ -255,25 +255,25 @@ class HostKeyRevoked(HostKeyError):
 
 
 class LoginFailed(TransportError):
-    """A host did not let the person in; ``tried`` in the details says with what, one line each, and nothing secret."""
+    """Login to a host failed; ``tried`` in the details lists the methods, one a line, without secrets."""
 
     code = "login-failed"
 
 
 class LoginDeclined(LoginFailed):
-    """The person did not want to answer, or nobody was there."""
+    """The user declined a prompt, or could not be asked."""
 
     code = "login-declined"
 
 
 class TunnelError(TransportError):
-    """A port cannot be brought here: nothing listens there, connections are not passed on, no local port is free."""
+    """A port cannot be forwarded: no listener, forwarding refused, or no free local port."""
 
     code, status = "tunnel", 409
 
 
 class TunnelUnproven(TunnelError):
-    """Who answers at the far end did not prove to be the person's own. Nothing was sent there."""
+    """The remote program is not proven to be the user's. Nothing was sent to it."""
 
     code = "tunnel-unproven"
 
@@ -291,43 +291,43 @@ class AgentUnreachable(AgentError):
 
 
 class AgentBusy(AgentError):
-    """The agent serves as many as it can. ``details["retry_after"]``: seconds."""
+    """The agent is at its limit of clients. ``details["retry_after"]``: seconds."""
 
     code, status = "agent-busy", 503
 
 
 class AgentRefused(AgentError):
-    """The agent is there and does not accept this client."""
+    """The agent runs but does not accept this client."""
 
     code, status = "agent-refused", 403
 
 
 class PromptGone(AgentError):
-    """A question of a log-in is settled by now: answered by somebody else, or of no interest any more."""
+    """A login prompt is no longer open: another client has answered it, or it has expired."""
 
     code, status = "prompt-gone", 410
 
 
 class JobError(SlurmError):
-    """Something about one job: its state does not allow what was asked for."""
+    """Error about one job: its state does not allow the request."""
 
     code, status = "job", 409
 
 
 class JobNotFound(JobError):
-    """No job of this user has that id."""
+    """The user has no job with that id."""
 
     code, status = "job-not-found", 404
 
 
 class JobFailed(JobError):
-    """A job that was waited for did not end well."""
+    """An awaited job failed."""
 
     code = "job-failed"
 
 
 class JobOutputMissing(JobError):
-    """The output is not where the job was told to write it."""
+    """The output is not at the job's output path."""
 
     code, status = "job-output-missing", 404
 
@@ -339,7 +339,7 @@ class EmbeddedError(SlurmError):
 
 
 class MissingPackages(EmbeddedError):
-    """System packages have to be installed first; the hint is the one command to type."""
+    """System packages are missing; the hint is the command that installs them."""
 
     code = "missing-packages"
 
@@ -351,9 +351,9 @@ def _tree(cls: type[SlurmError]) -> Iterator[type[SlurmError]]:
 
 
 def from_problem(problem: Mapping[str, object]) -> SlurmError:
-    """Return the error that a problem document stands for.
+    """Return the error of a problem document.
 
-    A type that this version does not know becomes a plain :class:`SlurmError`, so that a newer agent can be understood.
+    An unknown type becomes a plain :class:`SlurmError`, so that a newer agent can be understood.
     """
     code = str(problem.get("type", "")).removeprefix(_TYPE_PREFIX)
     cls = next((c for c in _tree(SlurmError) if c.code == code), SlurmError)

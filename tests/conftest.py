@@ -1,4 +1,4 @@
-"""What all tests share: real clusters, ordinary users, and waiting for conditions."""
+"""Fixtures of all tests: real clusters, ordinary users, and waiting for conditions."""
 
 from __future__ import annotations
 
@@ -40,27 +40,27 @@ from jupyter_slurm.embedded.machine.packages import find_program
 from jupyter_slurm.embedded.machine.roots import installation_for, slurm_root
 from jupyter_slurm.errors import EmbeddedError, MissingPackages
 
-# A run in the background of a shell (`make test &`) is started with interrupts ignored, and its children would be, too;
-# one behind `nohup` with hang-ups, by which OpenSSH ends what it has started for a jump host. A program that is started
-# gets back what is handled here, even by doing nothing.
+# A background run of a shell (`make test &`) ignores interrupts, and its children would, too; a run behind `nohup`
+# ignores hang-ups, by which OpenSSH ends a child process for a jump host. Child processes get the default back for a
+# signal that is handled, even by a function that does nothing.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda number, frame: None)
 
-# Six tests go on at once: how long an example takes says nothing. In CI hypothesis has a profile of its own that says so.
+# Six tests run in parallel: the duration of an example is meaningless. In CI hypothesis has a profile that says so.
 if not os.environ.get("CI"):
     hypothesis.settings.register_profile("busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("busy")
 
-# The same goes for the seconds in which a cluster has to be there: enough of them for one that starts alone.
+# Likewise for the start of a cluster: the default seconds suffice for a cluster that starts alone.
 embedded_cluster.READY_WITHIN, embedded_cluster.READY_WITHIN_WITH_ACCOUNTING = 60.0, 90.0
 
 # Waiting ---------------------------------------------------------------------------------------------------------
 
 
 def _wait_for(condition: Callable[[], Any], what: str, timeout: float = 60.0, interval: float = 0.05) -> Any:
-    """Return the first true value of ``condition``; fail with ``what`` when there is none in time."""
+    """Return the first true value of ``condition``; fail with ``what`` at the timeout."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -73,7 +73,7 @@ def _wait_for(condition: Callable[[], Any], what: str, timeout: float = 60.0, in
 
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., Any]:
-    """``wait_for(condition, what, timeout=60)``: tests wait for conditions, never for seconds."""
+    """Return ``wait_for(condition, what, timeout=60)``: tests wait for conditions, never for seconds."""
     return _wait_for
 
 
@@ -81,7 +81,7 @@ def wait_for() -> Callable[..., Any]:
 
 
 def _unavailable(reason: str) -> None:
-    """Skip; but where CI is set everything has to be there, and a skipped test would be a test that nobody runs."""
+    """Skip the test; but fail if CI is set, where a skipped test would never run."""
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
@@ -89,7 +89,7 @@ def _unavailable(reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def unavailable() -> Callable[[str], None]:
-    """``unavailable(reason)``: a part is missing here; skips, and fails where CI is set."""
+    """Return ``unavailable(reason)``, which skips a test because of a missing part, and fails if CI is set."""
     return _unavailable
 
 
@@ -106,19 +106,19 @@ def _ordinary_user(letter: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def alice() -> Iterator[str]:
-    """The login name of an ordinary user that exists for this session."""
+    """Provide the login name of an ordinary user that exists for this session."""
     yield from _ordinary_user("a")
 
 
 @pytest.fixture(scope="session")
 def bob() -> Iterator[str]:
-    """Another one."""
+    """Provide the login name of a second ordinary user."""
     yield from _ordinary_user("b")
 
 
 @pytest.fixture(scope="session")
 def short_tmp() -> Iterator[Path]:
-    """A directory with a short path (Unix sockets live in it) that other users can pass through."""
+    """Provide a directory with a short path, for Unix sockets, that other users can traverse."""
     path = Path(tempfile.mkdtemp(prefix="jsl", dir="/tmp"))
     path.chmod(0o711)
     yield path
@@ -127,13 +127,13 @@ def short_tmp() -> Iterator[Path]:
 
 @pytest.fixture
 def short_path(short_tmp: Path) -> Path:
-    """As ``tmp_path``, with a short path."""
+    """Provide a directory as ``tmp_path``, with a short path."""
     return Path(tempfile.mkdtemp(prefix="t", dir=short_tmp))
 
 
 @pytest.fixture(scope="session")
 def user_python() -> tuple[list[str], dict[str, str]]:
-    """The start of a command line, and variables, for a Python with our packages that every user can run."""
+    """Provide the start of a command line, and variables, for a Python with the package that every user can run."""
     for candidate in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         env = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
         try:
@@ -171,18 +171,18 @@ def _start(description: Description, directory: Path, **options: Any) -> Iterato
 
 @pytest.fixture(scope="session")
 def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
-    """The default cluster (Arandu) without accounting, one for all tests of the session.
+    """Provide the default cluster (Arandu) without accounting, one for all tests of the session.
 
-    What a test leaves in its queue is cancelled. Stop, freeze or change only clusters of your own (``new_cluster``).
+    Remaining jobs of a test are cancelled. Stop, freeze or change only a separate cluster (``new_cluster``).
     """
     yield from _start(load_description(), short_tmp / "c")
 
 
 @pytest.fixture(scope="session")
 def accounting_cluster(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
-    """Arandu with accounting: account c4ai; QOS normal and urgent (preempts normal, at most two GPUs a user).
+    """Provide Arandu with accounting: account c4ai; QOS normal and urgent (preempts normal, at most two GPUs a user).
 
-    The user who runs the tests belongs to it and, where that is root, alice and bob do.
+    The tester belongs to the account and, if the tester is root, alice and bob do.
     """
     users = [pwd.getpwuid(os.geteuid()).pw_name]
     if os.geteuid() == 0:
@@ -194,10 +194,11 @@ def accounting_cluster(short_tmp: Path, request: pytest.FixtureRequest) -> Itera
 
 @pytest.fixture(scope="session")
 def strict_cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
-    """Two nodes with accounting, where much can be refused, end badly or wait: what is said of it is what is tested.
+    """Provide two nodes with accounting, where many jobs are refused, fail or wait, for tests of the messages.
 
     An array has at most four tasks (MaxArraySize). Jobs in ``high`` take the nodes of those in ``low``, which are
-    requeued there and cancelled in ``short``; in QOS ``few`` at most five may be submitted, in ``one`` one may run.
+    requeued, and of those in ``short``, which are cancelled; QOS ``few`` allows five submissions, ``one`` one running
+    job.
     """
     arandu = load_description()
     nodes = replace(arandu.nodes[1], names=("c4aiscw1", "c4aiscw2"))
@@ -225,7 +226,7 @@ def strict_cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
 def user_cluster(
     short_tmp: Path, request: pytest.FixtureRequest, user_python: tuple[list[str], dict[str, str]]
 ) -> Iterator[ClusterControl]:
-    """The default cluster as an ordinary user starts it: alice where root runs the tests."""
+    """Provide the default cluster as an ordinary user starts it: alice if root runs the tests."""
     if os.geteuid() != 0:
         yield request.getfixturevalue("cluster")
         return
@@ -250,7 +251,7 @@ def user_cluster(
 
 @pytest.fixture(scope="session")
 def cluster_for(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], EmbeddedCluster]]:
-    """``cluster_for("26.05")``: a cluster of that version of Slurm, one for the session, started when first asked for.
+    """Return ``cluster_for("26.05")``: a cluster of that Slurm version, one for the session, started at first use.
 
     This machine's own version is that of the fixture ``cluster``.
     """
@@ -277,9 +278,10 @@ def cluster_for(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Cal
 
 @pytest.fixture
 def new_cluster(short_tmp: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., EmbeddedCluster]]:
-    """``new_cluster(**changes)``: a small cluster of the test's own, to disturb; stopped when the test ends.
+    """Return ``new_cluster(**changes)``: a small cluster to disturb, for one test; stopped at the end of the test.
 
-    The changes are those of :func:`dataclasses.replace` on a description of two nodes; ``start=False`` leaves it alone.
+    The changes are those of :func:`dataclasses.replace` on a description of two nodes; ``start=False`` does not start
+    it.
     """
     if find_program("slurmctld") is None:
         _unavailable("Slurm is not installed")
@@ -307,7 +309,7 @@ def _job_ids(control: ClusterControl) -> set[str]:
 
 @pytest.fixture(autouse=True)
 def _no_leftover_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Cancel what a test left in a cluster that others use after it."""
+    """Cancel the remaining jobs of a test in a shared cluster."""
     shared = ("cluster", "accounting_cluster", "strict_cluster", "user_cluster")
     names = [name for name in shared if name in request.fixturenames]
     before = {name: _job_ids(request.getfixturevalue(name)) for name in names}
@@ -323,7 +325,7 @@ def _no_leftover_jobs(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @dataclass
 class JupyterServer:
-    """A Jupyter server of its own: a process, with a home folder, a token and an agent that nobody else has."""
+    """A separate Jupyter server: a process with its own home folder, token and agent."""
 
     url: str
     token: str
@@ -333,17 +335,17 @@ class JupyterServer:
 
     @property
     def log(self) -> str:
-        """What it has said so far."""
+        """Return its log so far."""
         return (self.home / "server.log").read_text(errors="replace")
 
     def api(self, path: str) -> str:
-        """The address of a path of the agent's API (``v1/…``)."""
+        """Return the address of a path of the agent's API (``v1/…``)."""
         return f"{self.url}jupyter-slurm/api/{path}"
 
 
 @pytest.fixture(scope="module")
 def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Iterator[Callable[..., JupyterServer]]:
-    """``start_jupyter("server" or "lab", *arguments, files={name: text})``; on the cluster, stopped at the end."""
+    """Return ``start_jupyter("server" or "lab", *arguments, files={name: text})``; stopped at the end."""
     started: list[JupyterServer] = []
 
     def start(kind: str, *arguments: str, files: dict[str, str] | None = None) -> JupyterServer:
@@ -353,7 +355,7 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
             (home / name).parent.mkdir(parents=True, exist_ok=True)
             (home / name).write_text(text)
         (home / ".jupyter").mkdir(exist_ok=True)
-        # An agent of its own, also where the person who runs the tests has one.
+        # A separate agent, even if the tester has one.
         settings = {"Settings": {"runtime_dir": str(home / "run")}}
         (home / ".jupyter" / "jupyter_slurm_config.json").write_text(json.dumps(settings))
         token = secrets.token_hex(16)
@@ -378,7 +380,7 @@ def start_jupyter(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Ite
 
 
 def _url(record: Path) -> str | None:
-    with contextlib.suppress(ValueError):  # not yet written to its end
+    with contextlib.suppress(ValueError):  # written incompletely
         return str(json.loads(record.read_text())["url"])
     return None
 
@@ -396,7 +398,7 @@ def _stop_jupyter(server: JupyterServer) -> None:
         shutil.rmtree(server.home, ignore_errors=True)
 
 
-# What a failure shows --------------------------------------------------------------------------------------------
+# Output of a failed test -----------------------------------------------------------------------------------------
 
 
 @pytest.hookimpl(wrapper=True)

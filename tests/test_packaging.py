@@ -1,4 +1,4 @@
-"""What is shipped: one wheel with the extensions switched on, that says the truth about what it needs."""
+"""Tests of the package: one wheel with the extensions enabled, and with correct requirements."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LABEXTENSION = Path("share/jupyter/labextensions/jupyter-slurm")
 SERVER_CONFIG = Path("etc/jupyter/jupyter_server_config.d/jupyter_slurm.json")
 
-# Asked for by those we build for, also where a later feature, or the runner alone, is the first to import it.
+# Required by the package's users, even if only a later feature, or the runner, imports them.
 FIXED = {"cloudpickle", "ipykernel", "ipywidgets", "jupyter-server", "paramiko", "traitlets"}
-# They come with what we declare: IPython with ipykernel, the others with jupyter-server.
+# Installed with the declared requirements: IPython with ipykernel, the others with jupyter-server.
 IMPLIED = {"ipython", "jupyter-core"}
 
 
@@ -40,11 +40,11 @@ def declared() -> set[str]:
 
 
 def imported() -> set[str]:
-    """The distributions that the package imports, wherever the import stands."""
+    """Return the distributions that the package imports, at any place."""
     homes = metadata.packages_distributions()
     found: set[str] = set()
     for path in Path(jupyter_slurm.__file__).parent.rglob("*.py"):
-        if "runner" in path.parts:  # runs in a job, where it makes do with what is there
+        if "runner" in path.parts:  # runs in a job, with the modules of its environment
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
@@ -113,7 +113,7 @@ def test_types_are_shipped() -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The files of this checkout without anything that was built."""
+    """Provide the files of this checkout without build products."""
     skipped = shutil.ignore_patterns(
         "node_modules", "lib", ".*", "dist", "test-results", "__pycache__", "tests", "examples"
     )
@@ -124,7 +124,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def without_node(tmp_path: Path) -> dict[str, str]:
-    """An environment in which no program is found but a shell."""
+    """Provide an environment whose only program is a shell."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to("/bin/sh")
     return {**os.environ, "PATH": str(tmp_path / "bin")}

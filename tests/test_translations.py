@@ -1,4 +1,4 @@
-"""Every text of the panel has its translations, where JupyterLab looks for them."""
+"""Tests of the panel's translations: complete, and at the path that JupyterLab searches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LANGUAGES = ("pt_BR",)
 
 @pytest.fixture
 def translations(request: pytest.FixtureRequest) -> ModuleType:
-    """The script that compares them."""
+    """Provide the script that compares the translations."""
     path = Path(request.config.rootpath, "labextension", "translations.py")
     spec = importlib.util.spec_from_file_location("translations", path)
     assert spec
@@ -34,7 +34,7 @@ def test_every_text_is_translated(translations: ModuleType, language: str) -> No
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_jupyterlab_finds_them(translations: ModuleType, language: str) -> None:
-    """Where its own language pack is installed: without that nobody can choose the language."""
+    """Only with the installed language pack of JupyterLab: otherwise the language cannot be chosen."""
     assert "jupyter_slurm" in {entry.name for entry in entry_points(group="jupyterlab.locale")}
     found, trouble = get_language_pack(language)
     assert not trouble.strip()

@@ -1,4 +1,4 @@
-"""The agent: one object that holds what must outlive a cell, and the client through which every front door reaches it.
+"""The agent, which holds all state that must outlive a cell, and the client that front ends use to reach it.
 
 ::
 
@@ -7,9 +7,9 @@
     schema       openapi.yaml as routes and validators
     app, routes  the HTTP API, version 1;  sse  its event streams
     json_encoding  JSON of requests and answers
-    presence     who uses a cluster, as long as a connection of theirs is there
-    hosting      the agent inside a loop, a thread or a process;  daemon  the process of its own
-    launcher     finding or starting one;  async_client  connections to it;  client  what front doors call
+    presence     users of a cluster, as long as one of their connections exists
+    agent_host   the agent inside a loop, a thread or a process;  daemon  the separate process
+    launcher     finding or starting an agent;  async_client  connections;  agent_client  the front ends' calls
 
-Nothing here is imported by ``%load_ext``.
+``%load_ext`` imports no module of this package.
 """

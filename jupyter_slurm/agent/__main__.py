@@ -1,4 +1,4 @@
-"""``python -m jupyter_slurm.agent``: the agent as a process of its own."""
+"""``python -m jupyter_slurm.agent``: the agent as a separate process."""
 
 from __future__ import annotations
 

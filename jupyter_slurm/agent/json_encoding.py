@@ -1,4 +1,4 @@
-"""JSON of requests and answers, the same for the agent and its clients."""
+"""JSON of requests and answers, common to the agent and its clients."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def encode(value: Any) -> bytes:
-    """Return JSON in ASCII: file names that are no UTF-8 (PEP 383) travel as escapes, what is not a number as null."""
+    """Return JSON in ASCII: file names that are not UTF-8 (PEP 383) become escapes, NaN becomes null."""
     try:
         return _ENCODER.encode(value).encode("ascii")
-    except ValueError:  # what one job has left must not keep a browser from reading of all others
+    except ValueError:  # one job's invalid values must not hide all other jobs from a browser
         return _ENCODER.encode(_told(value)).encode("ascii")
 
 

@@ -1,1 +1,1 @@
-"""``jupyter slurm``: the command line."""
+"""Command line ``jupyter slurm``."""

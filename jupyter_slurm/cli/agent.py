@@ -1,4 +1,4 @@
-"""``jupyter slurm agent status|stop|logs``."""
+"""Command ``jupyter slurm agent status|stop|logs``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``jupyter slurm clean``."""
+"""Command ``jupyter slurm clean``."""
 
 from __future__ import annotations
 

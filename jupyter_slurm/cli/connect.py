@@ -1,4 +1,4 @@
-"""``jupyter slurm connect|disconnect``: log-ins, asked for in the terminal, that serve every notebook."""
+"""Commands ``jupyter slurm connect|disconnect``: logins in the terminal that serve every notebook."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _show(client: Any) -> int:
 
 
 def _state(connection: api.Connection) -> str:
-    if not connection["hosts"]:  # its profile cannot be read
+    if not connection["hosts"]:  # the profile cannot be read
         return f"cannot be used: {connection['message']}"
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(connection["since"]))
     return f"{connection['state']} since {since}, by {' -> '.join(connection['hosts'])}  {connection['message']}"

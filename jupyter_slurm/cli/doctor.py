@@ -1,4 +1,4 @@
-"""``jupyter slurm doctor``: the way to a cluster looked over, from here to the Python of its cells."""
+"""Command ``jupyter slurm doctor``: diagnosis of the connection to a cluster, up to the Python of its cells."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ def examine(
     sure: bool = False,
     arrived: Callable[[AgentClient, Sequence[api.ExaminationKeyless]], None] = lambda client, keyless: None,
 ) -> int:
-    """Look over the cluster of a profile, print what is found, and return 1 when something failed.
+    """Diagnose the cluster of a profile, print the findings, and return 1 after a failed check.
 
     Parameters
     ----------
     name : str
-        Of the profile.
+        Name of the profile.
     settings : Settings
-        Where profiles are, and the agent.
+        Settings with the profile folders, and the agent.
     options : sequence of str, optional
-        Of sbatch, for a test job; None: none is submitted.
+        Options of sbatch for a test job; None: no test job.
     sure : bool
-        The person has agreed to it before.
+        Whether the user has agreed before.
     arrived : callable, optional
-        Is given the hosts on the way that have let us in without a key of the person's, as the API tells them.
+        Receives the hosts with a login other than by the user's key, as API objects.
     """
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.sites.profile import load_profile
@@ -106,7 +106,7 @@ def examine(
 
 
 def _look(client: AgentClient, name: str, asked: api.ExamineClusterRequest) -> api.Examination:
-    """Have the agent look, and show what it finds as it finds it."""
+    """Run the diagnosis in the agent, and show its findings as they come."""
     from jupyter_slurm.client.login.call import answering
 
     path, shown = f"/v1/clusters/{name}/doctor", 0
@@ -129,7 +129,7 @@ def _look(client: AgentClient, name: str, asked: api.ExamineClusterRequest) -> a
 
 
 def _may_try(found: api.Examination) -> bool:
-    """Whether a job can be tried: the last thing that is looked at was, and what a job needs has not failed."""
+    """Return whether a test job makes sense: the last check was made, and no requirement of a job has failed."""
     needed = {"Slurm", "controller", "job folder"}
     fine = {finding["about"] for finding in found["findings"] if finding["status"] != "failed"}
     return needed <= fine

@@ -21,7 +21,7 @@ from jupyter_slurm.embedded.machine.roots import RELEASES, installation_for, slu
 __all__ = ["add_actions", "add_parser", "run"]
 
 STATUS_EXIT = {"running": 0, "silent": 1, "damaged": 1, "stale": 1, "stopped": 3}
-"""Exit codes of ``status``, as those of an init script (LSB, "program is running", "dead", "not running")."""
+"""Exit codes of ``status``, as for an init script (LSB, "program is running", "dead", "not running")."""
 
 _START_HELP = """\
 A description of a cluster is a TOML file. This is a small one:
@@ -105,7 +105,7 @@ def _start(args: argparse.Namespace) -> int:
     installation = installation_for(root)
     cluster = EmbeddedCluster(_describe(args), directory=_directory(args), installation=installation)
     if args.foreground:
-        # Blocked before anything is started: what ends us early is kept until we look, and then stops the cluster.
+        # Blocked before the start: a signal that arrives during the start then stops the cluster properly.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     cluster.start(args.timeout, until=args.until)
     if args.foreground:
@@ -123,7 +123,7 @@ def _announce(cluster: EmbeddedCluster) -> None:
 
 
 def _exports(cluster: ClusterControl) -> list[str]:
-    """Return the lines of a shell after which Slurm's commands speak to that cluster."""
+    """Return shell lines after which Slurm's commands use that cluster."""
     lines = [f"export SLURM_CONF={shlex.quote(str(cluster.slurm_conf))}"]
     if cluster.installation.path:
         lines.append(f"export PATH={shlex.quote(cluster.installation.path)}:$PATH")
@@ -132,7 +132,7 @@ def _exports(cluster: ClusterControl) -> list[str]:
 
 def _env(args: argparse.Namespace) -> int:
     cluster = ClusterControl(_directory(args))
-    assert cluster.state  # an error, in words, where there is none
+    assert cluster.state  # raises an error if there is no state
     print("\n".join(_exports(cluster)))
     return 0
 
@@ -145,7 +145,7 @@ def _print_description(args: argparse.Namespace) -> int:
 def _stay(cluster: EmbeddedCluster) -> int:
     try:
         _announce(cluster)
-        print("Stop it with:  Ctrl-C", flush=True)  # which somebody may do at once
+        print("Stop it with:  Ctrl-C", flush=True)  # may be used at once
         signal.sigwait({signal.SIGTERM, signal.SIGHUP, signal.SIGINT})
     except KeyboardInterrupt:
         pass

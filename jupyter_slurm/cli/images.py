@@ -1,4 +1,4 @@
-"""``jupyter slurm image``: images of containers, and jobs that get or make one."""
+"""Command ``jupyter slurm image``: container images, and jobs that pull or build one."""
 
 from __future__ import annotations
 

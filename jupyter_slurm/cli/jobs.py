@@ -1,4 +1,4 @@
-"""``jupyter slurm jobs|show|report|cancel|bring|hold|release|requeue``."""
+"""Commands ``jupyter slurm jobs|show|report|cancel|bring|hold|release|requeue``."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _when(seconds: float) -> str:
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
     from jupyter_slurm.client.render.terminal import printable
 
-    # Names and reasons come from outside: no escape sequence of theirs reaches the terminal, no newline fakes a row.
+    # Names and reasons are untrusted: no escape sequence reaches the terminal, no newline fakes a row.
     clean = [[printable(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(len(row[index]) for row in clean) for index in range(len(clean[0]))]
     for row in clean:

@@ -1,4 +1,4 @@
-"""``jupyter slurm kernel``: kernels on nodes, which a Jupyter here offers beside its own."""
+"""Command ``jupyter slurm kernel``: remote kernels, which a local Jupyter offers beside its own."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _move(act: str, words: list[str]) -> int:
-    """Have a notebook move, and wait for that; an interrupt gives it up."""
+    """Move a notebook, and wait for the end of the move; an interrupt cancels it."""
     from jupyter_slurm.client.kernels.notebook_moves import find, wanted
     from jupyter_slurm.client.render.terminal import printable
 

@@ -1,6 +1,6 @@
-"""``jupyter slurm …``: which subcommand, and how errors are shown.
+"""Command ``jupyter slurm …``: choice of the subcommand, and display of errors.
 
-A subcommand's module is imported when it is called, and has ``add_parser(subparsers)`` and ``run(args) -> int | None``.
+A subcommand's module is imported for its call. It has ``add_parser(subparsers)`` and ``run(args) -> int | None``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 after an error (told on standard error), 2 for wrong usage."""
+    """Run a command and return its exit code: 0, 1 after an error (on standard error), 2 for wrong usage."""
     words = list(sys.argv[1:] if argv is None else argv)
     module, parser = _parser(next((word for word in words if not word.startswith("-")), None))
     args = parser.parse_args(words)
@@ -70,13 +70,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `… | head`: nobody reads on, and the interpreter must not complain about it at its end
+    except BrokenPipeError:  # `… | head`: the reader has gone, and the interpreter must not report it at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
 
 def _parser(command: str | None) -> tuple[Any, argparse.ArgumentParser]:
-    """Return the module of the command (None without one) and a parser that knows the other commands by name only."""
+    """Return the module of the command (None without one) and a parser that has only names for the other commands."""
     parser = argparse.ArgumentParser(
         prog="jupyter slurm",
         description="Slurm in Jupyter: jobs, the agent behind the notebooks, and a cluster to try.",

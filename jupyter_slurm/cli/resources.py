@@ -1,4 +1,4 @@
-"""``jupyter slurm resources``: what is free, as of at most a minute ago, however often it is asked."""
+"""Command ``jupyter slurm resources``: free resources, at most a minute old, without further queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is free; 1 where that is not known any more."""
+    """Print the free resources; return 1 if they are no longer known."""
     from jupyter_slurm.client.clusters.cluster import current, use
     from jupyter_slurm.client.clusters.resources import Resources
 

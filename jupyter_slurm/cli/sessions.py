@@ -1,4 +1,4 @@
-"""``jupyter slurm launch|sessions|open|stop|rename|log``: a Jupyter, or another server, in a job, on a local port."""
+"""Commands ``jupyter slurm launch|sessions|open|stop|rename|log``: servers in jobs, on a local port."""
 
 from __future__ import annotations
 
@@ -117,13 +117,13 @@ def _launch(args: argparse.Namespace) -> int:
 
 
 def _where(session: Session) -> None:
-    """Bring a session here, and say where it is."""
+    """Forward a session to this machine, and print its address."""
     page = session.page()
     print(f"{session.url}\nThis file opens it, logged in: {page}" if page else session.url)
 
 
 def _await(session: Session) -> bool:
-    """Say how far it is until it is ready; an interrupt asks whether to cancel it. Return whether it is ready."""
+    """Show the progress until the session is ready, and return whether it is; an interrupt asks for a cancellation."""
     from jupyter_slurm.client.interrupts import WaitInterrupted
     from jupyter_slurm.client.jobs.wait import interrupted
 
@@ -144,7 +144,7 @@ def _await(session: Session) -> bool:
 
 
 def _progress(data: api.Job) -> str:
-    """Return in a line how far a session is."""
+    """Describe the progress of a session in a line."""
     from jupyter_slurm.client.render.job_card import title
     from jupyter_slurm.client.render.session_card import start_note
     from jupyter_slurm.client.render.terminal import printable
@@ -164,7 +164,7 @@ def _progress(data: api.Job) -> str:
 def _show(session: Session) -> None:
     try:
         session.open()
-    except UsageError as error:  # no browser here
+    except UsageError as error:  # no browser on this machine
         print(f"{error.message} {error.hint}", file=sys.stderr)
 
 
@@ -187,7 +187,7 @@ def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
 
 
 def _meant(name: str | None) -> Session:
-    """Return the session of a name, or without one the only one that goes on."""
+    """Return the session of a name, or without a name the only active one."""
     from jupyter_slurm.client.sessions.session import session, sessions
 
     if name is not None:
@@ -214,12 +214,12 @@ def _stop(args: argparse.Namespace) -> int:
     from jupyter_slurm.client.sessions.session import session
 
     try:
-        found = list(dict.fromkeys(map(session, args.names)))  # two names may be one session's
+        found = list(dict.fromkeys(map(session, args.names)))  # two names may mean one session
     except JobNotFound as error:
         error.hint = f"Nothing was stopped. {error.hint}"
         raise
     going = [one for one in found if not one.is_finished]
-    for one in going:  # all are told before any is waited for
+    for one in going:  # all sessions end in parallel
         one.cancel()
     for one in found:
         if one not in going:

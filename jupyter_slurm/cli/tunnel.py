@@ -1,4 +1,4 @@
-"""``jupyter slurm tunnel``: ports of running jobs, and of hosts on the way, here."""
+"""Command ``jupyter slurm tunnel``: forwarded ports of running jobs and of jump hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``jupyter slurm usage``: what was used of a cluster in a period, from accounting."""
+"""Command ``jupyter slurm usage``: usage of a cluster in a period, from accounting."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was used."""
+    """Print the usage."""
     from jupyter_slurm.client.clusters.cluster import current, use
     from jupyter_slurm.client.clusters.usage import ask
 

@@ -1,1 +1,1 @@
-"""What the front doors share: the job handle, live output, tables and how they are drawn."""
+"""Client library of all front ends: the job handle, live output, tables and their rendering."""

@@ -1,7 +1,7 @@
 """Factory of the widget below the card of a job.
 
-The widgets stand above the client, which never names them: the package registers how they are made when it is loaded.
-Nothing of ours is imported here: that would cost every process its time.
+The widgets are a layer above the client, which never names them: the package registers the factory when it is loaded.
+This module imports no other module of the package: every process would pay for it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _factory: Callable[[Any], Any] | None = None
 
 
 def register_controls(factory: Callable[[Any], Any]) -> None:
-    """Have the controls of every job made by this factory from now on."""
+    """Register the factory that makes the controls of every job."""
     global _factory
     _factory = factory
 
 
 def controls_of(job: Any) -> Any:
-    """Return a widget with what can be done with a job."""
+    """Return a widget with the actions of a job."""
     assert _factory is not None, "the package registers it when it is loaded"
     return _factory(job)

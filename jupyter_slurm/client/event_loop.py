@@ -1,4 +1,4 @@
-"""One event loop in a thread of its own, for everything that goes on while cells run."""
+"""Event loop in a thread of its own, for all background work of a kernel."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _pid = 0
 def spawn(work: Coroutine[Any, Any, _T], context: Context) -> Future[_T]:
     """Run a coroutine in the background, in the given context.
 
-    The context decides where a kernel publishes: it is that of the cell, so that what is shown later lands under it.
-    Cancelling what is returned ends the work. The thread is a daemon: it keeps no interpreter from ending.
+    The context decides where a kernel publishes: with the context of the cell, later output appears under the cell.
+    Cancelling the returned future ends the work. The thread is a daemon: it does not prevent the end of the
+    interpreter.
     """
     loop = _running_loop()
     result: Future[_T] = Future()

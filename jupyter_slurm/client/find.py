@@ -1,4 +1,4 @@
-"""Finding jobs again: one by its number, or all of them."""
+"""Search of existing jobs: one by its number, or all."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["job", "jobs", "queue_trouble"]
 
-_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")  # as openapi.yaml has it
+_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")  # as in openapi.yaml
 
 
 def job(reference: int | str | JobId) -> Job:
-    """Return any job of yours, whoever submitted it and from wherever.
+    """Return any job of yours, wherever it was submitted.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def job(reference: int | str | JobId) -> Job:
     Raises
     ------
     JobNotFound
-        Neither the job directories nor Slurm know it.
+        Neither the job directories nor Slurm know the job.
     """
     text = str(reference).strip()
     if _REFERENCE.fullmatch(text) is None:
@@ -48,12 +48,12 @@ def job(reference: int | str | JobId) -> Job:
 
 
 def jobs(*, active: bool = False) -> JobList[Job]:
-    """Return your jobs on this cluster, the latest first; also after a restart of the kernel.
+    """Return your jobs on this cluster, the latest first, also after a restart of the kernel.
 
     Parameters
     ----------
     active : bool
-        Only those that are not over.
+        Whether to return only unfinished jobs.
     """
     cluster = current()
     found = cluster.client.get(cluster.path("jobs"), params={"state": "active" if active else "all"})
@@ -62,7 +62,7 @@ def jobs(*, active: bool = False) -> JobList[Job]:
 
 
 def queue_trouble(cluster: Cluster) -> str:
-    """Return why the queue cannot be read and since when; nothing when it can."""
+    """Return the reason and the time since which the queue cannot be read; empty if it can."""
     polls = (one["poll"] for one in cluster.client.get("/v1/clusters") if one["id"] == cluster.name)
     poll: api.ClusterPoll | None = next(polls, None)
     error = poll and poll.get("error")
@@ -74,6 +74,6 @@ def queue_trouble(cluster: Cluster) -> str:
 
 
 def _age(data: api.Job) -> tuple[float, int]:
-    """Return what sorts jobs by age: ids where the second is the same."""
+    """Return the sort key of a job by age: the id, if two jobs have the same second."""
     number = re.match(r"[0-9]+", str(data.get("id") or ""))
     return data.get("submit_time") or 0.0, int(number[0]) if number else 0

@@ -1,4 +1,4 @@
-"""An interrupted wait: the exception that says so."""
+"""Exception for an interrupted wait."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["WaitInterrupted"]
 
 
 class WaitInterrupted(KeyboardInterrupt):
-    """A wait was interrupted; the message says what became of the job."""
+    """A wait was interrupted; the message gives the state of the job."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

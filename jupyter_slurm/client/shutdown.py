@@ -1,4 +1,4 @@
-"""Whether the Jupyter server of this process is about to stop: what goes on without it is then left alone."""
+"""Flag for the shutdown of this process's Jupyter server: work that continues without the server is left alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _leaving = False
 
 
 def leave() -> None:
-    """Say that it stops now."""
+    """Set the flag."""
     global _leaving
     _leaving = True
 
 
 def is_leaving() -> bool:
-    """Tell whether it does."""
+    """Return whether the server is shutting down."""
     return _leaving

@@ -1,4 +1,4 @@
-"""What is known of a cluster that changes seldom, as one object; and the names that a person may type."""
+"""Facts about a cluster that seldom change, and the names that a user may type."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ NAMED: Final = (
     *("partition", "account", "qos", "feature", "node", "gres", "gpu", "gpu-of-node", "memory", "time-limit"),
     *("reservation", "cluster"),
 )
-"""The kinds of names that :meth:`Facts.named` gives."""
+"""The kinds of names that :meth:`Facts.named` returns."""
 _OF_PARTITIONS: Final = ("gres", "gpu", "gpu-of-node", "memory", "time-limit")
 _USUAL_TIMES: Final = {600: "10 minutes", 3600: "an hour", 14400: "4 hours", 43200: "half a day", 86400: "a day"}
 _MIB: Final = 1 << 20
 
 _MOST_NAMED = 6
-_MOST_COUNTS = 16  # of GPUs that are offered one by one
+_MOST_COUNTS = 16  # of GPUs, offered one by one
 
 
 class NodeShape(NamedTuple):
-    """Nodes that are alike: one of them, and how many there are."""
+    """A kind of equal nodes: one example, and their number."""
 
     node: Node
     number: int
 
 
 class NamedEntity(NamedTuple):
-    """A name that may stand in a line, and what there is to say about it in a few words."""
+    """A name that may be typed in a line, with a description of a few words."""
 
     name: str
     about: str
@@ -44,26 +44,26 @@ class NamedEntity(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """What Slurm said of a cluster.
+    """Facts that Slurm reported about a cluster.
 
     Parameters
     ----------
     taken : float
-        When, in seconds since the epoch.
+        Time of the answers, in seconds since the epoch.
     partitions, nodes, reservations
-        All of them. No node at all: the site does not show them.
+        All of the cluster. No nodes: the site hides them.
     config : mapping
         ``scontrol show config``.
     associations, qos : tuple, optional
-        What this person may use, and all QOS; ``None``: there is no accounting, or it did not answer.
+        Associations of this user, and all QOS; ``None``: no accounting, or no answer from it.
     clusters : tuple of str
-        Those that share an accounting.
+        Clusters that share one accounting database.
     groups : frozenset of str
-        The person's groups on the machine that submits; empty: not asked for.
+        The user's groups on the submit host; empty: not requested.
     host : str
-        The machine that submits, as Slurm calls it; empty: not asked for.
+        Slurm's name of the submit host; empty: not requested.
     accounts : mapping, optional
-        By each account the one above it, in lower case; ``None``: not asked for, or not told.
+        Parent of each account, in lower case; ``None``: not requested, or unknown.
     """
 
     taken: float
@@ -79,11 +79,11 @@ class Facts:
     accounts: Mapping[str, str] | None = None
 
     def words_of(self, setting: str) -> frozenset[str]:
-        """Return the words of a setting that is a list (``AccountingStorageEnforce``), in lower case."""
+        """Return the words of a list setting (``AccountingStorageEnforce``), in lower case."""
         return frozenset(word.strip() for word in self.config.get(setting, "").lower().split(",") if word.strip())
 
     def lineage(self, account: str) -> list[str] | None:
-        """Return an account and those above it, in lower case; ``None``: not all of them are known."""
+        """Return an account and its ancestors, in lower case; ``None`` if not all of them are known."""
         found = [account.lower()]
         while above := (self.accounts or {}).get(found[-1]):
             if above in found:
@@ -93,12 +93,12 @@ class Facts:
 
     @cached_property
     def default_partition(self) -> Partition | None:
-        """Return the partition of jobs that name none."""
+        """Return the default partition."""
         return next((partition for partition in self.partitions if partition.is_default), None)
 
     @cached_property
     def shapes(self) -> list[NodeShape]:
-        """Return the kinds of nodes: a cluster has ten thousand nodes, and few kinds of them."""
+        """Return the kinds of nodes. A cluster of ten thousand nodes has only a few kinds."""
         found: dict[object, NodeShape] = {}
         for node in self.nodes:
             key = (node.cpus, node.memory, node.gres, node.features, node.available, node.partitions)
@@ -121,7 +121,7 @@ class Facts:
 
     @cached_property
     def features(self) -> Counter[str]:
-        """Return how many nodes have each feature, or can have it."""
+        """Return the number of nodes that have, or can have, each feature."""
         found = Counter[str]()
         for node, count in self.shapes:
             found.update(dict.fromkeys({*node.available, *node.features}, count))
@@ -132,9 +132,9 @@ class Facts:
         return {}
 
     def named(self, kind: str, partitions: Iterable[str] = ()) -> list[NamedEntity]:
-        """Return the names of a kind of :data:`NAMED`, with what is said of them.
+        """Return the names of a kind of :data:`NAMED`, with their descriptions.
 
-        Generic resources, GPUs, memory and time limits are those of some partitions, where these are known.
+        If partitions are given and known, only their generic resources, GPUs, memory and time limits are returned.
         """
         known = sorted(self.shapes_in.keys() & {*partitions}) if kind in _OF_PARTITIONS else []
         if (kind, *known) not in self._told:
@@ -143,7 +143,7 @@ class Facts:
         return self._told[kind, *known]
 
     def _places(self, partitions: Sequence[str]) -> list[list[NodeShape]]:
-        """Return the kinds of nodes of each of these partitions; of all there are where none is named."""
+        """Return the kinds of nodes of each of these partitions; of all partitions if none is named."""
         return [self.shapes_in[name] for name in partitions] or [self.shapes]
 
     def _named_partition(self) -> Iterator[NamedEntity]:
@@ -184,7 +184,7 @@ class Facts:
 
     def _named_gpu(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         totals, places = Counter[str](), self._places(partitions)
-        for shapes in places:  # a job is in one of them
+        for shapes in places:  # the job runs in one of them
             here = Counter[str]()
             for node, count in shapes:
                 here.update({gres.type: gres.count * count for gres in node.gres if gres.name == "gpu" and gres.type})
@@ -231,7 +231,7 @@ class Facts:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return what may have been meant, as a sentence; else what there is."""
+    """Return the probably intended name as a sentence, else the possible names."""
     names = list(known)
     if near := get_close_matches(name, names, n=1):
         return f" Did you mean {near[0]}?"
@@ -239,18 +239,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def some(names: Collection[str]) -> str:
-    """Return names, not too many."""
+    """Return some of the names, up to a limit."""
     shown = list(names)[:_MOST_NAMED]
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
 def _together(places: Iterable[Iterable[NodeShape]]) -> list[NodeShape]:
-    """Return the kinds of nodes of several places, each once."""
+    """Return the kinds of nodes of several partitions, each once."""
     return list({id(shape): shape for shapes in places for shape in shapes}.values())
 
 
 def _resources(shapes: Iterable[NodeShape]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return of each generic resource and type how many a node has at most, and how many nodes have it."""
+    """Return for each generic resource and type the most that a node has, and the number of nodes that have it."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for node, number in shapes:
         for gres in node.gres:

@@ -1,4 +1,4 @@
-"""Which variables travel with a submission, and which stay behind.
+"""Environment variables that are sent with a submission, and those that are not.
 
 Sources: the sections "INPUT ENVIRONMENT VARIABLES" and "OUTPUT ENVIRONMENT VARIABLES" of sbatch(1), salloc(1), srun(1).
 """
@@ -35,12 +35,12 @@ SBATCH_VARIABLES: Final = {
     "SLURM_CLUSTERS": "clusters",
     "SBATCH_CLUSTERS": "clusters",
 }
-"""Variables that sbatch reads in place of an option, as far as we look at the option."""
+"""Variables that sbatch reads in place of an option, for the options that jupyter_slurm reads."""
 
-# What a person sets to say where Slurm is; Slurm itself does not put these into a job.
+# Variables by which a user selects a Slurm installation. Slurm itself does not put these into a job.
 _PERSONS_OWN = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR"})
 
-# What Slurm sets for a job outside its own prefix.
+# Variables that Slurm sets for a job outside its own prefix.
 _SET_BY_SLURM = frozenset(
     {
         "CUDA_VISIBLE_DEVICES",
@@ -67,7 +67,7 @@ _SET_BY_SLURM = frozenset(
 )
 _SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
 
-# What we set for the job, or the Jupyter server, that the cell itself runs in: none of it is the next one's.
+# Variables that jupyter_slurm sets for the cell's own job or Jupyter server. The next job must not get them.
 _OF_A_RUN = frozenset(
     f"JUPYTER_SLURM_{name}" for name in ("BASE_URL", "CHECKPOINT_DIR", "CONTAINER", "IMAGE_DIR", "RESUME_DIR")
 )
@@ -77,21 +77,21 @@ _SECRET_PREFIXES = ("JPY_", "JUPYTERHUB_")
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether a variable belongs to the Jupyter server or hub and must not reach a job."""
+    """Return whether a variable belongs to the Jupyter server or hub and must not reach a job."""
     return name in _SECRETS or name.startswith(_SECRET_PREFIXES)
 
 
 def is_inside_job(env: Mapping[str, str]) -> bool:
-    """Tell whether this environment is that of a job or of a shell inside an allocation."""
+    """Return whether this environment is that of a job or of a shell inside an allocation."""
     return "SLURM_JOB_ID" in env or "SLURM_JOBID" in env
 
 
 def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return what of the cell's environment goes to ``sbatch``.
+    """Return the variables of the cell's environment that are sent to ``sbatch``.
 
-    Secrets of Jupyter never do. Inside a job, what Slurm set for that job does not either; what a person set
-    (``SBATCH_ACCOUNT``, ``SLURM_CONF``) does. The matplotlib back end that a kernel sets for itself is left out: a job
-    has no kernel that could show its figures.
+    Secrets of Jupyter are left out. Inside a job, variables that Slurm set for that job are left out; variables that
+    the user set (``SBATCH_ACCOUNT``, ``SLURM_CONF``) are kept. The matplotlib back end that a kernel sets for itself is
+    left out, because a job has no kernel to show figures.
     """
     inside = is_inside_job(env)
     return {
@@ -99,7 +99,7 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
         for name, value in env.items()
         if not is_secret(name)
         and name not in _OF_A_RUN
-        and name != "SBATCH_WAIT"  # sbatch would not come back before the job's end; we have `wait`
+        and name != "SBATCH_WAIT"  # sbatch would wait for the job's end; `wait` does that
         and not (inside and _from_slurm(name))
         and not (name == "MPLBACKEND" and value.startswith("module://"))
         and "\0" not in name + value
@@ -107,7 +107,7 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def question_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for a question whose answer we parse: the C locale, epoch times, nobody's formats."""
+    """Return the environment for a query whose answer is parsed: C locale, epoch times, no user formats."""
     kept = {name: value for name, value in env.items() if name not in SCRUBBED_FORMATS and not is_secret(name)}
     if is_inside_job(env):
         kept = {name: value for name, value in kept.items() if not _from_slurm(name)}

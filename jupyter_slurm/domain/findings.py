@@ -1,4 +1,4 @@
-"""What somebody who looks a cluster over tells a person."""
+"""Findings of a diagnosis, shown to the user."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ __all__ = ["Finding", "Status"]
 
 
 Status = Literal["ok", "warning", "failed"]
-"""What a finding is for the person who looks over the way to a cluster."""
+"""Result of a check in the diagnosis of a connection."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
+    """Result of one check.
 
     Attributes
     ----------
     status : str
-        ``ok``; ``warning``: it works, with a drawback; ``failed``: something that is needed does not work.
+        ``ok``; ``warning``: works, with a drawback; ``failed``: something necessary does not work.
     about : str
-        What was looked at.
+        Subject of the check.
     said : str
-        What was found, and what it means; may have several lines.
+        The result and its meaning; may have several lines.
     todo : str
-        What the person can do.
+        What the user can do.
     """
 
     status: Status

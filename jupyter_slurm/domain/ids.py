@@ -1,4 +1,4 @@
-"""Ids of jobs, array tasks, parts of heterogeneous jobs and steps.
+"""IDs of jobs, array tasks, components of heterogeneous jobs and steps.
 
 Sources: squeue(1) ``%i``, sacct(1) ``JobID``, sbatch(1) ``--array``, "Heterogeneous Job Support" and "Job Array
 Support" of Slurm's documentation.
@@ -16,13 +16,13 @@ from jupyter_slurm.errors import ParseError
 
 __all__ = ["MAX_EXPANDED_TASKS", "JobId", "TaskRange", "parse_queue_id"]
 
-#: Slurm keeps ids of jobs and tasks in 32 bits; the top values mean "none" and "infinite" (slurm.h).
+#: Slurm keeps IDs of jobs and tasks in 32 bits; the top values mean "none" and "infinite" (slurm.h).
 _MAX_ID: Final = 0xFFFFFFFC
 
 #: MaxArraySize cannot be configured beyond 4,000,001 (slurm.conf(5)), so no real array has more tasks.
 MAX_EXPANDED_TASKS: Final = 4_000_001
 
-# A text longer than this is no list of tasks: squeue prints at most what SLURM_BITSTR_LEN allows.
+# A longer text is not a list of tasks: squeue prints at most as many characters as SLURM_BITSTR_LEN allows.
 _MAX_RANGE_TEXT: Final = 1 << 20
 
 _ID = re.compile(
@@ -36,12 +36,12 @@ _QUEUE_ID = re.compile(r"(\d{1,10})_\[(.*)\]", re.ASCII)
 @total_ordering
 @dataclass(frozen=True)
 class JobId:
-    """What names a job, or a part of it.
+    """ID of a job, or of a part of a job.
 
     Parameters
     ----------
     job : int
-        Id of the job; of an array or a heterogeneous job, the id of the whole.
+        ID of the job; of an array or a heterogeneous job, the ID of the whole.
     task : int, optional
         Index of the array task (``12_3``).
     het : int, optional
@@ -62,7 +62,7 @@ class JobId:
         Raises
         ------
         ParseError
-            The text is none of these, or a number does not fit Slurm's 32 bits.
+            The text has none of these forms, or a number exceeds Slurm's 32 bits.
         """
         match = _ID.fullmatch(text)
         numbers = [int(match[name]) for name in ("job", "task", "het") if match[name]] if match else []
@@ -83,7 +83,7 @@ class JobId:
 
     @property
     def allocation(self) -> JobId:
-        """The job, task or component that the step belongs to."""
+        """Return the job, task or component to which the step belongs."""
         return JobId(self.job, self.task, self.het)
 
     def _key(self) -> tuple[int, int, int, int, int, str]:
@@ -101,16 +101,16 @@ class JobId:
 
 @dataclass(frozen=True)
 class TaskRange:
-    """The tasks of an array that one row of the queue stands for: the ``2,4-12:2%3`` of ``12_[2,4-12:2%3]``.
+    """The tasks of an array that one row of the queue represents: the ``2,4-12:2%3`` of ``12_[2,4-12:2%3]``.
 
     Parameters
     ----------
     ranges : tuple of (first, last, step)
-        Inclusive; never expanded unless asked for.
+        Inclusive. Expanded only on request.
     limit : int, optional
-        How many of them may run at once.
+        Number of tasks that may run at once.
     truncated : bool
-        Slurm cut the list (``SLURM_BITSTR_LEN``): there are more tasks than named.
+        Slurm cut the list (``SLURM_BITSTR_LEN``): more tasks exist than are listed.
     """
 
     ranges: tuple[tuple[int, int, int], ...]
@@ -119,12 +119,12 @@ class TaskRange:
 
     @classmethod
     def parse(cls, text: str) -> TaskRange:
-        """Read what stands between the brackets.
+        """Parse the text between the brackets.
 
         Raises
         ------
         ParseError
-            It is no list of tasks.
+            The text is not a list of tasks.
         """
         if len(text) > _MAX_RANGE_TEXT:
             raise ParseError(f"A list of array tasks of {len(text)} characters.")
@@ -132,7 +132,7 @@ class TaskRange:
         pieces = [piece for piece in body.split(",") if piece]
         truncated = bool(pieces) and pieces[-1].endswith("...")
         if truncated:
-            # What stands before the dots may be cut in the middle of a number.
+            # The text before the dots may be cut within a number.
             pieces.pop()
         if (percent and not re.fullmatch(r"\d{1,10}", limit, re.ASCII)) or not (pieces or truncated):
             raise ParseError(f"Not a list of array tasks: {text[:80]!r}")
@@ -159,7 +159,7 @@ class TaskRange:
         return text if self.limit is None else f"{text}%{self.limit}"
 
     def count(self) -> int:
-        """How many tasks are named, without expanding them."""
+        """Return the number of listed tasks, without expanding them."""
         return sum((last - first) // step + 1 for first, last, step in self.ranges)
 
     def __contains__(self, task: object) -> bool:
@@ -168,11 +168,11 @@ class TaskRange:
         )
 
     def shifted(self, offset: int) -> TaskRange:
-        """Return the same tasks, each with an index that is larger by ``offset``."""
+        """Return the same tasks, with every index increased by ``offset``."""
         return replace(self, ranges=tuple((first + offset, last + offset, step) for first, last, step in self.ranges))
 
     def split(self, size: int) -> dict[int, TaskRange]:
-        """Return the tasks by the block of ``size`` indices in which they are, in ascending order; none is empty."""
+        """Return the tasks grouped by blocks of ``size`` indices, in ascending order; no group is empty."""
         blocks: dict[int, list[tuple[int, int, int]]] = {}
         for first, last, step in self.ranges:
             while first <= last:
@@ -183,12 +183,12 @@ class TaskRange:
         return {number: replace(self, ranges=tuple(blocks[number])) for number in sorted(blocks)}
 
     def tasks(self, most: int = MAX_EXPANDED_TASKS) -> Iterator[int]:
-        """Iterate over the indices, in the order named.
+        """Iterate over the indices, in the listed order.
 
         Raises
         ------
         ParseError
-            There are more than `most`. Nothing was expanded.
+            The list has more than `most` tasks. Nothing was expanded.
         """
         if self.count() > most:
             raise ParseError(f"{self.count()} array tasks are more than the {most} that can be listed.")
@@ -207,17 +207,17 @@ def _parse_range(piece: str, text: str) -> tuple[int, int, int]:
 
 
 def parse_queue_id(text: str) -> tuple[JobId, TaskRange | None]:
-    """Read the id of a row of ``squeue`` or ``sacct``: ``12``, ``12_3``, ``12+1`` or ``12_[2,4-12:2%3]``.
+    """Parse the ID in a row of ``squeue`` or ``sacct``: ``12``, ``12_3``, ``12+1`` or ``12_[2,4-12:2%3]``.
 
     Returns
     -------
     JobId, TaskRange or None
-        Of a row that stands for several tasks: the array's id and its tasks.
+        For a row with several tasks: the array's ID and its tasks.
 
     Raises
     ------
     ParseError
-        The text is no id.
+        The text is not an ID.
     """
     match = _QUEUE_ID.fullmatch(text)
     if match:

@@ -1,7 +1,7 @@
-"""What a site's profile says of the names of its cluster.
+"""Names of a cluster as its site's profile describes them.
 
-The cluster wins: what it tells itself is taken from it, and of the profile only what Slurm does not know (what a
-partition is for, what it costs, how a type of GPU is asked for). Before that, the profile is all there is.
+The cluster takes precedence. The profile adds only facts that Slurm does not have (the purpose of a partition, its
+cost, how to request a type of GPU). Before the cluster has answered, the profile is the only source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["beside", "named_in"]
 
-#: The table of the profile for each kind of name.
+#: The profile's table for each kind of name.
 _TABLES: Final = {
     "partition": "partitions",
     "account": "accounts",
@@ -25,11 +25,11 @@ _TABLES: Final = {
     "gpu-of-node": "gpus",
     "feature": "gpus",
 }
-_OFFERED: Final = ("partition", "account", "qos", "gpu", "gpu-of-node")  # a type need not be a feature as well
+_OFFERED: Final = ("partition", "account", "qos", "gpu", "gpu-of-node")  # a type need not also be a feature
 
 
 def named_in(site: Mapping[str, TomlTable], kind: str) -> list[NamedEntity]:
-    """Return the names of a kind that the profile tells, with all that it says of them.
+    """Return the names of a kind in the profile, with their descriptions.
 
     Parameters
     ----------
@@ -45,20 +45,20 @@ def named_in(site: Mapping[str, TomlTable], kind: str) -> list[NamedEntity]:
 
 
 def beside(site: Mapping[str, TomlTable], kind: str, names: Iterable[NamedEntity]) -> list[NamedEntity]:
-    """Return the names that the cluster has told, each with what only the profile knows of it."""
+    """Return the names that the cluster reported, each with the description that only the profile has."""
     if kind not in _TABLES:
         return list(names)
     return [NamedEntity(one.name, _joined([one.about, _beyond(site, kind, one.name)])) for one in names]
 
 
 def _limits(one: TomlTable) -> list[str]:
-    """Return what Slurm would tell itself."""
+    """Return the facts that Slurm itself would report."""
     gpus = [f"{count} {kind} a node" for kind, count in one.get("gpus", {}).items()]
     return [*gpus, f"at most {one['max_time']}" if "max_time" in one else ""]
 
 
 def _beyond(site: Mapping[str, TomlTable], kind: str, name: str) -> str:
-    """Return what Slurm does not know."""
+    """Return the facts that Slurm does not have."""
     one = site.get(_TABLES[kind], {}).get(name, {})
     times = site.get("cost", {}).get("partitions", {}).get(name) if kind == "partition" else None
     cost = "" if times is None else f"an hour counts {times:g} times"

@@ -1,6 +1,6 @@
-"""Types of the tables of a site profile, as ``sites/profile.schema.json`` has them.
+"""Types of the tables of a site profile, according to ``sites/profile.schema.json``.
 
-None of them checks anything: a profile is held against its schema when it is read.
+The types check nothing: a profile is validated by its schema when it is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 TomlTable = Mapping[str, Any]
-"""A table of TOML that no schema has been held against yet, or a whole file."""
+"""A TOML table or file that no schema has validated yet."""
 
 
 class EnvironmentTable(TypedDict, total=False):
@@ -37,7 +37,7 @@ class EnvironmentTable(TypedDict, total=False):
 
 
 class ContainerTable(TypedDict, total=False):
-    """``[container]``: what holds for all containers of jobs."""
+    """``[container]``: settings of all containers of jobs."""
 
     runtime: str
     bind: Sequence[str]
@@ -51,14 +51,14 @@ class ContainerTable(TypedDict, total=False):
 
 
 class AdviceTable(TypedDict, total=False):
-    """``[advice]``: how the site would have jobs."""
+    """``[advice]``: recommendations of the site for jobs."""
 
     cpus_per_gpu: float | Mapping[str, float]
     memory: str
 
 
 class CostTable(TypedDict, total=False):
-    """``[cost]``: what the site takes."""
+    """``[cost]``: prices of the site."""
 
     unit: str
     cpu_hour: float
@@ -67,7 +67,7 @@ class CostTable(TypedDict, total=False):
 
 
 class LaunchTable(TypedDict, total=False):
-    """``[launch]``: what stands first in a form that launches a session."""
+    """``[launch]``: defaults of a form that launches a session."""
 
     partition: str
     gpus: int
@@ -82,7 +82,7 @@ class LaunchTable(TypedDict, total=False):
 
 
 class StorageTable(TypedDict, total=False):
-    """``[storage]``: where the files of jobs go."""
+    """``[storage]``: directories for the files of jobs."""
 
     shared: str
     local: str

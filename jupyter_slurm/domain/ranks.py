@@ -1,4 +1,4 @@
-"""Output of several ranks in one stream, as the runner labels it (``jupyter_slurm/runner/ranks/frames.py``)."""
+"""Output of several ranks in one stream, with the runner's labels (``jupyter_slurm/runner/ranks/frames.py``)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 __all__ = ["LAUNCHERS", "RankedOutput", "explain_ranks", "has_ranks", "several_tasks"]
 
 LAUNCHERS = ("srun", "torchrun", "mpi", "ray")
-"""What can run a Python cell on all nodes of its job: once for each task, or once, beside a cluster of Ray."""
+"""Launchers that can run a Python cell on all nodes of its job: once for each task, or once beside a Ray cluster."""
 
 _PIECE = re.compile(rb"(?:\x1b\[K)?(?:\[(\d{1,7})\] )?([^\n\r]*[\n\r]|[^\n\r]+\Z)")
-_LONGEST = 1 << 20  # bytes without an end that are waited for
+_LONGEST = 1 << 20  # bytes to buffer without an end
 
 
 class RankedOutput:
-    """Takes a stream apart, piece by piece as it comes."""
+    """Incremental parser of a labelled stream."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> Iterator[tuple[int | None, bytes]]:
-        """Yield what each rank printed, in order and without labels; of None: what somebody else printed."""
+        """Yield the output of each rank, in order and without labels; rank None: output of another program."""
         data = self._rest + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not end and len(data) > _LONGEST:
@@ -38,18 +38,18 @@ class RankedOutput:
 
 
 def has_ranks(data: Mapping[str, object]) -> bool:
-    """Tell whether a job, or its record, says that its cell runs in several tasks, whose output is labelled."""
+    """Return whether a job, or its record, has a cell with several tasks, whose output is labelled."""
     return data.get("launcher") not in (None, "", "ray")
 
 
 def several_tasks(options: Mapping[str, str | None]) -> bool:
-    """Tell whether options of sbatch, by their long names, ask for more than one task or node."""
+    """Return whether options of sbatch, by their long names, request more than one task or node."""
     counts = [options.get(name) or "" for name in ("ntasks", "ntasks-per-node", "nodes")]
     return any((first := re.match(r"\d{1,9}", count)) is not None and int(first[0]) > 1 for count in counts)
 
 
 def explain_ranks(told: api.JobRanks | None) -> str:
-    """Say which rank of a job failed first, from what the runner told; empty where none did."""
+    """Explain which rank of a job failed first, from the runner's report; empty if none failed."""
     if not told:
         return ""
     first = told["first"]

@@ -1,4 +1,4 @@
-"""What Slurm told about one job, whichever command told it."""
+"""Slurm's record of one job, from any command."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ __all__ = ["JobRecord", "rank_of", "representative", "with_what_was_told"]
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One job, array task, component of a heterogeneous job, or the tasks of an array that still wait.
+    """One job, array task, component of a heterogeneous job, or the array tasks that still wait.
 
-    A field that the question did not cover, or that has no value yet, is ``None`` or empty. Texts that were not UTF-8
-    hold surrogate escapes (:pep:`383`).
+    A field that the query did not cover, or that has no value yet, is ``None`` or empty. Texts that were not UTF-8
+    contain surrogate escapes (:pep:`383`).
 
     Parameters
     ----------
     id : JobId
     state : JobState
     tasks : TaskRange, optional
-        The array tasks that this record stands for.
+        The array tasks that this record represents.
     raw_id : int, optional
-        Slurm's own number of this record: what the job sees as ``SLURM_JOB_ID`` (differs from ``id.job`` for an array
-        task or a component).
+        Slurm's number of this record: the job's ``SLURM_JOB_ID`` (differs from ``id.job`` for an array task or a
+        component).
     reason : str
-        Why the job waits, or why it ended as it did: a word, or a sentence with blanks and commas.
+        Why the job waits or ended: a word, or a sentence with blanks and commas.
     submit_time, start_time, end_time : int, optional
-        Seconds since the epoch. For a job that has not started or ended: what Slurm expects, if anything.
+        Seconds since the epoch. Before the job has started or ended: Slurm's estimate, if any.
     time_limit : int, optional
         Seconds. ``None`` is unlimited or unknown.
     nodes : str
-        Node list as Slurm folds it (``dgx[01-04]``).
+        Slurm's folded node list (``dgx[01-04]``).
     exit_code, signal : int, optional
-        Of the batch script; only of a job that has ended (Slurm writes them ``exit:signal``).
+        Of the batch script of a finished job (Slurm writes them ``exit:signal``).
     restarts : int, optional
-        How often the job was requeued.
+        Number of requeues.
     depends : str
-        Dependencies that are left.
+        Dependencies not yet satisfied.
     """
 
     id: JobId
@@ -72,18 +72,18 @@ class JobRecord:
 
 
 def with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:
-    """Keep what only a question about this one job tells: the poller asks for nothing with free text."""
+    """Keep the fields that only a query for this one job has: the poller requests no free text."""
     kept = {name: getattr(before, name) for name in ("name", "stdout", "stderr", "work_dir", "command")}
     return replace(record, **{name: value for name, value in kept.items() if getattr(record, name) is None})
 
 
 def representative(records: list[JobRecord]) -> JobRecord | None:
-    """Return the record that speaks for a job: running before pending before the worst end."""
+    """Return the record that represents a job: running before pending before the worst end."""
     return min(records, key=lambda record: rank_of(record.state, is_finished=record.state.is_finished), default=None)
 
 
 def rank_of(state: JobState, *, is_finished: bool) -> int:
-    """Return which of several speaks for all of them: what runs, before what waits, before the worst end."""
+    """Return the rank of a state among several: running, before waiting, before the worst end."""
     if state.is_running:
         return 0
     if not is_finished:

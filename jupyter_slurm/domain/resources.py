@@ -1,4 +1,4 @@
-"""What of a cluster is free now: nodes, GPUs by type, partitions."""
+"""Free resources of a cluster: nodes, GPUs by type, partitions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["Gpus", "Resources", "gpus_of", "standing"]
 
 _MIB: Final = 1 << 20
-# Flags under which a node that is up starts no job of just anybody.
+# Flags under which a node that is up does not start ordinary jobs.
 _KEPT: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
-# Flags that say more than the base state does.
+# Flags that matter more than the base state.
 _TOLD: Final = ("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED")
 
 
 class Gpus(NamedTuple):
-    """GPUs of a type (empty: without one) in one place: all, those allocated, those a job could get, most on a node."""
+    """GPUs of a type (empty: no type) on some nodes: total, allocated, available to a job, largest number on a node."""
 
     type: str
     total: int
@@ -35,7 +35,7 @@ class Gpus(NamedTuple):
 
 
 class ToldResources(TypedDict):
-    """The API's ``Resources``, but for what is not Slurm's to say: whether it answers, and the cost."""
+    """The API's ``Resources`` without the fields that Slurm does not have: whether Slurm answers, and the cost."""
 
     asked_at: float
     gpus: Sequence[api.Gpus]
@@ -47,18 +47,18 @@ class ToldResources(TypedDict):
 
 @dataclass(frozen=True)
 class Resources:
-    """What Slurm said of its nodes.
+    """Slurm's report of its nodes.
 
     Parameters
     ----------
     asked_at : float
-        When, in seconds since the epoch.
+        Time of the query, in seconds since the epoch.
     nodes : tuple of Node
-        All that the site shows.
+        All nodes that the site shows.
     partitions : tuple of Partition
-        Those that are not hidden; their limits and states change seldom and may be some minutes older.
+        Partitions that are not hidden. Their limits and states seldom change and may be some minutes older.
     limits : Limits, optional
-        ``None``: Slurm did not say.
+        ``None``: unknown.
     """
 
     asked_at: float
@@ -68,11 +68,11 @@ class Resources:
 
     @cached_property
     def gpus(self) -> list[Gpus]:
-        """The GPUs of all nodes."""
+        """Return the GPUs of all nodes."""
         return gpus_of(self.nodes)
 
     def as_dict(self, *, has_nodes: bool = True) -> ToldResources:
-        """Return them as the API tells them, memory in MiB; the nodes of a large cluster are left out on request."""
+        """Return the resources in the form of the API, memory in MiB; on request without the nodes."""
         return {
             "asked_at": self.asked_at,
             "gpus": [_told(one) for one in self.gpus],
@@ -106,14 +106,14 @@ class Resources:
 
 
 def standing(node: Node) -> str:
-    """Return how a node stands, in one word of Slurm's: its base state, or the flag that matters more."""
+    """Return the state of a node in one of Slurm's words: its base state, or a flag that matters more."""
     return next((flag for flag in _TOLD if flag in node.flags), node.state)
 
 
 def gpus_of(nodes: Iterable[Node]) -> list[Gpus]:
-    """Return the GPUs of nodes by type, those without one last.
+    """Return the GPUs of nodes by type, those without a type last.
 
-    Free are those that are not allocated, on nodes where a job could start: up, reserved for nobody, with a CPU left.
+    A GPU is free if it is not allocated and a job could start on its node: up, not reserved, with a free CPU.
     """
     total, used, free, most = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for node in nodes:
@@ -142,9 +142,9 @@ def _starts_jobs(node: Node) -> bool:
 
 
 def _by_type(node: Node) -> dict[str, tuple[int, int]]:
-    """Return by type how many GPUs a node has and how many of them are allocated.
+    """Return by type the numbers of a node's GPUs and of the allocated ones.
 
-    Where a plugin found the types by itself, use may be told by types that the node's own line does not name.
+    If a plugin detected the types itself, the use may have types that the node's own line does not name.
     """
     has, taken = _counted(node.gres), _counted(node.gres_used)
     found = {kind: min(taken[kind], number) for kind, number in has.items()}

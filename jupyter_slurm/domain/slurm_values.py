@@ -1,4 +1,4 @@
-"""Values as Slurm writes them: time limits, memory, trackable resources (TRES), generic resources (GRES).
+"""Values in Slurm's notation: time limits, memory, trackable resources (TRES), generic resources (GRES).
 
 Sources: sbatch(1) ``--time``, ``--mem``, ``--gres``; sacct(1) ``ReqTRES``; ``time_str2secs()`` and ``str_to_mbytes()``.
 """
@@ -37,11 +37,11 @@ _TIME = re.compile(
 )
 _UNLIMITED: Final = frozenset({"UNLIMITED", "INFINITE", "-1"})
 
-# sacct wrote "4Gn" (a node) and "4Gc" (a CPU) until 21.08.
+# sacct wrote "4Gn" (for a node) and "4Gc" (for a CPU) until 21.08.
 _MEMORY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGTPE]?)(?:I?B)?([NC]?)", re.ASCII | re.IGNORECASE)
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50, "E": 1 << 60}
 
-# What Slurm prints where there is no value.
+# Slurm's texts for a missing value.
 _NOTHING: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "NULL", "UNKNOWN"})
 
 _MAX_INDICES: Final = 4096
@@ -50,7 +50,7 @@ _INDICES = re.compile(r"\(IDX:([0-9,-]+)\)", re.ASCII)
 
 
 def parse_time_limit(text: str) -> int | None:
-    """Read a time limit in any of Slurm's forms.
+    """Parse a time limit in any of Slurm's forms.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def parse_time_limit(text: str) -> int | None:
     Raises
     ------
     UsageError
-        The text is none of these.
+        The text has none of these forms.
     """
     stripped = text.strip()
     if stripped.upper() in _UNLIMITED:
@@ -85,7 +85,7 @@ def parse_time_limit(text: str) -> int | None:
 
 
 def format_time_limit(seconds: int | None) -> str:
-    """Write a time limit as Slurm does: ``[days-]hours:minutes:seconds``, or ``UNLIMITED`` for ``None``."""
+    """Format a time limit as Slurm does: ``[days-]hours:minutes:seconds``, or ``UNLIMITED`` for ``None``."""
     if seconds is None:
         return "UNLIMITED"
     minutes, second = divmod(seconds, 60)
@@ -96,7 +96,7 @@ def format_time_limit(seconds: int | None) -> str:
 
 
 def parse_memory(text: str, default_unit: str = "M") -> int:
-    """Read an amount of memory, in bytes.
+    """Parse an amount of memory, in bytes.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def parse_memory(text: str, default_unit: str = "M") -> int:
     Raises
     ------
     UsageError
-        The text is no amount of memory.
+        The text is not an amount of memory.
     """
     match = _MEMORY.fullmatch(text.strip())
     if not match:
@@ -123,7 +123,7 @@ def _times_unit(number: str, unit: str) -> int:
 
 
 def format_memory(size: int) -> str:
-    """Write bytes as Slurm takes them: the largest unit that is exact, kibibytes (rounded up) at the smallest."""
+    """Format bytes for Slurm: in the largest exact unit, at least kibibytes (rounded up)."""
     kibibytes = -(-size // 1024)
     for unit in "KMGTP":
         if kibibytes % 1024 or not kibibytes or unit == "P":
@@ -133,7 +133,7 @@ def format_memory(size: int) -> str:
 
 
 def parse_count(text: str) -> int | None:
-    """Read a number as Slurm shows one: ``8``, ``1.50K``; ``None`` for what is none."""
+    """Parse a number in Slurm's notation: ``8``, ``1.50K``; ``None`` if the text is not a number."""
     if text.isascii() and text.isdecimal() and len(text) <= 18:
         return int(text)
     match = _MEMORY.fullmatch(text.strip())
@@ -141,7 +141,7 @@ def parse_count(text: str) -> int | None:
 
 
 def parse_epoch(text: str) -> int | None:
-    """Read a time that was asked for with ``SLURM_TIME_FORMAT=%s``; ``None`` for ``N/A``, ``Unknown``, ``NONE`` …"""
+    """Parse a time printed with ``SLURM_TIME_FORMAT=%s``; ``None`` for ``N/A``, ``Unknown``, ``NONE`` …"""
     stripped = text.strip()
     if not re.fullmatch(r"\d{1,12}", stripped, re.ASCII):
         return None
@@ -150,7 +150,7 @@ def parse_epoch(text: str) -> int | None:
 
 
 def parse_exit(text: str) -> tuple[int | None, int | None]:
-    """Read how a job's script ended.
+    """Parse the exit of a job's script.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def parse_exit(text: str) -> tuple[int | None, int | None]:
     Returns
     -------
     exit_code, signal : int or None
-        Where there is a signal the exit code is 0, as Slurm shows it; ``None`` for both if the text is neither.
+        With a signal, the exit code is 0, as Slurm shows it. Both are ``None`` if the text has neither form.
     """
     first, colon, second = text.strip().partition(":")
     if not (first.isascii() and first.isdecimal()) or (colon and not (second.isascii() and second.isdecimal())):
@@ -177,13 +177,13 @@ def parse_exit(text: str) -> tuple[int | None, int | None]:
 
 
 def present(value: str) -> str:
-    """Return the text, or nothing where Slurm printed a word for nothing."""
+    """Return the text, or an empty string if Slurm printed a word for a missing value."""
     return "" if value in _NOTHING else value
 
 
 @lru_cache(maxsize=256)
 def read_time_limit(text: str) -> int | None:
-    """Read a time limit that Slurm printed, in seconds; ``None`` for UNLIMITED, NOT_SET, INVALID or Partition_Limit."""
+    """Parse a time limit in Slurm's output, in seconds; ``None`` for UNLIMITED, NOT_SET, INVALID or Partition_Limit."""
     try:
         return parse_time_limit(text)
     except UsageError:
@@ -191,7 +191,7 @@ def read_time_limit(text: str) -> int | None:
 
 
 def split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
-    """Split at a separator that stands in no bracket or parenthesis: ``n[1,3],m`` gives ``n[1,3]`` and ``m``."""
+    """Split at a separator outside brackets and parentheses: ``n[1,3],m`` gives ``n[1,3]`` and ``m``."""
     depth, start = 0, 0
     for position, character in enumerate(text):
         if character in "([":
@@ -205,7 +205,7 @@ def split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
 
 
 def parse_tres(text: str) -> dict[str, int]:
-    """Read trackable resources.
+    """Parse trackable resources.
 
     Parameters
     ----------
@@ -215,13 +215,14 @@ def parse_tres(text: str) -> dict[str, int]:
     Returns
     -------
     dict
-        Name to number. Memory (``mem``, ``vmem``, ``bb/…``, ``fs/…``) is in bytes. What has no number is left out.
+        Name to number. Memory (``mem``, ``vmem``, ``bb/…``, ``fs/…``) is in bytes. Resources without a number are left
+        out.
     """
     found: dict[str, int] = {}
     for item in split_outside_brackets(text.strip()):
         name, equals, value = item.strip().partition("=")
         if not equals:
-            # gres:gpu:a100:2, gres/gpu:2: the last part is the number, one if there is none.
+            # gres:gpu:a100:2, gres/gpu:2: the last part is the number; without a number, it is one.
             head, _, value = name.rpartition(":")
             if not head.startswith("gres") or parse_count(value) is None:
                 head, value = name, "1"
@@ -255,9 +256,9 @@ class Gres:
         ``gpu``, ``shard``, ``mps``, ``craynetwork`` …
     type : str or None
     count : int
-        One, where none is written.
+        One, if no count is given.
     indices : tuple of int
-        Which ones on the node (``IDX``), as far as Slurm told.
+        Indices on the node (``IDX``), if Slurm printed them.
     """
 
     name: str
@@ -270,9 +271,9 @@ class Gres:
 
 
 def parse_gres(text: str) -> list[Gres]:
-    """Read a list of generic resources, as ``--gres``, ``sinfo`` or ``scontrol`` write it.
+    """Parse a list of generic resources, in the form of ``--gres``, ``sinfo`` or ``scontrol``.
 
-    What cannot be read is left out; nothing raises. ``gres/gpu:a100=2`` and ``gres:gpu:a100:2`` are understood too.
+    Unreadable parts are left out; nothing raises. ``gres/gpu:a100=2`` and ``gres:gpu:a100:2`` are understood too.
     """
     if text.strip() in _NOTHING:
         return []

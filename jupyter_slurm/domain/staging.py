@@ -1,9 +1,9 @@
-"""What a job needs and what it leaves, as rsync tells of it: which files travel, and which are better left.
+"""File transfer before and after a job, from rsync's listings: files to copy, and files to leave unchanged.
 
-Both directions go by what both sides were when they were synchronised last (the *base*): what changed on one side since
-then goes to the other. What changed on both stays as it is, and is told. So a file that the person edits while the job
-runs is not replaced by its older self, and what one job has written is not undone by the start of the next. No clock is
-compared with another.
+Both directions compare with the state of both sides at the last synchronisation (the *base*). A file that changed on
+one side since then is copied to the other. A file that changed on both sides is left unchanged, and reported. So a file
+that the user edits during the job is not replaced by its older version. The start of the next job does not undo what a
+job has written. Clocks of the two sides are never compared.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ __all__ = [
 ]
 
 BASE: Final = ".jupyter-slurm-stage"
-"""File in the folder of the cluster: how things stood when both sides were synchronised last."""
+"""File in the directory on the cluster: the state of both sides at the last synchronisation."""
 
 _LEFT_OUT = (BASE, ".git/", "__pycache__/", ".ipynb_checkpoints/", ".venv/", ".rsync-partial/")
-# Of them comes nothing back, whatever the other side lists: a hook of git, or a Python, would be run here. For a Mac,
-# .GIT is the same folder.
+# Files of these names are never copied back, whatever the remote host lists: this computer would execute a hook of git,
+# or a Python. On a Mac, .GIT is the same folder.
 NOT_TAKEN: Final = frozenset(name.rstrip("/") for name in _LEFT_OUT)
-"""Names of what never travels."""
+"""Names of files that are never copied."""
 
-# Links stay links, unless they lead out of the folder: those are not sent, in neither direction. Times are compared;
-# of the rights only the one to execute travels.
+# Links stay links. Links that lead out of the folder are not sent, in either direction. Times are compared; of the
+# permissions, only the executable bit is copied.
 _ALIKE = ["--links", "--times", "--omit-dir-times", "--executability", "--safe-links"]
 COMPARED: Final = [
     *("--dry-run", "--recursive", *_ALIKE, "--out-format=%i %l %M %n"),
     "--filter=dir-merge .rsync-filter",
     *(f"--exclude={name}" for name in _LEFT_OUT),
 ]
-"""Options of rsync that list what differs."""
+"""Options of rsync that list the differences."""
 
 TRANSFERRED: Final = [*_ALIKE, "--partial-dir=.rsync-partial", "--files-from=-", "--from0"]
-"""Options of rsync that transfer what is named on standard input."""
+"""Options of rsync that transfer the files named on standard input."""
 
 _LINE = re.compile(rb"[<>ch.]([fdLDS])[^ ]{9} +(\d+) (\d{4})/(\d\d)/(\d\d)-(\d\d):(\d\d):(\d\d) (.*)", re.DOTALL)
 _ESCAPED = re.compile(rb"\\#([0-7]{3})")
@@ -65,14 +65,14 @@ _SYNC = ("checksum", "delete")
 
 
 class FileSignature(NamedTuple):
-    """By what a version of a file is known: its size in bytes and its time in whole seconds (-1: a link)."""
+    """Identity of a file's version: its size in bytes and its time in whole seconds (-1: a link)."""
 
     size: int
     mtime: int
 
 
 class FolderChange(NamedTuple):
-    """One line of rsync's list: what is to be made the same as on the side that sends."""
+    """One line of rsync's listing: an entry to make equal to that on the sending side."""
 
     path: str
     sign: FileSignature
@@ -80,7 +80,7 @@ class FolderChange(NamedTuple):
 
 
 class StagedFolder(NamedTuple):
-    """A folder of the person's machine and, where it was said, its place on the cluster."""
+    """A folder on the user's computer and, if given, its directory on the cluster."""
 
     source: str
     dest: str | None
@@ -88,7 +88,7 @@ class StagedFolder(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultChoice:
-    """What of a list travels, and what is left because both sides changed it.
+    """Entries of a listing to copy, and those left unchanged because both sides changed them.
 
     Attributes
     ----------
@@ -102,22 +102,22 @@ class ResultChoice:
 
     @property
     def total(self) -> int:
-        """Bytes of the files that travel."""
+        """Return the bytes of the files to copy."""
         return sum(change.sign.size for change in self.taken if not change.is_folder)
 
     @property
     def files(self) -> int:
-        """How many files travel."""
+        """Return the number of files to copy."""
         return sum(not change.is_folder for change in self.taken)
 
 
 def parse_words(text: str) -> list[StagedFolder]:
-    """Take ``stage=DIR[:DEST],…`` apart.
+    """Parse ``stage=DIR[:DEST],…``.
 
     Raises
     ------
     UsageError
-        A folder is missing, or named twice.
+        A folder is missing, or given twice.
     """
     found = []
     for part in text.split(","):
@@ -135,12 +135,12 @@ def parse_words(text: str) -> list[StagedFolder]:
 
 
 def sync_words(text: str) -> dict[str, bool]:
-    """Take ``sync=checksum,delete`` apart.
+    """Parse ``sync=checksum,delete``.
 
     Raises
     ------
     UsageError
-        There is another word.
+        Another word is given.
     """
     words = text.split(",")
     if unknown := [word for word in words if word not in _SYNC]:
@@ -153,7 +153,7 @@ def sync_words(text: str) -> dict[str, bool]:
 
 
 def parse_listing(raw: bytes) -> list[FolderChange]:
-    """Read what rsync prints with the options :data:`COMPARED`; what is neither file, link nor folder is left out."""
+    """Parse rsync's output with the options :data:`COMPARED`, leaving out all but files, links and folders."""
     found = []
     for line in raw.split(b"\n"):
         match = _LINE.fullmatch(line)
@@ -168,7 +168,7 @@ def parse_listing(raw: bytes) -> list[FolderChange]:
 
 
 def _epoch(year: int, month: int, day: int) -> int:
-    """Return the seconds of a day (UTC) since the epoch; clocks may be set to years that ``datetime`` refuses."""
+    """Return the seconds from the epoch to a day (UTC). Clocks may be set to years that ``datetime`` refuses."""
     years = year - (month <= 2)
     era, rest = divmod(years, 400)
     of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
@@ -182,18 +182,19 @@ def chosen(
     *,
     is_pull: bool,
 ) -> ResultChoice:
-    """Choose what travels.
+    """Choose the entries to copy.
 
     Parameters
     ----------
     changes : list of FolderChange
-        What differs, as the side has it that sends.
+        Differences, with the state of the sending side.
     base : mapping
-        How each file was when both sides had it alike.
+        Signature of each file when both sides were equal.
     sign_of : callable
-        Returns how a file is here; None: it is not there. OSError: it lies behind a link, or what is there is no file.
+        Returns the signature of a local file; None: no such file. OSError: the path leads through a link, or is not a
+        file.
     is_pull : bool
-        Whether the other side sends.
+        Whether the remote host sends.
     """
     choice = ResultChoice()
     for change in changes:
@@ -201,11 +202,11 @@ def chosen(
         if not is_inside(change.path):
             choice.left.append(change.path)
         elif known is not None and change.sign == known:
-            continue  # it is the other side that has changed it
+            continue  # the other side has changed the file
         elif is_pull and not NOT_TAKEN.isdisjoint(change.path.lower().split("/")):
             choice.left.append(change.path)
         elif not is_pull or _may_be_written(change, known, sign_of):
-            choice.taken.append(change)  # of both sides that of the person counts, where it sends
+            choice.taken.append(change)  # when this side sends, the user's version takes precedence
         else:
             choice.left.append(change.path)
     return choice
@@ -214,7 +215,7 @@ def chosen(
 def _may_be_written(
     change: FolderChange, known: FileSignature | None, sign_of: Callable[[str], FileSignature | None]
 ) -> bool:
-    """Tell whether what is here may be replaced by what has come: it is not there, or as it was."""
+    """Return whether the local file may be replaced: it does not exist, or is unchanged."""
     try:
         here = sign_of(change.path)
     except OSError:
@@ -223,12 +224,12 @@ def _may_be_written(
 
 
 def is_inside(path: str) -> bool:
-    """Tell whether a name that the other side has told stays inside of the folder."""
+    """Return whether a name from the remote host stays inside the folder."""
     return bool(path) and not path.startswith("/") and ".." not in path.split("/") and "\0" not in path
 
 
 def leads_out(path: str, target: str) -> bool:
-    """Tell whether a link at ``path`` (below the folder) leads out of the folder: rsync does not send it then."""
+    """Return whether a link at ``path`` (below the folder) leads out of the folder. rsync does not send such a link."""
     if target.startswith("/"):
         return True
     met = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
@@ -236,12 +237,12 @@ def leads_out(path: str, target: str) -> bool:
 
 
 def seconds_of(expires: str) -> int:
-    """Return how long ``60 days`` is."""
+    """Return the seconds of ``60 days``."""
     number, _, unit = expires.partition(" ")
     return int(number) * _UNITS[unit.removesuffix("s")]
 
 
 def names(paths: Sequence[str]) -> str:
-    """Return paths as they are told: the first few, and how many more there are."""
+    """Return paths as text: the first few, and the number of the others."""
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return ", ".join(paths[:3]) + more

@@ -16,7 +16,7 @@ from typing import Final
 
 __all__ = ["ACTIVE_STATES", "COMPACT_CODES", "ENDING_STATES", "FINAL_STATES", "KNOWN_STATES", "STATE_FLAGS", "JobState"]
 
-#: Base states after which a job uses nothing any more, unless a flag says that it comes back.
+#: Base states after which a job uses no resources, unless a flag says that it is requeued.
 FINAL_STATES: Final = frozenset(
     {
         "BOOT_FAIL",
@@ -31,15 +31,15 @@ FINAL_STATES: Final = frozenset(
     }
 )
 
-#: States, in squeue's one word, in which nothing more can be started in an allocation.
+#: States, in squeue's one word, in which no step can be started in an allocation.
 ENDING_STATES: Final = FINAL_STATES | {"COMPLETING", "STAGE_OUT"}
 
-#: Base states of a job that is still to end.
+#: Base states of a job that is not finished.
 ACTIVE_STATES: Final = frozenset({"PENDING", "RUNNING", "SUSPENDED"})
 
-# The job waits in the queue (again), held or not.
+# The job waits in the queue (possibly again), held or not.
 _WAITING_FLAGS: Final = frozenset({"REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
-# The job has nodes: they boot, the job is stopped, changes size, ends its processes or moves its data.
+# The job has nodes: they boot, or the job is stopped, changes size, ends its processes or moves its data.
 _HOLDING_FLAGS: Final = frozenset(
     {
         "COMPLETING",
@@ -52,10 +52,10 @@ _HOLDING_FLAGS: Final = frozenset(
         "STOPPED",
     }
 )
-# These tell why something happened; the base state says where the job is.
+# These flags give a reason; the base state gives the state.
 _TELLING_FLAGS: Final = frozenset({"GETENV_FAILED", "LAUNCH_FAILED", "RECONFIG_FAIL"})
 
-#: Words that Slurm puts beside, or in squeue's one word in place of, the base state.
+#: Words that Slurm shows beside the base state or, in squeue's one word, in place of it.
 STATE_FLAGS: Final = _WAITING_FLAGS | _HOLDING_FLAGS | _TELLING_FLAGS | {"REVOKED"}
 
 KNOWN_STATES: Final = ACTIVE_STATES | FINAL_STATES | STATE_FLAGS
@@ -93,16 +93,16 @@ _CANCELLED_BY = re.compile(r"CANCELLED by (\d{1,10})", re.ASCII)
 
 @dataclass(frozen=True)
 class JobState:
-    """Where a job stands.
+    """State of a job.
 
     Parameters
     ----------
     name : str
-        Base state, or the flag itself where Slurm showed only that. An unknown state keeps its name.
+        Base state, or the flag if Slurm showed only the flag. An unknown state keeps its name.
     flags : tuple of str
         Flags beside the base state.
     by : int, optional
-        Numeric user id of who cancelled the job, where accounting says so (``CANCELLED by 1000``).
+        Numeric ID of the user who cancelled the job, if accounting has it (``CANCELLED by 1000``).
     """
 
     name: str
@@ -111,7 +111,7 @@ class JobState:
 
     @classmethod
     def parse(cls, text: str | Sequence[str]) -> JobState:
-        """Read a state as ``squeue``, ``sacct``, ``scontrol`` or JSON write it. Never fails.
+        """Parse a state in the form of ``squeue``, ``sacct``, ``scontrol`` or JSON. Never fails.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class JobState:
             cancelled = _CANCELLED_BY.fullmatch(text.strip())
             if cancelled:
                 return cls("CANCELLED", by=int(cancelled[1]))
-            # sacct marks a word that it cut with a plus.
+            # sacct marks a truncated word with a plus.
             words = [word.strip().removesuffix("+") for word in text.split(",")]
         else:
             words = [str(word).strip() for word in text]
@@ -141,28 +141,28 @@ class JobState:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the job waits in the queue, for the first time or again. It may be held."""
+        """Return whether the job waits in the queue, for the first time or again. It may be held."""
         if self.is_running or self.is_revoked:
             return False
         return self.name == "PENDING" or self._has(_WAITING_FLAGS)
 
     @property
     def is_running(self) -> bool:
-        """Whether the job has nodes: it runs, is suspended, boots them, ends on them or stages data out."""
+        """Return whether the job has nodes: it runs, is suspended, boots them, ends on them or stages data out."""
         if self.is_revoked:
             return False
         return self.name in ("RUNNING", "SUSPENDED") or self._has(_HOLDING_FLAGS)
 
     @property
     def is_finished(self) -> bool:
-        """Whether this run of the job is over, its nodes are free and nothing says that it comes back."""
+        """Return whether this run of the job is finished, its nodes are free and no flag says that it is requeued."""
         if self.is_revoked:
             return True
         return self.name in FINAL_STATES and not self._has(_WAITING_FLAGS | _HOLDING_FLAGS)
 
     @property
     def is_revoked(self) -> bool:
-        """Whether another cluster of a federation took the job: over here, whatever the base state says."""
+        """Return whether another cluster of a federation took the job, which is then finished on this cluster."""
         return self.name == "REVOKED" or "REVOKED" in self.flags
 
 
@@ -170,5 +170,5 @@ def _full_name(word: str) -> str:
     upper = word.upper()
     if upper in KNOWN_STATES:
         return upper
-    # An unknown word stays exactly as it came.
+    # An unknown word stays unchanged.
     return COMPACT_CODES.get(upper, word)

@@ -1,4 +1,4 @@
-"""``python -m jupyter_slurm.embedded``: the same as ``jupyter slurm embedded``."""
+"""``python -m jupyter_slurm.embedded``: equivalent to ``jupyter slurm embedded``."""
 
 from __future__ import annotations
 

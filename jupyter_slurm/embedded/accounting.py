@@ -1,4 +1,4 @@
-"""Accounting of a cluster: a private MariaDB, slurmdbd, and what sacctmgr(1) has to be told."""
+"""Accounting of a cluster: a private MariaDB, slurmdbd, and the sacctmgr(1) commands that set it up."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["add_cluster", "fill_database", "first_commands", "setup_commands", "
 
 
 def create_database(daemons: Daemons) -> None:
-    """Make MariaDB's data directory. Only the user who runs the cluster may log in, and without a password."""
+    """Create MariaDB's data directory. Only the user who runs the cluster can log in, and without a password."""
     user = Machine.user_name()
-    # Not /tmp: its tables there are named after the process, and in another namespace that may be the same number.
+    # Not /tmp: MariaDB names its tables there after the process, and another PID namespace may have the same number.
     temporary = daemons.layout.database / "scratch"
     temporary.mkdir(mode=0o700)
     done = subprocess.run(
@@ -34,7 +34,7 @@ def create_database(daemons: Daemons) -> None:
         capture_output=True,
         text=True,
         errors="replace",
-        # It looks for programs in the current directory and for its helpers on PATH.
+        # MariaDB searches programs in the current directory and its helpers on PATH.
         cwd="/",
         env={"PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent", **daemons.environment}
         | {"TMPDIR": str(temporary)},
@@ -45,7 +45,7 @@ def create_database(daemons: Daemons) -> None:
 
 
 def start_database(daemons: Daemons, wait: Wait) -> None:
-    """Start MariaDB on a Unix socket only. Nothing of it outlives the cluster, so nothing is synced."""
+    """Start MariaDB on a Unix socket only. Its data does not outlive the cluster, so nothing is synced."""
     layout = daemons.layout
     create_database(daemons)
     daemons.spawn(
@@ -66,15 +66,15 @@ def start_database(daemons: Daemons, wait: Wait) -> None:
 
 
 def add_cluster(daemons: Daemons, description: Description) -> None:
-    """Make the cluster known to slurmdbd, and the QOS of partitions, without which slurmctld does not start."""
+    """Register in slurmdbd the cluster and the QOS of partitions, without which slurmctld does not start."""
     for argv in first_commands(description):
         _sacctmgr(daemons, *argv)
 
 
 def fill_database(daemons: Daemons, description: Description, wait: Wait) -> None:
-    """Tell slurmdbd about QOS, accounts and users. slurmctld has to be running: it is what makes GPUs known there.
+    """Register QOS, accounts and users in slurmdbd. slurmctld must be running, because slurmctld registers the GPUs.
 
-    Raises EmbeddedError with sacctmgr's own words when it refuses something.
+    Raises EmbeddedError with sacctmgr's own message if a command is refused.
     """
     wanted = set(description.tres)
 
@@ -98,13 +98,13 @@ def first_commands(description: Description) -> Iterator[list[str]]:
     """Return the arguments of each sacctmgr call before slurmctld is started."""
     yield ["add", "cluster", description.name]
     for qos in description.qos:
-        # "normal" is always there; adding it again would be an error.
+        # "normal" always exists; adding it again would be an error.
         if qos.name != "normal":
             yield ["add", "qos", qos.name]
 
 
 def setup_commands(description: Description) -> Iterator[list[str]]:
-    """Return the arguments of each further sacctmgr call, in an order in which each one can succeed."""
+    """Return the arguments of each further sacctmgr call, in an order in which each call can succeed."""
     for qos in description.qos:
         if settings := _qos_settings(qos):
             yield ["modify", "qos", qos.name, "set", *settings]
@@ -150,7 +150,7 @@ def _user_settings(user: User) -> list[str]:
 
 
 def _parents_first(accounts: tuple[Account, ...]) -> Iterator[Account]:
-    """Yield accounts so that each comes after its parent; the description has been checked for unknown parents."""
+    """Yield each account after its parent; the description has been checked for unknown parents."""
     done = {"", "root"}
     waiting = list(accounts)
     while waiting:

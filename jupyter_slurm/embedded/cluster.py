@@ -1,4 +1,4 @@
-"""One embedded cluster: start it and stop it."""
+"""An embedded cluster, with its start and stop."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class EmbeddedCluster(ClusterControl):
     Parameters
     ----------
     description : Description, optional
-        What it is made of; the Arandu that ships with the package if not given.
+        Description of the cluster; by default the Arandu example in the package.
     directory : Path, optional
-        Where it lives. It is made by :meth:`start` and removed by :meth:`stop`.
+        Directory of the cluster, created by :meth:`start` and removed by :meth:`stop`.
     installation : Installation, optional
-        Which Slurm to run; that of this machine if not given.
+        Slurm to run; by default that of this machine.
     hosts : Hosts, optional
-        Where its daemons run; all on this machine if not given. Who makes the hosts, ends them.
+        Hosts of the daemons; by default this machine. The caller ends the hosts that it has created.
 
     Attributes
     ----------
     notes : tuple of str
-        After :meth:`start`: what the cluster could not have on this machine, in words.
+        After :meth:`start`: features that the cluster cannot have on this machine.
 
     Notes
     -----
-    The daemons outlive this object and its process, and another object with the same directory is as good as this one.
-    As a context manager the cluster is stopped at the end.
+    The daemons outlive this object and its process. Another object with the same directory is equivalent. A context
+    manager stops the cluster at its end.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class EmbeddedCluster(ClusterControl):
 
     @property
     def name(self) -> str:
-        """ClusterName."""
+        """Return the ClusterName."""
         state = State.load(self.layout)
         return state.name if state else self.description.name
 
@@ -85,21 +85,21 @@ class EmbeddedCluster(ClusterControl):
         self.stop()
 
     def start(self, timeout: float | None = None, *, until: int | None = None) -> None:
-        """Start all daemons and return when every node is idle.
+        """Start all daemons, and return when every node is idle.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds; 15, or 30 with accounting, if not given.
+            Seconds; by default 15, or 30 with accounting.
         until : int, optional
-            A process id: the cluster is stopped when that process has ended, in whatever way. Tests give their own.
+            A process ID: the cluster is stopped after that process has ended, in any way. Tests pass their own.
 
         Raises
         ------
         MissingPackages
-            Programs are not installed; the hint is the command to type.
+            Programs are not installed; the hint is the command that installs them.
         EmbeddedError
-            It runs already, cannot live in that directory, or did not get ready in time; then nothing of it is left.
+            The cluster runs already, cannot use that directory, or was not ready in time. Then nothing of it remains.
         """
         self.installation.check(accounting=self.description.accounting)
         if os.geteuid() != 0 and any(group.hidden for group in self.description.nodes):
@@ -128,7 +128,7 @@ class EmbeddedCluster(ClusterControl):
                 raise
 
     def stop(self) -> bool:
-        """End every process of the cluster and remove its directory. Returns False when there was nothing."""
+        """End every process of the cluster and remove its directory. Return False if there was no cluster."""
         if State.load(self.layout) is None and not self.layout.new_state_file.exists():
             return False
         with locked(self.layout):
@@ -139,7 +139,7 @@ class EmbeddedCluster(ClusterControl):
         return state is not None
 
     def _make_room(self) -> None:
-        """Refuse a directory that is in use; clean one that a cluster left behind when the machine went down."""
+        """Refuse a directory in use; clean up a directory that a cluster left when the machine went down."""
         state = State.load(self.layout)
         if state is not None:
             if self.processes(state):
@@ -164,11 +164,11 @@ class EmbeddedCluster(ClusterControl):
         )
 
     def _strangers(self) -> list[str]:
-        """Return what cannot be ours in a directory without a state, which is the first to come and the last to go."""
+        """Return foreign files in a directory without a state file, which is created first and removed last."""
         return sorted(path.name for path in self.directory.iterdir() if path != self.layout.new_state_file)
 
     def _start(self, deadline: float, parents: list[Path]) -> None:
-        """Start on free ports; on others when somebody took one between our choice and the daemon's bind."""
+        """Start on free ports. Try other ports if a program took one between the choice and the daemon's bind."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
                 self._start_once(deadline, parents)
@@ -196,7 +196,7 @@ class EmbeddedCluster(ClusterControl):
         self._wait_for_nodes(daemons, deadline)
 
     def _prepare(self, parents: list[Path]) -> tuple[State, Ports]:
-        """Make directories, control groups and configuration; the state first, so that the rest can be undone by it."""
+        """Create directories, control groups and configuration; the state first, so that the rest can be undone."""
         description, layout = self.description, self.layout
         names = description.node_names
         controller, database, *numbers = free_ports(len(names) + 2)
@@ -243,7 +243,7 @@ class EmbeddedCluster(ClusterControl):
             path.write_text(text, encoding="utf-8")
             path.chmod(0o644)
         if description.accounting:
-            # slurmdbd refuses a file that others can read.
+            # slurmdbd refuses a file readable by others.
             layout.slurmdbd_conf.touch(0o600)
             layout.slurmdbd_conf.write_text(configuration.slurmdbd_conf(layout, ports, machine), encoding="utf-8")
         configuration.make_devices(description, layout)
@@ -260,7 +260,7 @@ class EmbeddedCluster(ClusterControl):
             states = daemons.node_states()
 
     def _clear(self, *, keep_directory: bool = False, parents: list[Path] | None = None) -> None:
-        """End what runs and remove what lies there; the caller holds the lock."""
+        """End the processes and remove the files; the caller holds the lock."""
         state = State.load(self.layout)
         if state is not None:
             if left := kill_all(lambda: self.processes(state)):
@@ -268,13 +268,13 @@ class EmbeddedCluster(ClusterControl):
             if state.cgroup_plugin and not state.stale:
                 CgroupTree(state.mark).remove()
         for path in self.directory.iterdir():
-            # The state goes last: whoever ends us here leaves something that can be stopped again.
+            # The state goes last: if this process is killed, the cluster can be stopped again.
             if path != self.layout.state_file:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         self.layout.state_file.unlink(missing_ok=True)
         if keep_directory:
             return
         for path in (self.directory, *(parents or [])):
-            # A parent may hold something of others by now.
+            # A parent may contain other files by now.
             with suppress(OSError):
                 path.rmdir()

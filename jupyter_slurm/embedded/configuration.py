@@ -1,4 +1,4 @@
-"""The text of slurm.conf(5), gres.conf(5), cgroup.conf(5) and slurmdbd.conf(5) for a description."""
+"""Text of slurm.conf(5), gres.conf(5), cgroup.conf(5) and slurmdbd.conf(5) for a description."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ class Ports:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the cluster runs on: short host name, login name that runs it, cgroup plugin (empty: no cgroups), Slurm.
+    """Facts about the machine: short host name, login name of the cluster's user, cgroup plugin, Slurm.
 
-    ``hosts``: where the daemons are that do not run on this machine; ``host`` is then that of slurmctld.
+    An empty plugin means no cgroups.
+
+    ``hosts``: hosts of daemons that do not run on this machine; ``host`` is then that of slurmctld.
     """
 
     host: str
@@ -42,13 +44,13 @@ class Machine:
 
     @classmethod
     def here(cls, installation: Installation, cgroup_plugin: str, hosts: Hosts | None = None) -> Machine:
-        """Describe this machine and the user we are."""
+        """Describe this machine and the current user."""
         host = hosts.controller.name if hosts else socket.gethostname().split(".")[0]
         return cls(host, cls.user_name(), cgroup_plugin, installation.version, installation.plugin_dir, hosts)
 
     @property
     def address(self) -> str:
-        """Address of slurmctld and slurmdbd."""
+        """Return the address of slurmctld and slurmdbd."""
         return self.hosts.controller.address if self.hosts else "127.0.0.1"
 
     def place(self, group: NodeGroup, node: str) -> tuple[str, str]:
@@ -59,7 +61,7 @@ class Machine:
 
     @staticmethod
     def user_name() -> str:
-        """Return the login name of the user we are."""
+        """Return the login name of the current user."""
         return pwd.getpwuid(os.geteuid()).pw_name
 
 
@@ -110,11 +112,11 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
 
 
 def _first_job() -> int:
-    """Return a number that goes up by five a second, and starts over after 138 days (MaxJobId is 67,043,328).
+    """Return a job ID that grows by five a second, and wraps after 138 days (MaxJobId is 67,043,328).
 
-    So a cluster that is started anew gives no number a second time, unless the one before it had more than five jobs a
-    second all the time: what is kept of that one, such as job directories, is told from what is new. And no file has
-    to outlive a cluster for it.
+    So a restarted cluster does not reuse the ID of an earlier job, unless the earlier cluster ran more than five jobs a
+    second all the time. Remains of earlier jobs, such as job directories, are thus distinct from new ones. And no file
+    has to outlive a cluster for this purpose.
     """
     return 1_000_000 + int(5 * time.time()) % 60_000_000
 
@@ -124,7 +126,7 @@ def _scheduling(description: Description) -> list[str]:
         "SelectType=select/cons_tres",
         "SelectTypeParameters=CR_Core_Memory",
         "SchedulerType=sched/backfill",
-        # A test waits for a job, not for the next round of the scheduler.
+        # A test waits for a job, not for the scheduler's next round.
         "SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1",
         "PriorityType=priority/multifactor",
     ]
@@ -140,7 +142,7 @@ def _processes(machine: Machine) -> list[str]:
         return [
             "ProctrackType=proctrack/cgroup",
             "TaskPlugin=task/cgroup,task/affinity",
-            # A step may have more tasks than this machine has CPUs, which automatic binding would refuse.
+            # A step may have more tasks than this machine has CPUs; automatic binding would refuse such a step.
             "TaskPluginParam=None",
             "JobAcctGatherType=jobacct_gather/cgroup",
             "JobAcctGatherFrequency=task=2",
@@ -208,13 +210,13 @@ def _partition(description: Description, partition: Partition) -> str:
 
 
 def _memory_per_cpu(description: Description, partition: Partition) -> int:
-    """Return an even share in MiB. Without a default, the first job that says nothing takes all memory of its node."""
+    """Return an even share in MiB. Without a default, the first job without --mem takes all memory of its node."""
     shares = [g.memory // g.cpus for g in description.nodes if set(g.names) & set(partition.nodes)]
     return max(1, min(shares))
 
 
 def gres_conf(description: Description, layout: Layout) -> str:
-    """Return the text of gres.conf; GPUs are links to /dev/null that :func:`make_devices` makes."""
+    """Return the text of gres.conf; GPUs are links to /dev/null created by :func:`make_devices`."""
     lines = ["AutoDetect=off"]
     for group in description.nodes:
         for name in group.names:
@@ -229,7 +231,7 @@ def gres_conf(description: Description, layout: Layout) -> str:
 
 
 def make_devices(description: Description, layout: Layout) -> None:
-    """Make the stand-ins for GPUs. They have to be devices: for plain files CUDA_VISIBLE_DEVICES stays unset."""
+    """Create the stand-ins for GPUs. They have to be devices: for plain files, CUDA_VISIBLE_DEVICES stays unset."""
     for group in description.nodes:
         for name in group.names:
             directory = layout.devices / name
@@ -258,7 +260,7 @@ def cgroup_conf(layout: Layout, machine: Machine) -> str:
 
 
 def slurmdbd_conf(layout: Layout, ports: Ports, machine: Machine) -> str:
-    """Return the text of slurmdbd.conf. The database is reached by its socket alone and knows its user by the uid."""
+    """Return the text of slurmdbd.conf. The database has only a socket, and identifies its user by the uid."""
     lines = [
         "DbdHost=localhost",
         f"DbdAddr={machine.address}",

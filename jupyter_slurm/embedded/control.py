@@ -1,4 +1,4 @@
-"""A running cluster: what it does, commands in it, and disturbing one part of it on purpose."""
+"""Control of a running cluster: its status, commands in it, and deliberate disturbances of its parts."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from jupyter_slurm.errors import CommandError, EmbeddedError
 __all__ = ["ClusterControl", "ClusterStatus"]
 
 FOREIGN = ("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
-"""Beginnings of variables that would speak to Slurm's commands of another cluster or an enclosing job."""
+"""Prefixes of variables that would direct Slurm's commands to another cluster or an enclosing job."""
 
 ANSWERS_WITHIN = 5.0
-"""Seconds after which a controller is said not to answer."""
+"""Seconds after which a controller counts as not answering."""
 
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """What :meth:`ClusterControl.status` finds. ``state`` is one of these: ``running``, ``stopped``, ``silent`` (the
-    controller does not answer), ``damaged`` (daemons are missing), ``stale`` (the machine was started anew since).
+    """Result of :meth:`ClusterControl.status`.
 
-    ``daemons`` maps roles to process ids.
+    ``state`` is ``running``, ``stopped``, ``silent`` (the controller does not answer), ``damaged`` (daemons are
+    missing) or ``stale`` (the machine was rebooted since). ``daemons`` maps roles to process IDs.
     """
 
     state: str
@@ -59,33 +59,33 @@ class ClusterStatus:
     nodes: dict[str, str] | None = None
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as JSON values."""
+        """Return the status as JSON values."""
         return asdict(self)
 
 
 class ClusterControl:
-    """The cluster that lives in a directory, whoever started it."""
+    """The cluster in a directory, whichever process started it."""
 
     def __init__(self, directory: Path, installation: Installation | None = None) -> None:
         self.layout = Layout(directory.absolute())
         self._installation = installation
         self._hosts: Hosts | None = None
 
-    # What it is ------------------------------------------------------------------------------------------------
+    # Properties ------------------------------------------------------------------------------------------------
 
     @property
     def directory(self) -> Path:
-        """The private directory."""
+        """Return the private directory."""
         return self.layout.root
 
     @property
     def slurm_conf(self) -> Path:
-        """What SLURM_CONF has to say."""
+        """Return the value of SLURM_CONF."""
         return self.layout.slurm_conf
 
     @property
     def state(self) -> State:
-        """What is remembered of it. Raises EmbeddedError when there is no cluster."""
+        """Return the recorded state. Raises EmbeddedError if there is no cluster."""
         state = State.load(self.layout)
         if state is None:
             raise EmbeddedError(f"There is no cluster in {self.directory}.", hint="Start it first.")
@@ -93,7 +93,7 @@ class ClusterControl:
 
     @property
     def installation(self) -> Installation:
-        """Which Slurm it runs."""
+        """Return the Slurm of the cluster."""
         if self._installation is None:
             state = State.load(self.layout)
             self._installation = installation_for(state.slurm_root if state else "")
@@ -101,11 +101,11 @@ class ClusterControl:
 
     @property
     def daemons(self) -> Daemons:
-        """Its daemons."""
+        """Return the daemons of the cluster."""
         return Daemons(self.layout, self.state, self.installation, self._hosts)
 
     def status(self) -> ClusterStatus:
-        """Look at daemons and nodes. Never raises because of what is not running."""
+        """Return the state of daemons and nodes. Stopped parts raise no error."""
         state = State.load(self.layout)
         if state is None:
             return ClusterStatus("stopped", str(self.directory))
@@ -127,23 +127,23 @@ class ClusterControl:
         )
 
     def processes(self, state: State, node: str = "") -> list[Process]:
-        """Return all processes of the cluster, or of one node: daemons, steps, and what runs in jobs."""
+        """Return all processes of the cluster, or of one node: daemons, steps, and the programs of jobs."""
         if state.stale:
             return []
         ours = find_daemons(state.mark)
         if node:
             ours = [process for process in ours if process.role == f"slurmd/{node}"]
-        # A daemon that shows a title in ps may have written over its environment: it is found as somebody's child.
+        # A daemon that shows a title in ps may have overwritten its environment. It is found as a child of another.
         jobs = [*descendants(ours), *find_job_processes(self.slurm_conf, [node] if node else state.nodes)]
         if state.cgroup_plugin:
             jobs += [process for pid in CgroupTree(state.mark).pids(node) if (process := look(pid))]
-        # Who stops a cluster from inside it has to stay until that is done.
+        # A process inside the cluster that stops the cluster has to survive until the end.
         return [process for process in [*ours, *jobs] if process.pid != os.getpid()]
 
-    # Commands in it --------------------------------------------------------------------------------------------
+    # Commands in the cluster -----------------------------------------------------------------------------------
 
     def env(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return an environment (ours if none is given) with this cluster in place of any other that it spoke of."""
+        """Return an environment (by default the current one) that points to this cluster instead of any other."""
         source = os.environ if base is None else base
         env = {key: value for key, value in source.items() if not key.startswith(FOREIGN)}
         env["SLURM_CONF"] = str(self.slurm_conf)
@@ -152,7 +152,7 @@ class ClusterControl:
         return env
 
     def owned(self) -> dict[str, str]:
-        """Return a variable that makes a process part of the cluster: :meth:`stop` ends what has it."""
+        """Return a variable that makes a process part of the cluster: :meth:`stop` ends processes that have it."""
         return {MARK: self.state.mark}
 
     def run(
@@ -165,10 +165,10 @@ class ClusterControl:
         check: bool = True,
         timeout: float = 60.0,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command in the cluster, as root for any user (who then starts at home with a log-in's variables).
+        """Run a command in the cluster. Root may run it as any user, at home with a login's variables.
 
         ``stdin`` is text for its standard input, ``env`` is added to the environment. Raises CommandError with stderr
-        when the command fails and ``check`` is true.
+        if the command fails and ``check`` is true.
         """
         environment, options = self.env(), {}
         if user is not None:
@@ -198,10 +198,10 @@ class ClusterControl:
             )
         return done
 
-    # Disturbing it ---------------------------------------------------------------------------------------------
+    # Disturbances ----------------------------------------------------------------------------------------------
 
     def stop_controller(self, number: int = signal.SIGTERM) -> None:
-        """End slurmctld and wait until it is gone; jobs go on."""
+        """End slurmctld and wait until it is gone; jobs continue."""
         self._end("slurmctld", number)
 
     def start_controller(self, timeout: float = 30.0) -> None:
@@ -215,18 +215,18 @@ class ClusterControl:
         self.start_controller()
 
     def freeze_controller(self) -> None:
-        """Stop slurmctld where it is: it accepts connections and does not answer."""
+        """Freeze slurmctld: it accepts connections and does not answer."""
         for process in self._of("slurmctld"):
             process.send(signal.SIGSTOP)
 
     def thaw_controller(self) -> None:
-        """Let slurmctld go on."""
+        """Let slurmctld continue."""
         for process in self._of("slurmctld"):
             process.send(signal.SIGCONT)
 
     @contextmanager
     def frozen_controller(self) -> Iterator[None]:
-        """Freeze slurmctld for the length of the block."""
+        """Freeze slurmctld for the duration of the block."""
         self.freeze_controller()
         try:
             yield
@@ -243,7 +243,7 @@ class ClusterControl:
         daemons.start_slurmdbd(daemons.waiter(time.monotonic() + timeout))
 
     def kill_node(self, name: str) -> None:
-        """Take the power from a node: its slurmd, its steps and what runs in its jobs are gone at once.
+        """Cut a node's power: its slurmd, its steps and the programs of its jobs end at once.
 
         The controller notices after SlurmdTimeout.
         """
@@ -252,7 +252,7 @@ class ClusterControl:
         kill_all(lambda: self.processes(state, name))
 
     def start_node(self, name: str) -> None:
-        """Start the slurmd of a node again. It does not wait for the controller to notice."""
+        """Start a node's slurmd again, without waiting for the controller to notice."""
         self._node_role(name)
         self.daemons.start_node(name)
 
@@ -265,7 +265,7 @@ class ClusterControl:
         return [process for process in find_daemons(self.state.mark) if process.role == role]
 
     def _end(self, role: str, number: int, timeout: float = 30.0) -> None:
-        """Send a signal and wait; a daemon that does not end in time, or that is frozen, is killed."""
+        """Send a signal and wait. A daemon that does not end in time, or that is frozen, is killed."""
         for process in self._of(role):
             process.send(number)
             process.send(signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""The daemons of a cluster: how each is started and when it is ready."""
+"""Daemons of a cluster: start and readiness of each."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs -o mode=755 none "$1" || exit; 
 """``hide DIRECTORY… -- COMMAND``: the directories are arguments, never text of the script."""
 
 _LOOKS = 3
-"""How often a daemon is looked for: within execve(2) a process cannot be told for what it is."""
+"""Number of attempts to find a daemon: a process cannot be identified during execve(2)."""
 
 
 class PortTaken(EmbeddedError):
-    """A daemon could not bind its port: somebody took it after it had been chosen."""
+    """A daemon could not bind its port: a program took it after it had been chosen."""
 
     code = "embedded-port-taken"
 
 
 @dataclass(frozen=True)
 class Daemons:
-    """Starts and watches the daemons of one cluster."""
+    """Starter and monitor of the daemons of one cluster."""
 
     layout: Layout
     state: State
@@ -48,13 +48,13 @@ class Daemons:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every program of the cluster gets: where its configuration is, and whose it is."""
+        """Return the variables that every program of the cluster gets: its configuration, and its mark."""
         return {"LC_ALL": "C.UTF-8", "SLURM_CONF": str(self.layout.slurm_conf), MARK: self.state.mark}
 
     def running(self) -> dict[str, Process]:
-        """Return the daemons that are running, by role."""
+        """Return the running daemons, by role."""
         ours = find_daemons(self.state.mark)
-        # Before its exec a daemon still goes by the name of what starts it.
+        # Before its exec, a daemon has the name of the program that starts it.
         return {p.role: p for p in ours if p.name in (p.role.split("/")[0], "setsid", "unshare", "sh")}
 
     def spawn(self, role: str, *argv: str, env: Mapping[str, str] | None = None) -> None:
@@ -68,7 +68,7 @@ class Daemons:
         return host.enter if host else ()
 
     def start_munged(self, wait: Wait) -> None:
-        """Start munged with a key of its own."""
+        """Start munged with its own key."""
         key, directory = self.layout.munge_key, self.layout.munge_key.parent
         with os.fdopen(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(secrets.token_bytes(128))
@@ -76,7 +76,7 @@ class Daemons:
             "munged",
             self.installation.program("munged"),
             "--foreground",
-            # Of an ordinary user only the jobs of that user run, who passes through folders that are closed to others.
+            # With an ordinary user, only jobs of that user run, who can pass through directories closed to others.
             *(["--force"] if os.geteuid() != 0 else []),
             f"--key-file={key}",
             f"--socket={self.layout.munge_socket}",
@@ -92,14 +92,14 @@ class Daemons:
         wait(self.controller_answers, "slurmctld", "slurmctld did not answer")
 
     def start_slurmdbd(self, wait: Wait) -> None:
-        """Start slurmdbd and wait until it listens, which it does once it has its database."""
-        # MariaDB's client library connects to "localhost" through the socket that this variable names.
+        """Start slurmdbd and wait until it listens, which happens after it has opened its database."""
+        # MariaDB's client library connects to "localhost" through the socket in this variable.
         env = {"MYSQL_UNIX_PORT": str(self.layout.database_socket)}
         self.spawn("slurmdbd", self.installation.program("slurmdbd"), "-D", env=env)
         wait(lambda: self.listening("slurmdbd", self.state.database_port), "slurmdbd", "slurmdbd did not answer")
 
     def start_node(self, name: str) -> None:
-        """Start the slurmd of one node, with empty directories in place of those that are hidden from it."""
+        """Start a node's slurmd, with empty directories in place of those hidden from the node."""
         argv = [self.installation.program("slurmd"), "-D", "-N", name]
         if self.installation.stepd:
             argv += ["-d", self.installation.stepd]
@@ -108,16 +108,16 @@ class Daemons:
         self.spawn(f"slurmd/{name}", *argv)
 
     def controller_answers(self) -> bool:
-        """Tell whether slurmctld listens and says that it is up (scontrol ping)."""
+        """Return whether slurmctld listens and reports that it is up (scontrol ping)."""
         return self.listening("slurmctld", self.state.controller_port) and self.ask("scontrol", "ping").returncode == 0
 
     def listening(self, role: str, port: int) -> bool:
-        """Tell whether a daemon, and not a stranger that was quicker, has its port."""
+        """Return whether a daemon has its port, and not another program."""
         process = self.running().get(role)
         return process is not None and listens(process, port)
 
     def ask(self, program: str, *argv: str, timeout: float = 20.0) -> subprocess.CompletedProcess[str]:
-        """Run one of Slurm's commands as the user who runs the cluster."""
+        """Run a Slurm command as the user who runs the cluster."""
         try:
             return subprocess.run(
                 [*self._enter("slurmctld"), self.installation.program(program), *argv],
@@ -133,14 +133,14 @@ class Daemons:
             return subprocess.CompletedProcess([program, *argv], 124, "", f"no answer within {timeout:g} s")
 
     def node_states(self, timeout: float = 20.0) -> dict[str, str]:
-        """Return the state of each node as sinfo(1) shows it; empty when the controller does not answer in time."""
+        """Return the state of each node as sinfo(1) shows it; empty if the controller does not answer in time."""
         answer = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T", timeout=timeout)
         if answer.returncode != 0:
             return {}
         return dict(line.split() for line in answer.stdout.splitlines() if len(line.split()) == 2)
 
     def log_tail(self, role: str, lines: int = 12) -> str:
-        """Return the end of what a daemon logged."""
+        """Return the end of a daemon's log."""
         name = role.replace("/", "-")
         texts = []
         for path in (self.layout.log / f"{name}.log", self.layout.log / f"{name}.out"):
@@ -160,7 +160,7 @@ class Daemons:
         return wait
 
     def check_alive(self, *roles: str) -> None:
-        """Raise if one of these daemons has ended, PortTaken if that was because of its port."""
+        """Raise if one of these daemons has ended; PortTaken if its port was the cause."""
         missing = set(roles)
         for _ in range(_LOOKS):
             missing -= set(self.running())

@@ -1,7 +1,7 @@
-"""What a cluster is made of: the small TOML description, checked key by key.
+"""Description of a cluster: a small TOML file, checked key by key.
 
-Every value ends up in a Slurm configuration file or in an argument of ``sacctmgr``, so every value is matched in full
-against what it may be: a line break or a blank in a name can never become a second setting.
+Every value ends up in a Slurm configuration file or in an argument of ``sacctmgr``. So every value must match a pattern
+in full: a line break or a blank in a name can never become a second setting.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = [
 ]
 
 MAX_NODES = 128
-"""Each node is a daemon on this machine; more are not what one machine is for."""
+"""Each node is a daemon on this machine, which is not made for more."""
 
 
 @dataclass(frozen=True)
 class NodeGroup:
-    """Nodes that are alike. ``memory`` is in MiB; ``gpus`` maps a type (empty: no type) to a count.
+    """Nodes with equal properties. ``memory`` is in MiB; ``gpus`` maps a type (empty: no type) to a count.
 
-    ``hidden`` are directories of this machine that the nodes do not see, like those of a log-in node's own disk: such
-    nodes go by host names of their own.
+    ``hidden`` are directories of this machine that the nodes do not see, like those on a login node's own disk. Such
+    nodes have their own host names.
     """
 
     names: tuple[str, ...]
@@ -52,13 +52,13 @@ class NodeGroup:
 
     @property
     def gpu_count(self) -> int:
-        """GPUs of one node, of all types together."""
+        """Return the GPUs of one node, of all types together."""
         return sum(self.gpus.values())
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition; times are Slurm's own texts, empty ones are left to Slurm."""
+    """A partition; times are in Slurm's own form, empty times are left to Slurm."""
 
     name: str
     nodes: tuple[str, ...]
@@ -79,7 +79,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Account:
-    """One account of the accounting database."""
+    """An account of the accounting database."""
 
     name: str
     parent: str = ""
@@ -90,7 +90,7 @@ class Account:
 
 @dataclass(frozen=True)
 class User:
-    """One user of the accounting database: the login name, and where it belongs."""
+    """A user of the accounting database: the login name, and the user's accounts."""
 
     name: str
     accounts: tuple[str, ...]
@@ -103,7 +103,7 @@ class User:
 
 @dataclass(frozen=True)
 class Qos:
-    """One quality of service; ``limits`` are sacctmgr's own words (``MaxWall``, ``MaxTRESPerUser``, …)."""
+    """A quality of service; ``limits`` have sacctmgr's own names (``MaxWall``, ``MaxTRESPerUser``, …)."""
 
     name: str
     priority: int | None = None
@@ -116,7 +116,7 @@ class Qos:
 
 @dataclass(frozen=True)
 class Preemption:
-    """Who makes room for whom (``PreemptType``) and how (``PreemptMode``)."""
+    """Preemption: which jobs give way (``PreemptType``) and how (``PreemptMode``)."""
 
     by: str = ""
     mode: str = "cancel"
@@ -124,7 +124,7 @@ class Preemption:
 
 @dataclass(frozen=True)
 class Description:
-    """A whole cluster. Immutable; :func:`dataclasses.replace` makes variants for tests."""
+    """A complete cluster. Immutable; :func:`dataclasses.replace` makes variants for tests."""
 
     name: str
     nodes: tuple[NodeGroup, ...]
@@ -140,17 +140,17 @@ class Description:
 
     @property
     def node_names(self) -> list[str]:
-        """Names of all nodes, in the order of the description."""
+        """Return the names of all nodes, in the order of the description."""
         return [name for group in self.nodes for name in group.names]
 
     @property
     def tres(self) -> list[str]:
-        """What accounting counts besides the usual: GPUs, and GPUs of each type."""
+        """Return the additional resources that accounting counts: GPUs, and GPUs of each type."""
         types = {kind for group in self.nodes for kind in group.gpus if kind}
         return ["gres/gpu", *sorted(f"gres/gpu:{kind}" for kind in types)]
 
     def with_users(self, *names: str, account: str = "c4ai") -> Description:
-        """Return the description with accounting and with these login names as users of one account and every QOS."""
+        """Return the description with accounting, in which these login names are users of one account and every QOS."""
         known = {user.name for user in self.users}
         missing = () if any(a.name == account for a in self.accounts) else (Account(account),)
         accounts = (*self.accounts, *missing)
@@ -160,17 +160,17 @@ class Description:
 
 
 def default_description() -> str:
-    """Return the text of the description that ships with the package (TOML)."""
+    """Return the text of the description in the package (TOML)."""
     return resources.files("jupyter_slurm.embedded").joinpath("arandu.toml").read_text(encoding="utf-8")
 
 
 def load_description(path: Path | None = None) -> Description:
-    """Read a description from a TOML file, or the one that ships with the package (Arandu).
+    """Read a description from a TOML file, or the description in the package (Arandu).
 
     Raises
     ------
     ConfigError
-        The file cannot be read, is not TOML, or a key or value in it cannot be right. The message names the key.
+        The file cannot be read, is not TOML, or has an invalid key or value. The message names the key.
     """
     try:
         text = default_description() if path is None else path.read_text(encoding="utf-8")
@@ -184,7 +184,7 @@ def load_description(path: Path | None = None) -> Description:
 
 
 def parse_description(data: TomlTable) -> Description:
-    """Check a description that was read from TOML. Raises :class:`~jupyter_slurm.errors.ConfigError`."""
+    """Check a description parsed from TOML. Raises :class:`~jupyter_slurm.errors.ConfigError`."""
     table = Table(data, "")
     with table:
         description = Description(
@@ -288,7 +288,7 @@ def _preemption(table: Table) -> Preemption:
 
 
 def _check(description: Description) -> None:
-    """Refuse what is well formed and still cannot be: unknown nodes, names given twice, accounting left out."""
+    """Refuse well-formed but impossible values: unknown nodes, repeated names, missing accounting."""
     names = description.node_names
     if not names:
         raise ConfigError("nodes: a cluster needs at least one.", hint='Add [[nodes]] with names = "n[1-2]".')

@@ -13,12 +13,12 @@ ROLE = "keeper"
 
 
 def start(daemons: Daemons, pid: int) -> None:
-    """Start the keeper of a cluster. Raises EmbeddedError when there is no such process."""
+    """Start the keeper of a cluster. Raises EmbeddedError if the process does not exist."""
     owner = look(pid)
     if owner is None:
         raise EmbeddedError(f"There is no process {pid} to wait for.")
     directory = str(daemons.layout.root)
-    # The daemons' environment is plain: what we can import from, it has to be told.
+    # The daemons' environment is plain, so it needs the import path of this process.
     env = {"PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path)}
     # The module of the child is named and not imported: it imports the cluster, which imports this module.
     code = f"from {__package__}.keeper_process import main; main()"

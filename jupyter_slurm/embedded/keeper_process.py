@@ -15,7 +15,9 @@ from jupyter_slurm.embedded.machine.processes import Process
 
 
 def keep(directory: Path, owner: Process) -> None:
-    """Wait for the end of the owner, then stop the cluster. It ends us itself when it is stopped by somebody else."""
+    """Wait for the end of the owner, then stop the cluster. If another process stops the cluster, it also ends the
+    keeper.
+    """
     try:
         descriptor = os.pidfd_open(owner.pid)
     except ProcessLookupError:
@@ -23,12 +25,12 @@ def keep(directory: Path, owner: Process) -> None:
     else:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        # The id could have gone to another process before we had hold of it.
+        # Before it was opened, the ID could have passed to another process.
         if owner.alive():
             poll.poll()
     EmbeddedCluster(directory=directory).stop()
 
 
 def main() -> None:
-    """Keep the cluster, the process id and the start time that the arguments name."""
+    """Keep the cluster for the process ID and start time in the arguments."""
     keep(Path(sys.argv[1]), Process(int(sys.argv[2]), 0, int(sys.argv[3])))

@@ -1,4 +1,4 @@
-"""Where things lie inside the private directory of a cluster, and who may read them."""
+"""Paths inside the private directory of a cluster, and their permissions."""
 
 from __future__ import annotations
 
@@ -15,87 +15,87 @@ from jupyter_slurm.errors import EmbeddedError
 __all__ = ["Layout", "check_reachable", "default_directory", "missing_parents"]
 
 MAX_SOCKET_PATH = 100
-"""``sun_path`` holds 108 bytes (unix(7)); munge appends to the name of its lock file."""
+"""``sun_path`` has 108 bytes (unix(7)); munge appends to the name of its lock file."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths of one cluster. The directory can be passed through by others (0711), hardly anything in it be read."""
+    """The paths of one cluster. Other users can pass through the directory (0711), but read almost nothing in it."""
 
     root: Path
 
     @property
     def slurm_conf(self) -> Path:
-        """slurm.conf(5); the only file that every user has to read."""
+        """Return the path of slurm.conf(5), the only file that every user has to read."""
         return self.root / "etc" / "slurm.conf"
 
     @property
     def slurmdbd_conf(self) -> Path:
-        """slurmdbd.conf(5), 0600."""
+        """Return the path of slurmdbd.conf(5), with mode 0600."""
         return self.slurm_conf.with_name("slurmdbd.conf")
 
     @property
     def state_file(self) -> Path:
-        """What we remember of the running cluster (JSON, 0600)."""
+        """Return the path of the running cluster's state (JSON, 0600)."""
         return self.root / "embedded.json"
 
     @property
     def new_state_file(self) -> Path:
-        """The same while it is written: the only file of ours that can be there without the other."""
+        """Return the path of the state while it is written: the only file that can exist without the state file."""
         return self.state_file.with_suffix(".new")
 
     @property
     def munge_socket(self) -> Path:
-        """Socket of munged; others have to reach it."""
+        """Return the path of munged's socket, which other users have to reach."""
         return self.root / "munge" / "socket"
 
     @property
     def munge_key(self) -> Path:
-        """Key of munged, 0400."""
+        """Return the path of munged's key, with mode 0400."""
         return self.root / "key" / "munge.key"
 
     @property
     def controller_state(self) -> Path:
-        """StateSaveLocation of slurmctld."""
+        """Return the StateSaveLocation of slurmctld."""
         return self.root / "state"
 
     @property
     def spool(self) -> Path:
-        """Parent of the SlurmdSpoolDir of each node."""
+        """Return the parent of the SlurmdSpoolDir of each node."""
         return self.root / "spool"
 
     @property
     def log(self) -> Path:
-        """Logs and the standard output of the daemons."""
+        """Return the directory of the logs and of the daemons' standard output."""
         return self.root / "log"
 
     @property
     def run(self) -> Path:
-        """Pid files."""
+        """Return the directory of the pid files."""
         return self.root / "run"
 
     @property
     def cgroup(self) -> Path:
-        """CgroupMountpoint: links to the cluster's own groups."""
+        """Return the CgroupMountpoint: links to the cluster's own groups."""
         return self.root / "cgroup"
 
     @property
     def devices(self) -> Path:
-        """Parent of the directories with the stand-ins for GPUs, one for each node."""
+        """Return the parent of the directories with the stand-ins for GPUs, one for each node."""
         return self.root / "dev"
 
     @property
     def database(self) -> Path:
-        """Data directory and socket of MariaDB."""
+        """Return the directory of MariaDB's data and socket."""
         return self.root / "db"
 
     @property
     def database_socket(self) -> Path:
-        """Socket of MariaDB; it listens nowhere else."""
+        """Return the path of MariaDB's socket, its only listener."""
         return self.database / "socket"
 
     def create(self) -> None:
-        """Make all directories. Those that another user has no business in are 0700."""
+        """Create all directories, with mode 0700 unless other users need them."""
         if any(char.isspace() or char in "#%" for char in str(self.root)):
             raise EmbeddedError(
                 f"A cluster cannot live in {self.root}: slurm.conf takes no blank, # or % in a path.",
@@ -119,10 +119,10 @@ class Layout:
 
 
 def default_directory() -> Path:
-    """Return where the cluster lives when nobody says where.
+    """Return the default directory of the cluster.
 
-    For root a place that every user can reach; for others their state directory, or, where that is too deep for a Unix
-    socket, a directory of their own in the temporary directory.
+    For root, every user can reach the directory. For other users, it is in their state directory. If that path is too
+    long for a Unix socket, it is in their own directory in the temporary directory.
     """
     if os.geteuid() == 0:
         return Path("/var/lib/jupyter_slurm/embedded")
@@ -133,12 +133,12 @@ def default_directory() -> Path:
 
 
 def missing_parents(path: Path) -> list[Path]:
-    """Return the directories above ``path`` that do not exist yet, the innermost first."""
-    return [parent for parent in path.parents if not os.path.exists(parent)]  # nor may be looked at
+    """Return the missing directories above ``path``, the innermost first."""
+    return [parent for parent in path.parents if not os.path.exists(parent)]  # false also for inaccessible ones
 
 
 def check_reachable(path: Path) -> str:
-    """Return what keeps other users from passing through to ``path``; empty if nothing does."""
+    """Return why other users cannot reach ``path``; empty if they can."""
     for parent in path.resolve().parents:
         if not parent.stat().st_mode & stat.S_IXOTH:
             return f"other users cannot use this cluster, since {parent} is closed to them"

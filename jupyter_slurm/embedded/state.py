@@ -1,4 +1,4 @@
-"""What is remembered of a running cluster, and the lock that start and stop take."""
+"""Recorded state of a running cluster, and the lock for start and stop."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ FORMAT = 1
 
 
 def boot_id() -> str:
-    """Return the id of this boot of the machine (proc(5), random/boot_id)."""
+    """Return the ID of the machine's current boot (proc(5), random/boot_id)."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
 @dataclass(frozen=True)
 class State:
-    """Enough to find every process of a cluster and to start a daemon of it again.
+    """Facts needed to find every process of a cluster and to restart its daemons.
 
-    ``parents`` are the directories above it that were made for it, the innermost first; ``hidden`` what each node does
-    not see of this machine.
+    ``parents`` are the directories above the cluster's that were created for it, the innermost first. ``hidden`` are
+    the paths of this machine that each node does not see.
     """
 
     name: str
@@ -51,7 +51,7 @@ class State:
     def load(cls, layout: Layout) -> State | None:
         """Return the state of the cluster in that directory, or None if there is none.
 
-        Raises EmbeddedError when it belongs to another user or was written by another version.
+        Raises EmbeddedError if it belongs to another user or was written by another version.
         """
         try:
             data = json.loads(layout.state_file.read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ class State:
             ) from error
 
     def save(self, layout: Layout) -> None:
-        """Write the state, whole or not at all, readable by its owner only."""
+        """Write the state atomically, readable by its owner only."""
         temporary = layout.new_state_file
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             json.dump(asdict(self), file)
@@ -86,23 +86,23 @@ class State:
 
     @property
     def roles(self) -> list[str]:
-        """The daemons that should be running."""
+        """Return the daemons that should be running."""
         database = ["mariadbd", "slurmdbd"] if self.accounting else []
         return ["munged", *database, "slurmctld", *(f"slurmd/{name}" for name in self.nodes)]
 
     @property
     def stale(self) -> bool:
-        """True when the machine was started anew since: nothing of the cluster can be running."""
+        """Return whether the machine was rebooted since: then no process of the cluster can be running."""
         return self.boot != boot_id()
 
 
 @contextmanager
 def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
-    """Hold the lock of a cluster's directory, which is made if it is not there.
+    """Hold the lock of a cluster's directory, which is created if missing.
 
-    What is locked is the directory itself: one that turns out to be somebody's has no file of ours in it then.
+    The directory itself is locked, so that a directory of another user never gets a file of this cluster.
 
-    Raises EmbeddedError when somebody else holds it for longer than ``timeout`` seconds.
+    Raises EmbeddedError if another process holds the lock for longer than ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -124,7 +124,7 @@ def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
 
 
 def _check_owner(path: Path) -> None:
-    """Refuse a directory that somebody else made, or a link to who knows where."""
+    """Refuse a directory created by another user, or a link."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
         raise EmbeddedError(f"{path} is not a directory.", hint="Choose another with --dir.")
@@ -133,7 +133,7 @@ def _check_owner(path: Path) -> None:
 
 
 def _take(descriptor: int, path: Path) -> bool:
-    """Take the lock and tell whether we have it: whoever stops the cluster removes the directory."""
+    """Try to take the lock; return whether it is held and the directory, which a stop removes, still exists."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

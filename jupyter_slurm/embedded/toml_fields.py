@@ -1,4 +1,4 @@
-"""Reading one table of a description: each key at most once, each value matched in full."""
+"""Parser of one table of a description: each key at most once, each value matched in full."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Table"]
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 LOGIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}\$?")
-# "1g.10gb" of MIG, "2080_ti"; a number alone would be a count.
+# "1g.10gb" of MIG, "2080_ti"; a plain number would be a count.
 GPU_TYPE = re.compile(r"\d{0,4}_?[A-Za-z][A-Za-z0-9_.-]{0,31}")
-# Numbers of at most four digits: a range can then never be expanded to more than 10,000 names.
+# Numbers have at most four digits, so that a range never expands to more than 10,000 names.
 HOSTS = re.compile(
     r"[A-Za-z][A-Za-z0-9.-]{0,31}(\[\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?){0,31}\])?(\.[A-Za-z0-9.-]{1,63})?"
 )
@@ -27,14 +27,14 @@ MEMORY = re.compile(r"(\d{1,6})([KMGT])B?", re.IGNORECASE)
 PHRASE = re.compile(r"[A-Za-z0-9 ._/()+-]{0,80}")
 LIMIT_KEY = re.compile(r"[A-Za-z]{3,40}")
 LIMIT_VALUE = re.compile(r"[A-Za-z0-9_.,=:/+-]{1,200}")
-# One "Key=value …" line of slurm.conf(5). A comment or a continuation would change what follows it.
+# One "Key=value …" line of slurm.conf(5). A comment or a continuation would change the text after it.
 LINE = re.compile(r"[A-Za-z][A-Za-z0-9]*=[^\x00-\x1f\x7f#\\]*")
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024 * 1024}
 _MISSING = object()
 
 
 class Table:
-    """One TOML table. Used with ``with``: what was not asked for by the end of the block is an unknown key."""
+    """A TOML table, for use with ``with``: keys not read by the end of the block are unknown keys."""
 
     def __init__(self, data: Any, path: str) -> None:
         if not isinstance(data, dict):
@@ -84,34 +84,34 @@ class Table:
         return value
 
     def name(self, key: str, default: Any = _MISSING) -> str:
-        """A name of letters, digits, ``_``, ``.`` and ``-``."""
+        """Read a name of letters, digits, ``_``, ``.`` and ``-``."""
         return self._text(key, NAME, "a name (letters, digits, '_', '.', '-')", default)
 
     def login(self, key: str) -> str:
-        """A login name."""
+        """Read a login name."""
         return self._text(key, LOGIN, "a login name", _MISSING)
 
     def phrase(self, key: str) -> str:
-        """A few plain words on one line."""
+        """Read a few plain words on one line."""
         return self._text(key, PHRASE, "a short plain text", "")
 
     def matching(self, key: str, pattern: str) -> str:
-        """A text that matches the pattern in full; empty when it is not given."""
+        """Read a text that matches the pattern in full; empty if missing."""
         return self._text(key, re.compile(pattern), f"of the form {pattern}", "")
 
     def time(self, key: str) -> str:
-        """A time limit as sbatch(1) takes it; empty when it is not given."""
+        """Read a time limit in the form of sbatch(1); empty if missing."""
         return self._text(key, TIME, "a time limit (minutes, 'H:MM:SS', 'D-HH:MM:SS' or 'UNLIMITED')", "")
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
-        """One of several words; empty when it is not given."""
+        """Read one of several words; empty if missing."""
         value = self._get(key, "")
         if key in self._data and value not in choices:
             raise self._wrong(key, value, f"one of {', '.join(choices)}")
         return str(value)
 
     def choices(self, key: str, choices: tuple[str, ...]) -> tuple[str, ...]:
-        """A list of words, each one of several."""
+        """Read a list of words, each one of several."""
         values = self._list(key)
         for value in values:
             if value not in choices:
@@ -119,7 +119,7 @@ class Table:
         return tuple(values)
 
     def names(self, key: str) -> tuple[str, ...]:
-        """A list of names."""
+        """Read a list of names."""
         values = self._list(key)
         for value in values:
             if not (isinstance(value, str) and NAME.fullmatch(value)):
@@ -127,7 +127,7 @@ class Table:
         return tuple(values)
 
     def lines(self, key: str) -> tuple[str, ...]:
-        """A list of whole ``Key=value`` lines of slurm.conf."""
+        """Read a list of whole ``Key=value`` lines of slurm.conf."""
         values = self._list(key)
         for value in values:
             if not (isinstance(value, str) and LINE.fullmatch(value)):
@@ -135,28 +135,28 @@ class Table:
         return tuple(values)
 
     def flag(self, key: str) -> bool:
-        """True or false; false when it is not given."""
+        """Read true or false; false if missing."""
         value = self._get(key, False)
         if not isinstance(value, bool):
             raise self._wrong(key, value, "true or false")
         return value
 
     def integer(self, key: str, *, default: int, minimum: int = 0, maximum: int = 2**31 - 1) -> int:
-        """A whole number within bounds."""
+        """Read a whole number within bounds."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
             raise self._wrong(key, value, f"a whole number from {minimum} to {maximum}")
         return value
 
     def optional_integer(self, key: str, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int | None:
-        """A whole number within bounds, or None when it is not given."""
+        """Read a whole number within bounds, or None if missing."""
         if key not in self._data:
             self._asked.append(key)
             return None
         return self.integer(key, default=minimum, minimum=minimum, maximum=maximum)
 
     def memory(self, key: str, default: Any = _MISSING) -> int:
-        """An amount of memory such as ``"64G"``, in MiB."""
+        """Read an amount of memory such as ``"64G"``, in MiB."""
         value = self._get(key, default)
         match = MEMORY.fullmatch(value) if isinstance(value, str) else None
         amount = int(int(match[1]) * _MIB[match[2].upper()]) if match else 0
@@ -165,14 +165,14 @@ class Table:
         return amount
 
     def optional_memory(self, key: str) -> int | None:
-        """An amount of memory in MiB, or None when it is not given."""
+        """Read an amount of memory in MiB, or None if missing."""
         if key not in self._data:
             self._asked.append(key)
             return None
         return self.memory(key)
 
     def directories(self, key: str) -> tuple[str, ...]:
-        """Absolute paths."""
+        """Read absolute paths."""
         values = self._list(key)
         for value in values:
             if not (isinstance(value, str) and os.path.isabs(value) and "\0" not in value):
@@ -180,7 +180,7 @@ class Table:
         return tuple(values)
 
     def hosts(self, key: str) -> tuple[str, ...]:
-        """A node list such as ``"dgx01"`` or ``"n[1-4,7]"``, or a list of such texts, expanded."""
+        """Read a node list such as ``"dgx01"`` or ``"n[1-4,7]"``, or a list of node lists, expanded."""
         value = self._get(key)
         names: list[str] = []
         for item in value if isinstance(value, list) else [value]:
@@ -193,7 +193,7 @@ class Table:
         return tuple(names)
 
     def gpus(self, key: str) -> dict[str, int]:
-        """GPUs of a node: a count, or counts by type."""
+        """Read the GPUs of a node: a count, or counts by type."""
         value = self._get(key, {})
         counts = {None: value} if isinstance(value, int) else value
         if not isinstance(counts, dict):
@@ -206,7 +206,7 @@ class Table:
         return {kind or "": count for kind, count in counts.items() if count}
 
     def limits(self, key: str) -> dict[str, str]:
-        """Limits in sacctmgr's own words, as texts."""
+        """Read limits with sacctmgr's own names, as texts."""
         value = self._get(key, {})
         if not isinstance(value, dict):
             raise self._wrong(key, value, "a table such as { MaxJobs = 10 }")
@@ -218,9 +218,9 @@ class Table:
         return {word: str(limit) for word, limit in value.items()}
 
     def table(self, key: str) -> Table:
-        """A table within this one; an empty one when it is not given."""
+        """Read a table within this table; empty if missing."""
         return Table(self._get(key, {}), self._key(key))
 
     def tables(self, key: str) -> list[Table]:
-        """A list of tables (``[[key]]``)."""
+        """Read a list of tables (``[[key]]``)."""
         return [Table(item, self._key(key)) for item in self._list(key)]

@@ -1,1 +1,1 @@
-"""Kernels on nodes: what the kernelspec starts on this machine, and what the Jupyter server does with it."""
+"""Remote kernels: the program that the kernelspec starts on this machine, and its provisioner in the Jupyter server."""

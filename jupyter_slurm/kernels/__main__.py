@@ -1,4 +1,4 @@
-"""What a kernelspec runs: ``python -m jupyter_slurm.kernels -f CONNECTION_FILE [CLUSTER] [options] [words]``."""
+"""Program of a kernelspec: ``python -m jupyter_slurm.kernels -f CONNECTION_FILE [CLUSTER] [options] [keywords]``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN_AS", "main"]
 
 SHOWN_AS = "JUPYTER_SLURM_KERNEL_NAME"
-"""Variable with what people call the kernel: of the front, and not of what it starts.
+"""Environment variable with the displayed name of the kernel: set for the proxy, not for its child processes.
 
-Without it, whoever has started the front knows nothing of our provisioner, as VS Code.
+Without the variable, the parent of the proxy does not use the Slurm provisioner, as with VS Code.
 """
 
 
@@ -34,7 +34,7 @@ def main(args: Sequence[str]) -> int:
     parser.add_argument("-f", dest="file", metavar="CONNECTION_FILE", required=True)
     parser.add_argument("--give-back", action="store_true", help="end what is left of a kernel instead")
     parser.add_argument("--after", type=float, default=0.0, help="seconds until then, unless a front has it by then")
-    # Behind the connection file stand cluster, options of sbatch and our words: argparse would take some of them apart.
+    # The connection file is followed by cluster, options of sbatch and keywords: argparse would split some of them.
     at = args.index("-f") + 2 if "-f" in args else len(args)
     asked, words = parser.parse_args(args[:at]), list(args[at:])
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
@@ -57,7 +57,7 @@ async def _serve(file: str, connection: KernelConnectionInfo, words: list[str]) 
     shown = os.environ.pop(SHOWN_AS, None)
     is_alone, notebook = shown is None, os.environ.get("JPY_SESSION_NAME")
     signpost = KernelStateFile(file, _starter() if is_alone else notebook, name)
-    if is_alone and signpost.data:  # what its client has ended or killed: it wants another kernel
+    if is_alone and signpost.data:  # its client has ended or killed it and wants another kernel
         signpost.write(state="died")
     is_lost = is_alone or not notebook
     place = KernelStartup(words, signpost, name=name, display_name=shown or "", is_alone=is_alone, is_lost=is_lost)
@@ -68,7 +68,7 @@ async def _serve(file: str, connection: KernelConnectionInfo, words: list[str]) 
 
 
 def _starter() -> str:
-    """Return what tells the process that has started us, and the folder that it wants us in, from others."""
+    """Return an identifier of the parent process and of the folder that it chose for this process."""
     process = os.getppid()
     begun = ""
     with contextlib.suppress(OSError, IndexError):  # proc(5)

@@ -1,4 +1,4 @@
-"""What a kernel on a node holds, its allocation and its step, and how they end."""
+"""Allocation and step of a remote kernel, and their ends."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["KernelAllocation", "give_back"]
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_LOOK = 1.0  # seconds between two attempts, where nobody answers
-_TOLD_WITHIN = 15.0  # seconds in which Slurm tells how something ended
-_LAST_CALL = 30.0  # seconds for a request that is under way, when what it asks for is not wanted any more
-_RESTARTS_WITHIN = 15.0  # seconds for another front to take over what one had that is alone
-# Seconds between attempts to give something back; after an hour, the lease has done it or is about to.
+_LOOK = 1.0  # seconds between two attempts without an answer
+_TOLD_WITHIN = 15.0  # seconds in which Slurm reports how a job ended
+_LAST_CALL = 30.0  # seconds for a pending request whose result is no longer wanted
+_RESTARTS_WITHIN = 15.0  # seconds for another proxy to take over the kernel of a proxy without provisioner
+# Seconds between attempts of a release; after an hour, the lease has ended the allocation or soon will.
 _PAUSES = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, *[300.0] * 12)
 
 
@@ -42,16 +42,16 @@ class KernelAllocation:
     Parameters
     ----------
     words : sequence of str
-        What the kernelspec asks for: cluster, options of sbatch, our words.
+        Request of the kernelspec: cluster, options of sbatch, keywords.
     signpost : KernelStateFile
-        What is left for who comes next.
+        State file for the next proxy.
     name, display_name : str
-        The kernelspec, and how that is shown.
+        The kernelspec, and its displayed name.
     is_alone : bool
-        Whoever has started the front knows nothing of our provisioner: a signal is all that it hears when its client
-        ends or restarts the kernel, and the next one has another connection file.
+        Whether the parent of the proxy does not use the Slurm provisioner: the proxy gets only a signal when its client
+        ends or restarts the kernel, and the next proxy has another connection file.
     is_lost : bool
-        When whoever has started the front is gone, nobody will find the kernel again, as without a notebook.
+        Whether nobody can find the kernel again after the end of the proxy's parent, as without a notebook.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class KernelAllocation:
         self._entrance = ClusterLogin(words)
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
-        self._former: str | None = None  # a step that is being ended
-        self._restarts = 0  # of the allocation, when the kernel began
+        self._former: str | None = None  # a step that is ending
+        self._restarts = 0  # restarts of the allocation, when the kernel started
         self._calls: set[asyncio.Future[Any]] = set()
 
     # The end ----------------------------------------------------------------------------------------------------
 
     async def ended(self, *, wait: bool = False) -> str | None:
-        """Return why the kernel is over; None: it is not, or nobody knows."""
+        """Return why the kernel has ended; None if it has not, or the reason is unknown."""
         loop = asyncio.get_running_loop()
         until, why = loop.time() + _TOLD_WITHIN, None
         while True:
@@ -90,19 +90,20 @@ class KernelAllocation:
             await asyncio.sleep(_LOOK)
 
     def _look(self) -> tuple[str, bool] | None:
-        """Return why the step, or all of the allocation, is over, and whether there will be no better words."""
+        """Return why the step, or the whole allocation, has ended, and whether this reason is final."""
         told = self._kernel.refresh()._data, self._granted.refresh()._data, self._restarts
         if not end_reason.is_over(*told):
             return None
         is_settled = end_reason.is_settled(*told)
         if not is_settled:
-            self._there.client.get(self._there.path("jobs"), params={"state": "active"})  # has the queue looked at
+            # makes the agent query the queue
+            self._there.client.get(self._there.path("jobs"), params={"state": "active"})
         has_failed = told[1]["finished"] and told[1]["state"] == "FAILED"
         said = sentences(*self._granted.tail(2, "stderr").splitlines()) if has_failed else ""
         return end_reason.why(*told, said), is_settled
 
     async def near_end(self) -> str:
-        """Return a warning that the allocation is about to end; empty while it is not, or nobody knows."""
+        """Return a warning that the allocation will end soon; empty otherwise."""
         with contextlib.suppress(SlurmError):
             data = await self._do(lambda: self._granted.data)
             left = allocation_card.time_left(data)
@@ -111,36 +112,36 @@ class KernelAllocation:
         return ""
 
     async def trouble(self) -> str:
-        """Return what the way to the cluster waits for; empty: nobody knows, or nothing can be done about it."""
+        """Return the cause of a connection outage; empty if it is unknown, or the user cannot remove it."""
         return await self._do(self._entrance.trouble)
 
     async def is_gone(self) -> bool:
-        """Tell whether the allocation is over."""
+        """Return whether the allocation has ended."""
         with contextlib.suppress(SlurmError):
             step = None if self._step is None else await self._do(lambda: self._kernel.refresh()._data)
             return end_reason.is_gone(step, await self._do(lambda: self._granted.refresh()._data), self._restarts)
         return False
 
     async def kept(self) -> str:
-        """Return that the allocation is there without a kernel, and for how long; empty: it is not."""
+        """Return a note that the allocation exists without a kernel, and for how long; empty otherwise."""
         with contextlib.suppress(SlurmError):
             if self._allocation is not None:
                 return await self._do(lambda: end_reason.kept(self._granted.refresh()._data))
         return ""
 
     def mark(self, state: str) -> None:
-        """Leave word for who comes next; ``over``: there is nothing to come back to, and what runs still is ended."""
+        """Write the state for the next proxy; ``over``: the kernel cannot be resumed, and its remains will be ended."""
         if state == "over" or self._signpost.data:
             self._signpost.write(state=state)
 
     def took(self, received: int) -> None:
-        """Leave word of how far the messages of the keeper were passed on."""
+        """Write the number of the last keeper message that was passed on."""
         if self._signpost.data:
             self._signpost.write(received=received)
 
     async def give_back(self, *, restart: bool) -> None:
-        """End the step and, without ``restart``, the allocation, unless somebody else uses it."""
-        if self._calls:  # what they ask for is to be known, to be given back
+        """End the step and, without ``restart``, the allocation, unless others use it."""
+        if self._calls:  # their results must be known for the release
             await asyncio.wait(self._calls, timeout=_LAST_CALL)
         await self._do(lambda: self._end(restart))
         if not restart:
@@ -149,7 +150,7 @@ class KernelAllocation:
             self.leave()
 
     async def abandon(self) -> bool:
-        """Give back what an earlier front has left, as soon as somebody listens; tell whether that was done."""
+        """Release the remains of an earlier proxy, once the cluster answers; return whether this was done."""
         for pause in (0.0, *_PAUSES):
             await asyncio.sleep(pause)
             try:
@@ -163,11 +164,11 @@ class KernelAllocation:
         return False
 
     def _find_left(self) -> None:
-        """Find the allocation, also by its label: its front may have been killed before it heard the key."""
+        """Find the allocation by key or by label: its proxy may have been killed before it received the key."""
         left, cluster = self._signpost.data, self._there
         key, label = left.get("allocation"), left.get("label")
         if not (key or label):
-            return  # it had not asked for one
+            return  # the proxy had not requested an allocation
         for told in cluster.client.get(cluster.path("jobs"), params={"state": "active"}):
             is_ours = told["kind"] == "allocation" and told["label"] == label
             if (told["key"] == key) if key else is_ours:
@@ -189,12 +190,12 @@ class KernelAllocation:
             self._allocation.release()
 
     def leave(self) -> None:
-        """Let the kernel go on; where nobody could find it again, only until a restart would have taken it over."""
+        """Let the kernel continue; if nobody can find it again, only until the limit for a take-over."""
         if self._is_lost and self._signpost.data:
             self._signpost.write(state="restarting")
             give_back_later(self._signpost.path.removesuffix(signposts.ENDING), after=_RESTARTS_WITHIN)
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Helpers ----------------------------------------------------------------------------------------------------
 
     @property
     def _there(self) -> Cluster:
@@ -211,22 +212,23 @@ class KernelAllocation:
         return self._step
 
     async def _do(self, call: Callable[[], _T]) -> _T:
-        """Make a call that blocks; it goes on when nobody waits for it any more."""
+        """Run a blocking call in a thread; it continues if the awaiting task is cancelled."""
         made = asyncio.ensure_future(asyncio.to_thread(call))
         self._calls.add(made)
         made.add_done_callback(self._calls.discard)
-        made.add_done_callback(lambda done: done.exception())  # of one that nobody waits for any more, too
+        # retrieves the exception of a call that is no longer awaited
+        made.add_done_callback(lambda done: done.exception())
         return await asyncio.shield(made)
 
 
 def give_back(connection_file: str, *, is_left: bool = False) -> int:
-    """Give back what a kernel has left whose front was killed, or has left it; return the exit code."""
+    """Release the remains of a kernel whose proxy was killed, or left it; return the exit code."""
     if not signposts.read(connection_file):
         return 0
     signpost = KernelStateFile(connection_file)
-    if not signpost.data:  # a front has taken it over meanwhile
+    if not signpost.data:  # another proxy has taken the kernel over meanwhile
         signpost.remove()
         return 0
-    if is_left and signpost.data.get("state") != "restarting":  # or had it again
+    if is_left and signpost.data.get("state") != "restarting":  # or has it again
         return 0
     return 0 if asyncio.run(KernelAllocation(signpost.data.get("words") or [], signpost).abandon()) else 1

@@ -1,4 +1,4 @@
-"""What has become of a kernel on a node and of its allocation: whether they are over, and why."""
+"""State of a remote kernel and its allocation: whether they have ended, and why."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ _NEXT: Final = {
     "PREEMPTED": "With --requeue, Slurm puts such an allocation back into the queue, and the kernel begins anew in it.",
     "TIMEOUT": "A kernel with a longer --time has more of it.",
 }
-"""What to do next, where that is not what one does with a job."""
+"""The next step, if it differs from that for a job."""
 
 
 def is_ending(allocation: api.Job) -> bool:
-    """Tell whether Slurm is ending an allocation, and has not said yet as what."""
+    """Return whether Slurm is ending an allocation whose final state is still unknown."""
     return not allocation["finished"] and allocation["state"] in ENDING_STATES
 
 
 def is_requeued(allocation: api.Job, restarts: int) -> bool:
-    """Tell whether an allocation was put back into the queue since it had been ``restarts`` times."""
+    """Return whether an allocation was requeued since its restart count was ``restarts``."""
     return not allocation["finished"] and int(allocation.get("restarts") or 0) > restarts
 
 
 def _took_it_along(step: api.Job) -> bool:
-    """Tell whether a step ended because its allocation did, as the node has it: Slurm may say that later."""
+    """Return whether a step ended with its allocation, by the step: the allocation may be updated later."""
     error = step.get("error")
     return bool(error and (error.get("details") or {}).get("with_allocation"))
 
 
 def is_over(step: api.Job, allocation: api.Job, restarts: int) -> bool:
-    """Tell whether there is no kernel any more."""
+    """Return whether the kernel has ended."""
     return bool(step["finished"]) or not allocation_card.is_open(allocation) or is_requeued(allocation, restarts)
 
 
 def is_settled(step: api.Job, allocation: api.Job, restarts: int) -> bool:
-    """Tell whether it is known as what all that is over has ended."""
+    """Return whether the final states of all ended parts are known."""
     if is_ending(allocation):
         return False
     return not _took_it_along(step) or not allocation_card.is_open(allocation) or is_requeued(allocation, restarts)
 
 
 def is_gone(step: api.Job | None, allocation: api.Job, restarts: int) -> bool:
-    """Tell whether nothing can be started in an allocation any more."""
+    """Return whether no step can be started in an allocation any more."""
     if is_requeued(allocation, restarts):
         return False
     return not allocation_card.is_open(allocation) or (step is not None and _took_it_along(step))
 
 
 def why(step: api.Job, allocation: api.Job, restarts: int, said: str = "") -> str:
-    """Return why there is no kernel any more; ``said``: the last words of an allocation that has failed."""
+    """Return why the kernel has ended; ``said``: the last lines of a failed allocation."""
     error = step.get("error")
     detail = error.get("detail") if error else None
     if is_requeued(allocation, restarts):
@@ -76,7 +76,7 @@ def why(step: api.Job, allocation: api.Job, restarts: int, said: str = "") -> st
 
 
 def kept(allocation: api.Job) -> str:
-    """Return that an allocation is there without a kernel, and for how long; empty: it is not."""
+    """Return a note that an allocation exists without a kernel, and for how long; empty otherwise."""
     if not allocation_card.is_open(allocation) or not (lease := allocation.get("lease")):
         return ""
     return f"Its allocation {allocation['id'] or ''} is kept for that, for {duration(lease)}."

@@ -1,4 +1,4 @@
-"""What kernels have said of themselves, kept for the next time: clients ask before there is a kernel."""
+"""Cache of kernel info replies: clients ask before the kernel has started."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLAIN: MessagePart = {
     "banner": "",
     "help_links": [],
 }
-# What IRkernel and IJulia say of their languages: a notebook that is new keeps what it is told first.
+# Language info of IRkernel and IJulia: a new notebook stores the first reply.
 _LANGUAGES: dict[str, MessagePart] = {
     "ir": {
         "name": "R",
@@ -51,7 +51,7 @@ _LANGUAGES: dict[str, MessagePart] = {
 
 
 def known(words: Sequence[str]) -> MessagePart:
-    """Return what the last kernel that was asked for in these words has said; of the first one, what is likely."""
+    """Return the last kernel info for this request; for the first kernel, a likely one."""
     with contextlib.suppress(OSError, ValueError):
         with _path(words).open("rb") as file:
             told = json.loads(file.read(_LARGEST))
@@ -70,9 +70,9 @@ def _likely(words: Sequence[str]) -> MessagePart:
 
 
 def remember(words: Sequence[str], told: MessagePart) -> None:
-    """Keep what a kernel says; never a reason to fail."""
+    """Store the kernel info; errors are ignored."""
     text = json.dumps(dict(told))
-    if len(text) > _LARGEST:  # no kernel has so much to say of itself
+    if len(text) > _LARGEST:  # no kernel has a longer reply
         return
     path = _path(words)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")

@@ -1,4 +1,4 @@
-"""The cluster of a kernel, and the log-in that it takes: a person answers at another front door, and is asked once."""
+"""Login to the cluster of a kernel: the user answers prompts at another front end, once."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterLogin"]
 
-_ANSWERS_WITHIN = 10.0  # seconds that the agent has for what it knows without asking
+_ANSWERS_WITHIN = 10.0  # seconds for an answer of the agent without a request to Slurm
 
 
 class ClusterLogin:
-    """The way into the cluster that a kernelspec names.
+    """Login to the cluster that a kernelspec names.
 
     Parameters
     ----------
     words : sequence of str
-        What the kernelspec asks for: cluster, options of sbatch, our words.
+        Request of the kernelspec: cluster, options of sbatch, keywords.
     """
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(words)
         self._there: Cluster | None = None
-        self._refusal: SlurmError | None = None  # by a host, or by the person
-        self._asked: tuple[Future[None], SlurmError] | None = None  # a log-in that somebody has to answer for
+        self._refusal: SlurmError | None = None  # by a host, or by the user
+        self._asked: tuple[Future[None], SlurmError] | None = None  # a login that needs an answer of the user
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, once :meth:`arrive` has been there."""
+        """Return the cluster after :meth:`arrive`."""
         assert self._there is not None
         return self._there
 
     def arrive(self) -> MagicLine:
-        """Come to the cluster, logged in; return what is wanted there.
+        """Log in to the cluster; return the parsed request.
 
         Raises
         ------
         SlurmError
-            It cannot be reached now. After a refusal nobody is asked again, until somebody has logged in elsewhere.
+            The cluster cannot be reached now. After a refusal, no prompt appears until a login from another front end.
         """
         name, line = named_in(shlex.join(self._words))
         told = None if self._refusal is None else self._connection(registered(name or chosen()))
@@ -67,13 +67,13 @@ class ClusterLogin:
             self._refusal = error
             raise
         except SlurmError as error:
-            if type(error) is SlurmError and self._asked is None:  # what is not ours to answer has no class of its own
+            if type(error) is SlurmError and self._asked is None:  # a prompt for another front end raises no subclass
                 self._asked = _begun(registered(name or chosen()).log_in), error
             raise
         return parse_cell_line(line, option_table(self._there, "sbatch"), WORDS)
 
     def _hear(self) -> None:
-        """Hear what somebody has answered; until then there is nothing new to say."""
+        """Receive the result of a login prompt; until then nothing changes."""
         if self._asked is not None:
             answer, before = self._asked
             if not answer.done():
@@ -82,7 +82,7 @@ class ClusterLogin:
             answer.result()
 
     def trouble(self) -> str:
-        """Return what the way there waits for; empty: nobody knows, or nothing can be done about it."""
+        """Return the cause of a connection outage; empty if it is unknown, or the user cannot remove it."""
         cluster = self._there
         if cluster is None or not cluster.is_remote:
             return ""
@@ -100,13 +100,13 @@ class ClusterLogin:
 
     @staticmethod
     def _connection(cluster: Cluster) -> api.Connection | None:
-        """Return how the log-in stands, by what the agent knows already."""
+        """Return the state of the login, as the agent knows it without a request."""
         known: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_ANSWERS_WITHIN)
         return next((one.get("connection") for one in known if one["id"] == cluster.name), None)
 
 
 def _begun(call: Callable[[], None]) -> Future[None]:
-    """Make a call that nobody waits for at the end of this process."""
+    """Start a call that does not delay the end of this process."""
     made: Future[None] = Future()
 
     def make() -> None:

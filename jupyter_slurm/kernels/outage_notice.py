@@ -1,4 +1,4 @@
-"""What the cell that runs is told while the way to its kernel is silent."""
+"""Notice in the running cell about an outage of the link to its kernel."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Awaitable, Callable
 
 __all__ = ["OutageNotice"]
 
-_LOOK = 1.0  # seconds between two looks
-_SILENT = 9  # looks: a keeper that has nothing to say says so after 5 s
+_LOOK = 1.0  # seconds between two checks
+_SILENT = 9  # checks: an idle keeper sends a sign of life every 5 s
 _DOWN = "The link to this kernel is down. The kernel goes on: what it prints is shown when the link is back."
 _BACK = "The link is back."
 
 
 class OutageNotice:
-    """Tells that the link is down, what it waits for, and that it is back; each of it once.
+    """Reports an outage, its cause, and its end, each once.
 
     Parameters
     ----------
     words : callable
-        Returns how often something has come from the keeper.
+        Returns the number of receptions from the keeper.
     tell : callable
-        Says a line in the cell that runs, and returns whether there is one.
+        Prints a line in the running cell, and returns whether a cell is running.
     trouble : callable
-        Returns what the way waits for, as far as somebody can do something about it.
+        Returns the cause of the outage, if the user can remove it.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class OutageNotice:
         self.is_down = False
 
     async def watch(self) -> None:
-        """Look, for ever. It counts looks and not seconds: while this machine sleeps there are none."""
+        """Check forever. Checks are counted, not seconds: a sleeping machine makes none."""
         heard, looks, said = self._words(), 0, set[str]()
         while True:
             await asyncio.sleep(_LOOK)

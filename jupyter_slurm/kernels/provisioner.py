@@ -1,4 +1,4 @@
-"""What Jupyter does with the front of a kernel on a node: it starts it again, ends it, leaves it alone."""
+"""Provisioner of the kernel proxy for Jupyter: start, restart, end and detachment."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from jupyter_slurm.kernels.release import give_back_later
 __all__ = ["SlurmProvisioner"]
 
 _LEAVES_WITHIN = 5.0  # seconds
-_MOST, _WHILE = 3, 60.0  # fronts in so many seconds
+_MOST, _WHILE = 3, 60.0  # proxies in a number of seconds
 
 
 class SlurmProvisioner(LocalProvisioner):
-    """Starts the front of a kernel on a node (``jupyter_slurm.kernels``).
+    """Starts the proxy of a remote kernel (``jupyter_slurm.kernels``).
 
-    A front that was killed is started again, and its kernel has all its variables. The kernel outlives a Jupyter server
-    that stops; a kernel that is shut down without being asked (``now=True``) gives back what it had all the same.
+    A killed proxy is started again, and its kernel keeps all variables. The kernel outlives a Jupyter server that
+    stops. A kernel that is shut down without a request (``now=True``) is released nevertheless.
     """
 
     _cmd: list[str]
@@ -41,19 +41,19 @@ class SlurmProvisioner(LocalProvisioner):
     _had_died = False
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Take the kernelspec as it is now: another image, or other options, need no new notebook."""
-        # For an ipykernel of this machine: `jupyter run` adds the name of its script.
+        """Read the kernelspec again: a changed image or option needs no new notebook."""
+        # Meant for a local ipykernel: `jupyter run` adds the name of its script.
         kwargs.pop("extra_arguments", None)
         manager = self.parent
         if manager is not None:
-            with contextlib.suppress(NoSuchKernel):  # one that was removed goes on as it was
+            with contextlib.suppress(NoSuchKernel):  # a removed kernelspec keeps its old content
                 told = manager.kernel_spec_manager.get_kernel_spec(manager.kernel_name)
                 if (told.metadata.get("kernel_provisioner") or {}).get("provisioner_name") == PROVISIONER:
                     self.kernel_spec = manager._kernel_spec = told
         return await super().pre_launch(**kwargs)
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
-        """Start the front."""
+        """Start the proxy."""
         self._cmd, self._ends, self._is_left, self._had_died = cmd, False, False, False
         self._begun: list[float] = []
         env = kwargs.get("env")
@@ -62,7 +62,7 @@ class SlurmProvisioner(LocalProvisioner):
         return await super().launch_kernel(cmd, **kwargs)
 
     async def poll(self) -> int | None:
-        """Tell whether the front has ended; one that was killed is started again instead."""
+        """Return whether the proxy has ended; a killed proxy is started again instead."""
         code = await super().poll()
         is_stopping = self._ends or getattr(self.parent, "shutting_down", True)
         if code is None or code >= 0 or is_stopping or not self.has_process:
@@ -79,7 +79,7 @@ class SlurmProvisioner(LocalProvisioner):
         return None
 
     async def send_signal(self, signum: int) -> None:
-        """Send the front a signal; instead of the interrupt before a server stops it is told to leave the kernel."""
+        """Send the proxy a signal; in place of the interrupt before the stop of a server, request the detachment."""
         if signum == signal.SIGINT and is_leaving() and self.has_process:
             self._is_left = self._ends = True
             await super().send_signal(signal.SIGHUP)
@@ -88,18 +88,18 @@ class SlurmProvisioner(LocalProvisioner):
         await super().send_signal(signum)
 
     async def kill(self, restart: bool = False) -> None:
-        """End the front in any case; the kernel has to end otherwise (:meth:`cleanup`)."""
+        """Kill the proxy; :meth:`cleanup` ends the kernel."""
         self._had_died = self._had_died or await self._is_over()
         self._ends = True
         await super().kill(restart)
 
     async def terminate(self, restart: bool = False) -> None:
-        """End the front; the kernel has to end otherwise (:meth:`cleanup`)."""
+        """Terminate the proxy; :meth:`cleanup` ends the kernel."""
         self._ends = True
         await super().terminate(restart)
 
     async def cleanup(self, restart: bool = False) -> None:
-        """Give back what a front that had no time to has left."""
+        """Release the remains of a proxy that had no time for it."""
         if not (self._is_left or is_leaving()) and self._left:
             if not restart:
                 self._give_back()
@@ -109,7 +109,7 @@ class SlurmProvisioner(LocalProvisioner):
 
     @property
     def slurm_place(self) -> dict[str, object] | None:
-        """Where the kernel has its GPUs, for whoever shows it: ``cluster``, ``allocation``. None: nobody knows."""
+        """Return the place of the kernel's GPUs, for displays: ``cluster``, ``allocation``; None if unknown."""
         left = self._left
         return {name: left.get(name) for name in ("cluster", "allocation")} if left.get("cluster") else None
 
@@ -137,7 +137,7 @@ class SlurmProvisioner(LocalProvisioner):
         give_back_later(self._file, self._asked.get("env") or None)
 
     def _restart_it(self) -> None:
-        """Have the next front start another kernel in the allocation, in place of this one."""
+        """Request that the next proxy starts another kernel in the allocation, in place of this one."""
         with contextlib.suppress(OSError):
             post = state_file.KernelStateFile(self._file)
             post.write(state="restarting")

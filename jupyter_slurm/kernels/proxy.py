@@ -1,4 +1,4 @@
-"""The front of a kernel on a node: what clients on this machine take for the kernel."""
+"""Proxy of a remote kernel: the local process that clients take for the kernel."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ __all__ = ["ConnectionInfo", "KernelProxy", "KernelStartError"]
 
 log = logging.getLogger(__name__)
 
-_LOOK = 1.0  # seconds between two looks whether whoever started us is there
-_LOOKS_AT_TIME = 2.0  # seconds between two looks how much is left
-_LOOKS_AT_STAGE = 2.0  # seconds between two looks how far an image is
-_CLIENTS_COME_BACK = 10.0  # seconds for clients to connect to a front in the place of another
-_KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within those that a client waits for us
-_LINES = 20  # of its log that are shown
+_LOOK = 1.0  # seconds between two checks of the parent process
+_LOOKS_AT_TIME = 2.0  # seconds between two checks of the remaining time
+_LOOKS_AT_STAGE = 2.0  # seconds between two checks of the image's progress
+_CLIENTS_COME_BACK = 10.0  # seconds for clients to connect to a replacement of a proxy
+_KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within a client's wait for the proxy
+_LINES = 20  # lines of the log to show
 _DETACHED, _DIED = 0, 1
 _UNUSED = {
     "idle_over": "The kernel was ended: nobody had used it for as long as idle= says. What it had was given back.",
@@ -51,68 +51,68 @@ _UNUSED = {
 
 
 class KernelStartError(Exception):
-    """There will be no kernel; the message says why."""
+    """The kernel cannot start; the message says why."""
 
 
 class ConnectionInfo(Protocol):
-    """Where the kernel is to be, and how to get there."""
+    """Place of the kernel, and the connection to it."""
 
     secret: bytes
     is_known: bool
-    """Whether the kernel had begun before this front did."""
+    """Whether the kernel had started before this proxy."""
     received: int
-    """The number of the last message of the keeper that the front before this one has passed on."""
+    """Number of the last keeper message that the previous proxy passed on."""
 
     async def climb(self, standin: KernelPlaceholder) -> None:
-        """Have it begin, or find it; CannotBegin."""
+        """Start or find the kernel; CannotBegin."""
 
     async def connect(self) -> Any:
-        """Return a socket that leads to its keeper; SlurmError, OSError."""
+        """Return a socket to the keeper; SlurmError, OSError."""
 
     async def ended(self, *, wait: bool = False) -> str | None:
-        """Return why it is over, with ``wait`` as soon as that is known; None: it is not."""
+        """Return why the kernel has ended, with ``wait`` once the reason is known; None if it has not."""
 
     async def stage(self) -> str:
-        """Return how far what the kernel needs is on its node; empty: nobody knows, or it needs nothing."""
+        """Return the progress of the kernel's preparation on its node; empty if unknown or not needed."""
 
     async def near_end(self) -> str:
-        """Return a warning that the allocation is about to end; empty while it is not."""
+        """Return a warning that the allocation will end soon; empty otherwise."""
 
     async def trouble(self) -> str:
-        """Return what the way to it waits for; empty: nobody knows, or nothing can be done about it."""
+        """Return the cause of a connection outage; empty if it is unknown, or the user cannot remove it."""
 
     async def is_gone(self) -> bool:
-        """Tell whether nothing can be started there any more."""
+        """Return whether no kernel can be started in the allocation any more."""
 
     async def kept(self) -> str:
-        """Return that what it was to have is kept for another attempt, and for how long; empty: it is not."""
+        """Return a note that the allocation is kept for another attempt, and for how long; empty otherwise."""
 
     def mark(self, state: str) -> None:
-        """Leave word for who comes next."""
+        """Write the state for the next proxy."""
 
     def took(self, received: int) -> None:
-        """Leave word of how far the messages of the keeper were passed on."""
+        """Write the number of the last keeper message that was passed on."""
 
     async def give_back(self, *, restart: bool) -> None:
-        """End it; without ``restart``, nothing is to be started there any more."""
+        """End the kernel; without ``restart``, also the allocation."""
 
     def leave(self) -> None:
-        """Let it go on."""
+        """Let the kernel continue."""
 
 
 class KernelProxy:
-    """Answers clients, by itself until there is a kernel, and then by that.
+    """Answers clients: alone until the kernel has started, then with its messages.
 
     Parameters
     ----------
     connection : mapping
         The content of the connection file.
     place : ConnectionInfo
-        Where the kernel is to be.
+        Place of the kernel.
     kernel_info : mapping
-        What is said of the kernel before it is there.
+        Kernel info for replies before the start.
     introduced : callable
-        Is told what it says of itself.
+        Called with the kernel info of the kernel.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class KernelProxy:
         self._work: asyncio.Task[None] | None = None
 
     async def run(self) -> int:
-        """Serve until the kernel is over, or is left alone; return the exit code."""
+        """Serve until the kernel ends, or is detached; return the exit code."""
         loop, parent = asyncio.get_running_loop(), os.getppid()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -144,7 +144,7 @@ class KernelProxy:
         while not self._over.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(self._over), _LOOK)
-            if os.getppid() != parent:  # it was killed, and nobody else ends us
+            if os.getppid() != parent:  # the parent was killed, and no other process ends this one
                 self._detach()
         for task in (self._work, self._ending):
             if task is not None:
@@ -153,7 +153,7 @@ class KernelProxy:
         await self._channels.close()
         return self._over.result()
 
-    # What clients want ------------------------------------------------------------------------------------------
+    # Requests of clients ----------------------------------------------------------------------------------------
 
     def _take(self, channel: str, message: Message) -> None:
         if message.kind == "shutdown_request":
@@ -181,7 +181,7 @@ class KernelProxy:
 
     def _shut_down(self, channel: str, message: Message) -> None:
         restart = bool(message.content.get("restart"))
-        if self._over.done():  # what is left alone is not ended
+        if self._over.done():  # a detached kernel is not ended
             return
         content = {"status": "ok", "restart": restart}
         self._answer(channel, message, content)
@@ -190,7 +190,7 @@ class KernelProxy:
             self._ending = asyncio.create_task(self._end(restart), name="end")
 
     async def _end(self, restart: bool) -> None:
-        """End the kernel, and give back what it had."""
+        """End the kernel, and release its allocation."""
         try:
             self._place.mark("restarting" if restart else "ending")
             if self._outage.is_down:
@@ -209,7 +209,7 @@ class KernelProxy:
             self._leave(0)
 
     def _detach(self) -> None:
-        """Let the kernel go on; whoever comes next finds it."""
+        """Let the kernel continue for the next proxy."""
         if self._ending is None and not self._over.done():
             self._place.leave()
             self._leave(_DETACHED)
@@ -221,7 +221,7 @@ class KernelProxy:
     # The kernel -------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """Have the kernel begin, keep the link to it, and say why it is over."""
+        """Start the kernel, keep the link to it, and report why it has ended."""
         try:
             await self._place.climb(self._standin)
             async with (
@@ -243,22 +243,22 @@ class KernelProxy:
             self._refuse("KernelNotStarted", f"{type(error).__name__}: {error}")
 
     def _refuse(self, name: str, text: str, kept: str = "") -> None:
-        """Say it in every cell; nothing is asked of Slurm again before somebody restarts the kernel."""
+        """Report the error in every cell; Slurm is not asked again until the user restarts the kernel."""
         self._is_running = False
         self._place.mark("over")
-        self._fail(name, text)  # what has been passed on already
+        self._fail(name, text)  # requests that were passed on already
         log.warning("%s", text)
         again = sentences("Restart the kernel to try again", kept)
         self._standin.refuse(name, f"{printable(text)}\n{again}")
 
     async def _keep_link(self) -> None:
-        """Connect, as often as that is needed, until the kernel is over."""
+        """Connect, again if necessary, until the kernel ends."""
         self._carrier = carrier = KeeperConnection(
             self._place.secret, self._arrived, self._place.received, self._place.took
         )
         self._running = KernelForwarding(self._channels, carrier)
         if self._place.is_known:
-            await self._channels.heard_by_anybody(_CLIENTS_COME_BACK)  # to what the kernel has said meanwhile
+            await self._channels.heard_by_anybody(_CLIENTS_COME_BACK)  # for the kernel's messages of the meantime
             self._begun()
         pauses = ReconnectDelays()
         while not self._has_ended.is_set():
@@ -278,14 +278,14 @@ class KernelProxy:
             await asyncio.sleep(pauses.after(carrier.held))
 
     async def _show_stage(self) -> None:
-        """Say in the cell that waits how far it is on the node, whose keeper listens before there is a kernel."""
+        """Show the progress on the node in the waiting cell: the keeper listens before the kernel starts."""
         while not self._is_running:
             if text := await self._place.stage():
                 self._standin.say(text)
             await asyncio.sleep(_LOOKS_AT_STAGE)
 
     async def _warn(self) -> None:
-        """Say once, in the cell that runs or the next one, that the allocation is about to end."""
+        """Warn once, in the running or the next cell, that the allocation will end soon."""
         while True:
             await asyncio.sleep(_LOOKS_AT_TIME)
             if self._running is not None and self._is_running and (text := await self._place.near_end()):
@@ -293,11 +293,11 @@ class KernelProxy:
                 return
 
     def _tell(self, text: str) -> bool:
-        """Say a line in the cell that runs; tell whether one does."""
+        """Print a line in the running cell; return whether a cell is running."""
         return self._is_running and self._running is not None and self._running.tell(f"{text}\n")
 
     def _begun(self) -> None:
-        """Take up work: the kernel is there."""
+        """Start forwarding: the kernel has started."""
         if self._is_running or self._running is None:
             return
         self._is_running = True
@@ -329,7 +329,7 @@ class KernelProxy:
             self._has_ended.set()
 
     async def _died(self) -> None:
-        """Say why the kernel is over; whoever started us starts another one, if that can help."""
+        """Report why the kernel has ended; the parent starts another one, if that can help."""
         if self._ending is not None or self._over.done():
             return
         had_begun, self._is_running = self._is_running or bool(self._note.get("begun")), False
@@ -354,7 +354,7 @@ class KernelProxy:
             await self._place.give_back(restart=False)
 
     async def _why(self) -> str:
-        """Return why the kernel is over, by its keeper, by Slurm and by its log."""
+        """Return why the kernel has ended, by its keeper, by Slurm and by its log."""
         note = self._note
         if note.get("why"):
             return sentences(note["why"], note.get("hint"))
@@ -370,7 +370,7 @@ class KernelProxy:
 
 @contextlib.asynccontextmanager
 async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
-    """Have something go on as long as the block does."""
+    """Run a task during a block."""
     task = asyncio.create_task(work)
     try:
         yield task

@@ -1,4 +1,4 @@
-"""Give back what a kernel had, by a process that nobody waits for: the cluster may be slow, or silent."""
+"""Release of a kernel's allocation by a background process: the cluster may be slow or silent."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["give_back_later"]
 
 
 def give_back_later(connection_file: str, env: Mapping[str, str] | None = None, *, after: float = 0.0) -> None:
-    """Have it given back, unless another front has taken it over until then.
+    """Release an allocation later, unless another proxy takes it over before.
 
     Parameters
     ----------
     connection_file : str
-        Of the kernel.
+        Connection file of the kernel.
     env : mapping, optional
-        The environment that leads to its cluster; by default that of this process.
+        Environment of the cluster; by default that of this process.
     after : float
-        Seconds until then.
+        Delay in seconds.
     """
     command = [
         sys.executable,

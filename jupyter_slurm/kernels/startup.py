@@ -1,4 +1,4 @@
-"""From what a kernelspec asks for to a kernel on a node: log-in, allocation, step, and the way there."""
+"""Startup of a remote kernel from the request of a kernelspec: login, allocation, step, and connection."""
 
 from __future__ import annotations
 
@@ -43,31 +43,31 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelStartup", "is_of_same_allocation"]
 
-_WAIT = 1.0  # seconds after which it is looked again why it does not begin
-_LOOK = 1.0  # seconds between two attempts, where nobody answers
-_LOGS_IN = 5.0  # seconds between two looks whether somebody has answered, or the link is back
+_WAIT = 1.0  # seconds until the cause of the wait is checked again
+_LOOK = 1.0  # seconds between two attempts without an answer
+_LOGS_IN = 5.0  # seconds between two checks whether a prompt was answered, or the link is up
 _CONNECTS_WITHIN = 10.0
-_REQUEUED_WITHIN = 120.0  # seconds; Slurm waits KillWait for what runs there, half a minute by itself
+_REQUEUED_WITHIN = 120.0  # seconds; Slurm waits KillWait for running processes, 30 s by default
 _SECRET = 32
 
 
 class KernelStartup(KernelAllocation):
-    """The way of one kernel to its node; the parameters are those of :class:`KernelAllocation`."""
+    """Startup of one kernel; the parameters are those of :class:`KernelAllocation`."""
 
     secret: bytes = b""
     is_known = False
     received = 0
     _tunnel: Tunnel | None = None
 
-    # On the way up ----------------------------------------------------------------------------------------------
+    # Startup ----------------------------------------------------------------------------------------------------
 
     async def climb(self, standin: KernelPlaceholder) -> None:
-        """Have the kernel begin; say on the way what it waits for.
+        """Start the kernel, and report the causes of each wait.
 
         Raises
         ------
         KernelStartError
-            It cannot.
+            The kernel cannot start.
         """
         try:
             if self._words:
@@ -86,25 +86,25 @@ class KernelStartup(KernelAllocation):
             raise KernelStartError(str(error)) from error
 
     async def _set_out(self, standin: KernelPlaceholder) -> None:
-        """Come to the cluster, and find the kernel or ask for one."""
+        """Log in to the cluster, and find the kernel or request one."""
         parsed = await self._do(self._entrance.arrive)
         await self._requeued(standin)
         if not await self._do(self._find):
             await self._do(lambda: self._ask(parsed))
 
     def _passes(self, error: SlurmError) -> bool:
-        """Tell whether an error is waited out: somebody answers at another front door, or a kernel is there already."""
-        if type(error) is SlurmError:  # what is not ours to answer has no class of its own
+        """Return whether to wait after an error: a user answers at another front end, or a kernel exists already."""
+        if type(error) is SlurmError:  # a prompt for another front end raises no subclass
             return True
         left = self._signpost.data
         if not left.get("step"):
             return False
-        is_there = left.get("state") == "running"  # nothing of it is given up, however long the way to it is closed
+        is_there = left.get("state") == "running"  # a running kernel is kept, however long the connection is down
         unknown, closed = (AgentUnreachable, SubmissionUnknown), (ControllerError, TransportError)
         return isinstance(error, unknown) or (is_there and isinstance(error, closed))
 
     async def _requeued(self, standin: KernelPlaceholder) -> None:
-        """Wait for an allocation that Slurm is putting back into the queue: until then nothing starts in it."""
+        """Wait for an allocation that Slurm is requeuing: no step can start before."""
         until = asyncio.get_running_loop().time() + _REQUEUED_WITHIN
         while asyncio.get_running_loop().time() < until and await self._do(self._is_being_requeued):
             standin.say("Slurm is putting its allocation back into the queue …")
@@ -115,15 +115,15 @@ class KernelStartup(KernelAllocation):
         with contextlib.suppress(JobNotFound):
             told = cluster.client.get(cluster.path("jobs", str(key))) if key else None
             if told and end_reason.is_ending(told) and told.get("restarts"):
-                cluster.client.get(cluster.path("jobs"), params={"state": "active"})  # has the queue looked at
+                cluster.client.get(cluster.path("jobs"), params={"state": "active"})  # makes the agent query the queue
                 return True
         return False
 
     def _find(self) -> bool:
-        """Find what an earlier front has left; tell whether that is a kernel."""
+        """Find the remains of an earlier proxy; return whether they are a kernel."""
         left, cluster = self._signpost.data, self._there
         if not left.get("allocation"):
-            self._find_left()  # of a front that was killed as it asked
+            self._find_left()  # of a proxy that was killed during its request
             if self._allocation is not None:
                 self._signpost.write(allocation=self._allocation.key)
             return False
@@ -141,10 +141,10 @@ class KernelStartup(KernelAllocation):
         try:
             step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", str(left["step"]))))
         except JobNotFound:
-            return False  # of a front that was killed before it asked: it is asked for under the same key
+            return False  # of a proxy that was killed before its request: the same key is used again
         if step.is_finished or left.get("state") not in ("starting", "running"):
             if not step.is_finished:
-                step.cancel()  # what it was to end has not heard it, perhaps
+                step.cancel()  # an earlier cancel may have been lost
                 self._former = step.key
             self._signpost.write(step=None)
             return False
@@ -153,7 +153,7 @@ class KernelStartup(KernelAllocation):
         return True
 
     def _ask(self, parsed: MagicLine) -> None:
-        """Ask for a kernel, in an allocation that is there or in a new one."""
+        """Request a kernel, in an existing allocation or a new one."""
         cluster, post, words = self._there, self._signpost, parsed.words
         whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or self._shown_as}
         if self._allocation is not None and not is_of_same_allocation(post.data.get("words") or [], parsed, cluster):
@@ -172,16 +172,16 @@ class KernelStartup(KernelAllocation):
             )
             self._allocation = ask(cluster, parsed, **whose, label=label)
             post.write(allocation=self._allocation.key)
-        self._allocation._follow()  # whoever follows it uses it, and is told what becomes of it
+        self._allocation._follow()  # following counts as use, and brings the events of the allocation
         if not (post.data.get("step") and post.data.get("state") == "starting"):
-            # First: whoever comes after a front that was killed as it asked finds the step, or asks for the same one.
+            # Written first: after a kill during the request, the next proxy finds the step, or requests the same one.
             secret = secrets.token_bytes(_SECRET).hex()
             post.write(words=self._words, step=new_key(), secret=secret, state="starting", received=0)
         key, self.secret = str(post.data["step"]), bytes.fromhex(str(post.data["secret"]))
         self._step = start(cluster, self._allocation, parsed, secret=self.secret, key=key, **whose)
 
     async def _wait(self, standin: KernelPlaceholder) -> None:
-        """Wait until the keeper listens; say what for, one line a change."""
+        """Wait until the keeper listens; show the cause, one line for each change."""
         while True:
             try:
                 where = await self._do(lambda: self._kernel.where(_WAIT))
@@ -199,13 +199,13 @@ class KernelStartup(KernelAllocation):
             standin.say(_shown(where) or await self._do(self._waits_for))
 
     async def stage(self) -> str:
-        """Return how far the image of its container is; empty: nobody knows, or it has none."""
+        """Return the progress of the container image; empty if unknown or without an image."""
         with contextlib.suppress(SlurmError):
             return _shown(await self._do(self._kernel.where))
         return ""
 
     def _waits_for(self) -> str:
-        """Return what a kernel that has not begun waits for."""
+        """Return the cause of the wait of a kernel that has not started."""
         data = self._granted.data
         if data["state"] == "RUNNING":
             return f"Starts on {data.get('nodes') or 'its node'} …"
@@ -223,7 +223,7 @@ class KernelStartup(KernelAllocation):
         Raises
         ------
         SlurmError, OSError
-            No way leads there now.
+            No route to the keeper exists now.
         """
         if self._tunnel is None:
             try:
@@ -238,7 +238,7 @@ class KernelStartup(KernelAllocation):
                 await asyncio.get_running_loop().sock_connect(connection, str(self._tunnel.socket))
         except BaseException:
             connection.close()
-            self._tunnel = None  # an agent that has ended took it along; the next one has it again
+            self._tunnel = None  # an agent that has ended closed the tunnel; the next agent opens it again
             raise
         return connection
 
@@ -261,16 +261,16 @@ _OF_ALLOCATION = ("on", "lease")
 
 
 def is_of_same_allocation(before: Sequence[str], now: MagicLine, cluster: Cluster) -> bool:
-    """Tell whether words ask for such an allocation as a line does: a kernelspec may change, and be restarted.
+    """Return whether two requests ask for the same kind of allocation: a kernelspec may change before a restart.
 
     Parameters
     ----------
     before : sequence of str
-        The words of a kernelspec.
+        Words of the old kernelspec.
     now : MagicLine
-        Those of another one.
+        The parsed new request.
     cluster : Cluster
-        Where.
+        Cluster of the allocation.
     """
     _, line = named_in(shlex.join(before))
     parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)

@@ -1,4 +1,4 @@
-"""What leads from a connection file to its kernel: the file beside it, for who comes after a front that was killed."""
+"""State file beside a connection file: the data of its kernel, for the successor of a killed proxy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_slurm.kernels.release import give_back_later
 __all__ = ["ENDING", "KernelState", "KernelStateFile", "read"]
 
 ENDING = ".slurm"
-"""What its name has behind that of the connection file."""
+"""Suffix of its name after that of the connection file."""
 
 _LARGEST = 1 << 22
 _LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
@@ -42,22 +42,23 @@ class KernelState(TypedDict, total=False):
 
 
 class KernelStateFile:
-    """The signpost of a connection file, which one front at a time has; its owner alone can read it.
+    """State file of a connection file, locked by one proxy at a time; only its owner can read it.
 
-    It says the cluster, the keys of allocation and step, the secret of the link, and the state: ``starting``,
-    ``running``, ``restarting`` (another step is to begin in the allocation), ``died``, ``over`` (so is the allocation).
+    It contains the cluster, the keys of allocation and step, the secret of the link, and the state: ``starting``,
+    ``running``, ``restarting`` (another step will start in the allocation), ``died``, ``over`` (the allocation has
+    ended, too).
 
     Parameters
     ----------
     connection_file : path
-        Beside which it stands.
+        Path of the connection file.
     notebook, kernel : str
-        Whose kernel it is; without a notebook nobody finds it by another connection file.
+        Owner of the kernel; without a notebook, the kernel cannot be found by another connection file.
 
     Raises
     ------
     BlockingIOError
-        Another front has it.
+        Another proxy has the file.
     """
 
     def __init__(self, connection_file: str, notebook: str | None = None, kernel: str = "") -> None:
@@ -69,24 +70,24 @@ class KernelStateFile:
             self._adopt()
 
     def write(self, **told: Unpack[KernelState]) -> None:
-        """Say something else, or more."""
+        """Write changed or additional data."""
         self.data = {"begun": time.time(), **self.data, "owner": self.owner, **told}
         text = json.dumps(self.data).encode() + b"\n"
-        os.pwrite(self._file, text, 0)  # in its place: it is locked, and a line is read as a whole or not at all
+        os.pwrite(self._file, text, 0)  # in place: the file is locked, and a line is read as a whole or not at all
         os.ftruncate(self._file, len(text))
 
     def remove(self) -> None:
-        """Take it away: its kernel is over."""
+        """Remove the file: its kernel has ended."""
         self.data = {}
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
 
     def close(self) -> None:
-        """Leave it to whoever comes next."""
+        """Close the file for the next proxy."""
         os.close(self._file)
 
     def _adopt(self) -> None:
-        """Take over the kernel of the same notebook whose front has ended, and whose connection file may be gone."""
+        """Take over the kernel of the same notebook whose proxy has ended, and whose connection file may be removed."""
         for path in sorted(Path(self.path).parent.glob(f"*{ENDING}"), key=_rank):
             if str(path) == self.path:
                 continue
@@ -104,29 +105,29 @@ class KernelStateFile:
                     os.close(other)
 
     def _leave(self, path: Path) -> None:
-        """Have given back what another front of the same notebook has asked for, and was killed before it came."""
+        """Release the request of another proxy of the same notebook that was killed before its kernel started."""
         told = read(str(path).removesuffix(ENDING))
         if (told.get("owner"), told.get("state")) != (self.owner, "starting"):
             return
         with contextlib.suppress(OSError):
-            os.close(_open(str(path), 0))  # else it lives
+            os.close(_open(str(path), 0))  # otherwise that proxy is alive
             give_back_later(str(path).removesuffix(ENDING))
 
     def _is_restarting(self, path: Path) -> bool:
-        """Tell whether a front of the same notebook is about to leave what it had to us."""
+        """Return whether a proxy of the same notebook will soon leave its allocation to this proxy."""
         told = read(str(path).removesuffix(ENDING))
         return (told.get("owner"), told.get("state")) == (self.owner, "restarting")
 
 
 def _rank(path: Path) -> tuple[bool, float]:
-    """Return what stands lower for a kernel that has variables than for one that is to come, and for an older one."""
+    """Return the sort key of a state file: kernels with variables first, then older ones."""
     told = read(str(path).removesuffix(ENDING))
     begun = told.get("begun")
     return told.get("state") not in ("running", "restarting"), begun if isinstance(begun, float) else 0.0
 
 
 def read(connection_file: str) -> KernelState:
-    """Return what the signpost of a connection file says; nothing where there is none."""
+    """Return the content of the state file of a connection file; empty if there is none."""
     try:
         file = os.open(connection_file + ENDING, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -138,13 +139,13 @@ def read(connection_file: str) -> KernelState:
 
 
 def _owner_of(notebook: str | None, kernel: str) -> str:
-    """Return to whom a kernel belongs: a notebook on this machine, else nobody who comes again."""
+    """Return the owner of a kernel: a notebook on this machine, else a unique value."""
     said = "\n".join((socket.gethostname(), os.path.abspath(notebook) if notebook else secrets.token_hex(16), kernel))
     return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _open_when_free(path: str, flags: int = os.O_CREAT) -> int:
-    """Open a signpost of ours; the front before us may have a moment to live."""
+    """Open a state file; the previous proxy may still live for a moment."""
     deadline = time.monotonic() + _LEAVES_WITHIN
     while True:
         try:
@@ -156,7 +157,7 @@ def _open_when_free(path: str, flags: int = os.O_CREAT) -> int:
 
 
 def _open(path: str, flags: int) -> int:
-    """Open a signpost, and lock it; it is unlocked when its process ends, however that does."""
+    """Open a state file, and lock it; the lock ends with the process in any case."""
     file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
     try:
         if os.fstat(file).st_uid != os.geteuid():

@@ -1,4 +1,4 @@
-"""The magics, as light stubs: what they do is imported when one is used."""
+"""The magics, as light stubs: their implementations are imported at first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = (
     "sshare",
     "sstat",
 )
-"""Commands of Slurm that have a line magic of their own."""
+"""Slurm commands with a line magic of their own."""
 
 _COMPLETED = re.compile(
     rf"(?:[\w., ]+=)?\s*(?P<line>%(?:%(?:sbatch|srun|remote)|sbatch|srun|remote|salloc|slurm|{'|'.join(COMMANDS)})\s.*)"
@@ -37,7 +37,7 @@ _Magic = Callable[..., Any]
 
 
 def register(shell: Any) -> None:
-    """Give a shell our magics."""
+    """Register the magics in a shell."""
     shell.register_magic_function(_batch_magic(shell), "line_cell", "sbatch")
     shell.register_magic_function(_run_magic(shell), "line_cell", "srun")
     shell.register_magic_function(_remote_magic(shell), "line_cell", "remote")
@@ -46,12 +46,12 @@ def register(shell: Any) -> None:
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
     _forget_matcher(shell)
-    if IPython.version_info >= (8, 6):  # before, a matcher was another thing
+    if IPython.version_info >= (8, 6):  # earlier versions have another matcher API
         shell.Completer.custom_matchers.append(_matcher(shell))
 
 
 def unregister(shell: Any) -> None:
-    """Take our magics, and nobody else's, away."""
+    """Remove the magics of jupyter_slurm from a shell, and no others."""
     for table in shell.magics_manager.magics.values():
         for name in ("sbatch", "srun", "remote", "salloc", "slurm", *COMMANDS):
             if getattr(table.get(name), "__module__", None) == __name__:
@@ -65,7 +65,7 @@ def _forget_matcher(shell: Any) -> None:
 
 
 def _matcher(shell: Any) -> _Magic:
-    """Return what completes the lines of our magics (IPython's Matcher API, version 2); other lines are not ours."""
+    """Return the completer of the magic lines (IPython's Matcher API, version 2), which ignores other lines."""
 
     def match(context: Any) -> MatcherResult:
         found = _COMPLETED.fullmatch(context.text_until_cursor)
@@ -76,7 +76,7 @@ def _matcher(shell: Any) -> _Magic:
         lines = context.full_text.split("\n")
         return complete(shell, found["line"], "\n".join(lines[context.cursor_line + 1 :]))
 
-    # What IPython's @context_matcher sets; importing it is not worth a function that may never be called.
+    # IPython's @context_matcher sets this; its import is too expensive for a function that may never be called.
     match.matcher_api_version = 2  # type: ignore[attr-defined]
     match.matcher_identifier = __name__  # type: ignore[attr-defined]
     return match
@@ -116,7 +116,7 @@ def _remote_magic(shell: Any) -> _Magic:
 
 
 def _callers_names(shell: Any) -> Mapping[str, object]:
-    """Return the variables of the function that called run_cell_magic(): IPython tells them to line magics only."""
+    """Return the variables of the caller of run_cell_magic(): IPython passes them to line magics only."""
     frame, runs = sys._getframe(1), type(shell).run_cell_magic.__code__
     while frame.f_code is not runs and frame.f_back is not None:
         frame = frame.f_back
@@ -152,7 +152,7 @@ def _command_magic(shell: Any, command: str) -> _Magic:
 
 
 def _dress(magic: Any, name: str) -> _Magic:
-    """Tell IPython how to treat a magic: names are expanded by us, ``?`` asks for the help when it is wanted."""
+    """Set IPython's attributes of a magic: jupyter_slurm expands names, and ``?`` requests the help lazily."""
 
     def getdoc() -> str:
         from jupyter_slurm.magics.help import help_for
@@ -162,5 +162,6 @@ def _dress(magic: Any, name: str) -> _Magic:
     magic.__name__ = magic.__qualname__ = name
     magic.getdoc = getdoc
     magic.needs_local_scope = True
-    magic._ipython_magic_no_var_expand = True  # what IPython's @no_var_expand sets; it would mangle awk '{print}'
+    # set by IPython's @no_var_expand; the expansion would mangle awk '{print}'
+    magic._ipython_magic_no_var_expand = True
     return magic  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What the magics that take a cell, or ask for resources, have in common."""
+"""Options common to the magics that take a cell or request resources."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ __all__ = ["as_python", "cell_name", "check_name", "is_test", "mention", "option
 
 
 def check_name(parsed: MagicLine) -> None:
-    """Refuse an ``as=`` that names no variable."""
+    """Refuse an ``as=`` that is not a variable name."""
     name = parsed.words.get("as")
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
 
 
 def is_test(parsed: MagicLine) -> bool:
-    """Tell whether Slurm is only asked when the job could start."""
+    """Return whether the line only asks for an estimated start."""
     return any(option.name == "test-only" for option in parsed.parsed.options)
 
 
 def options_of(parsed: MagicLine) -> list[str]:
-    """Return the words of Slurm's options, without those that say what is to be done with them."""
+    """Return the words of Slurm's options, without those for the handling of the job."""
     ours = ("wrap", "test-only")
     return [token for option in parsed.parsed.options if option.name not in ours for token in option.tokens]
 
 
 def as_python(cell: str) -> str:
-    """Make Python of magics and ``!commands``; not as the notebook does, which may know more than the node."""
+    """Convert magics and ``!commands`` to Python, independent of the notebook's extensions, which the node may lack."""
     transformer: Any = TransformerManager
     text: str = transformer().transform_cell(cell)
     return text
 
 
 def python_of(parsed: MagicLine, cluster: Cluster) -> str:
-    """Return the interpreter for a Python cell: the one that was named, else the kernel's own, or the far side's."""
+    """Return the interpreter for a Python cell: the named one, else that of the kernel, or of the remote host."""
     named = parsed.words.get("python")
     if named and "env" in parsed.words and "/" not in named:
-        return named  # the environment's own, which may be another than that of the same name here
+        return named  # that of the environment, perhaps other than a local one of the same name
     return python_named(named, cluster)
 
 
 def cell_name(shell: Any) -> str:
-    """Return what a traceback calls the cell: the number beside it, which newer IPythons have left behind by now."""
+    """Return the filename of the cell in tracebacks: the displayed number, which newer IPythons have advanced."""
     running = getattr(shell.displayhook, "exec_result", None)
     return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
 
@@ -65,16 +65,16 @@ def cell_name(shell: Any) -> str:
 def parcel_of(
     parsed: MagicLine, namespace: Mapping[str, object], given: Set[str] = frozenset()
 ) -> PackedVariables | None:
-    """Return what ``in=`` and ``out=`` ask for, ready to travel; ``given`` is there in each task without that."""
+    """Return the packed variables of ``in=`` and ``out=``; ``given`` are names that each task gets otherwise."""
     if not {"in", "out"} & parsed.words.keys():
         return None
-    from jupyter_slurm.client.submission.variables import parcel  # with all that pickles: few cells have values
+    from jupyter_slurm.client.submission.variables import parcel  # imports pickle and more; few cells have variables
 
     return parcel(parsed.words, namespace, settings().values_limit, given)
 
 
 def mention(shell: Any, job: Job) -> None:
-    """Say a line about a job that nobody shows: one made in a loop, or in the middle of a cell."""
+    """Print a line about a job that is not displayed: one made in a loop, or in the middle of a cell."""
 
     def look() -> None:
         shell.events.unregister("post_execute", look)

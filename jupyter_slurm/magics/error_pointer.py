@@ -1,4 +1,4 @@
-"""Showing which part of a magic line an error means."""
+"""Mark of the faulty part of a magic line in an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 _EACH = ("ntasks-per-node", "mincpus")
 
-# What sbatch says (slurm_strerror and its own messages), and the options it then means.
+# Messages of sbatch (slurm_strerror and its own), and the options that they concern.
 _MEANT: Sequence[tuple[str, Sequence[str]]] = (
     ("partition", ("partition",)),
     ("account", ("account",)),
@@ -42,14 +42,14 @@ _MEANT: Sequence[tuple[str, Sequence[str]]] = (
 
 
 def underline(text: str, spans: Sequence[tuple[int, int]]) -> str:
-    """Return the line with the parts marked below it.
+    """Return the line with marks below the faulty parts.
 
     Parameters
     ----------
     text : str
         The line as typed.
     spans : sequence of (int, int)
-        Beginning and end of each part, in characters.
+        Start and end of each part, in characters.
     """
     marks = [" "] * len(text)
     for start, end in spans:
@@ -60,7 +60,7 @@ def underline(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 @contextmanager
 def pointing_at(prefix: str, line: str) -> Iterator[None]:
-    """Add the line, with the part that is meant, to an error whose ``details["span"]`` says which part that is."""
+    """Add the line, with its faulty part marked, to an error with ``details["span"]``."""
     try:
         yield
     except SlurmError as error:
@@ -71,16 +71,16 @@ def pointing_at(prefix: str, line: str) -> Iterator[None]:
 
 
 def add_blame(error: SlurmError, prefix: str, line: str, parsed: MagicLine, cell: str) -> None:
-    """Add to a refusal of sbatch which part of the line, or which ``#SBATCH`` line, it means."""
+    """Add the faulty part of the line, or the faulty ``#SBATCH`` line, to a refusal of sbatch."""
     said = str(error.details.get("stderr") or error.message)
     if re.search(r"\bS(?:BATCH|LURM)_[A-Z_]+=", error.hint or ""):
-        return  # a variable of the environment is meant: no part of the line
+        return  # an environment variable is the cause, not the line
     if options := blamed(said, parsed.parsed.options):
         spans = [(s + len(prefix), e + len(prefix)) for option in options for s, e in _spans(option, parsed)]
         if spans:
             _add(error, underline(prefix + line, spans))
             return
-    word = str(error.details.get("option") or "")  # as it was typed, where it is no option of sbatch
+    word = str(error.details.get("option") or "")  # as typed, for a word that is not an option of sbatch
     for number, text in enumerate(cell.split("\n"), 1):
         if text.startswith("#SBATCH") and (found := _in_header(said, text) or _word_in(text, word)):
             _add(error, f"line {number} of the cell:\n" + underline(text, [found]))
@@ -88,7 +88,7 @@ def add_blame(error: SlurmError, prefix: str, line: str, parsed: MagicLine, cell
 
 
 def blamed(said: str, options: Sequence[Option]) -> list[Option]:
-    """Return the options that a message is about: those it names, else those whose value or subject it names."""
+    """Return the options that a message concerns: the named ones, else those whose value or subject it names."""
     low = said.lower()
     named = set(re.findall(r"--([a-z][a-z-]+)", low))
     if found := [option for option in options if option.name in named]:
@@ -103,7 +103,7 @@ def blamed(said: str, options: Sequence[Option]) -> list[Option]:
 
 
 def _spans(option: Option, parsed: MagicLine) -> list[tuple[int, int]]:
-    """Return where the words of an option stand in the line."""
+    """Return the positions of an option's words in the line."""
     position = 0
     for candidate in parsed.parsed.options:
         count = len(candidate.tokens)

@@ -1,4 +1,4 @@
-"""What ``?`` shows about a magic."""
+"""Help that ``?`` shows for a magic."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def help_for(magic: str) -> str:
 
 
 def about_words(magic: str) -> dict[str, str]:
-    """Return what the help of a magic says of our words, a line of each; else what that of ``%%sbatch`` says."""
+    """Return the keywords' part of a magic's help, one line for each keyword; by default that of ``%%sbatch``."""
     found: dict[str, str] = {}
     for text in (_SBATCH, _WORDS.get(magic) or _SUBMITTING[magic][0]):
         words = text.partition("Words (")[2].partition("\n\n")[0]

@@ -1,4 +1,4 @@
-"""``%slurm image``: images of containers, and jobs that get or make one."""
+"""Magic ``%slurm image``: container images, and jobs that pull or build one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["run"]
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview | Table | CommandText:
-    """Run what stands behind ``%slurm image``."""
+    """Run the command after ``%slurm image``."""
     typed, lookup = line, lookup_in(shell, local_ns)
     cluster, line = addressed(typed)
     words = [token.text for token in tokenize(line, lookup, variables(line, cluster))]

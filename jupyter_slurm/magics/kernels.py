@@ -1,4 +1,4 @@
-"""``%slurm kernel``: this notebook goes to another kernel, with its variables."""
+"""Magic ``%slurm kernel``: the move of this notebook to another kernel, with its variables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ ACTS = {
     "switch": "to another kernel, with in=x,y",
     "cancel": "stay here after all",
 }
-"""What can be done, and what that is."""
+"""The actions, and their descriptions."""
 
 USE = "%slurm kernel switch KERNEL [in=x,y]; %slurm kernel, %slurm kernel cancel"
-"""How it is used."""
+"""The usage text."""
 
 _HOW = "%slurm kernel tells how far it is, %slurm kernel cancel gives it up."
 
 
 def run(words: Sequence[str]) -> CommandText:
-    """Run ``%slurm kernel switch KERNEL [in=x,y]`` or ``cancel``, or tell how far it is."""
+    """Run ``%slurm kernel switch KERNEL [in=x,y]`` or ``cancel``, or show the progress of a move."""
     act = words[0] if words else ""
     if act == "switch":
         to, notebook = wanted(act, words[1:]), _notebook()
@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> CommandText:
 
 
 def _notebook() -> Notebook:
-    """Return the notebook that this kernel runs."""
+    """Return the notebook of this kernel."""
     from ipykernel.connect import get_connection_file
 
     try:

@@ -1,4 +1,4 @@
-"""``launcher=``: a Python cell that runs once for each task of its job."""
+"""Keyword ``launcher=``: a Python cell that runs once for each task of its job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["hint_at_launchers", "launcher_of"]
 
 
 def launcher_of(parsed: MagicLine) -> str | None:
-    """Return what runs the ranks of the cell; None where it runs once.
+    """Return the launcher of the ranks of the cell; None if the cell runs once.
 
     Raises
     ------
     UsageError
-        There is no such launcher.
+        The launcher is unknown.
     """
     name = parsed.words.get("launcher")
     if name is None or name in LAUNCHERS:
@@ -32,10 +32,10 @@ def launcher_of(parsed: MagicLine) -> str | None:
 
 
 def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
-    """Say, once in a kernel, that a Python cell with several tasks runs once, and what runs it in each."""
+    """Print, once in a kernel, that a cell with several tasks runs once, and which launcher runs it in each task."""
     options = [*table.split(header_options(cell)).options, *parsed.parsed.options]
     if any(option.name == HET for option in options):
-        return  # of components none can run it in each task
+        return  # no launcher supports components
     if several_tasks({option.name: option.value for option in options}):
         _hint_once()
 

@@ -1,4 +1,4 @@
-"""The names of a person, as the magic line sees them."""
+"""Names of the user in a magic line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["lookup_in", "variables"]
 
 
 def lookup_in(shell: Any, local_ns: Mapping[str, object]) -> Lookup:
-    """Return a function that gives the value of a name; names that Python does not have are left for the cluster."""
+    """Return a function that looks up a name; names unknown to Python are left for the cluster."""
 
     def lookup(name: str) -> Any:
         for namespace in (local_ns, shell.user_ns):
@@ -27,16 +27,16 @@ def lookup_in(shell: Any, local_ns: Mapping[str, object]) -> Lookup:
 
 
 def variables(line: str, cluster: Cluster) -> dict[str, str]:
-    """Return the variables that a line may name: those that travel with a submission, so no secret of Jupyter.
+    """Return the variables that a line may name: those sent with a submission, without secrets of Jupyter.
 
-    None for a cluster behind SSH, where this machine's mean nothing: they stay as typed.
+    None for a remote cluster, where variables of this machine have no meaning: names stay as typed.
     """
     named = ("$" in line or "~" in line) and not cluster.is_remote
     return submission_environment(os.environ) if named else {}
 
 
 def _usable(name: str, value: Any) -> Any:
-    """Refuse a value that would become a word which nobody means."""
+    """Refuse a value whose text is not meaningful in a line."""
     from jupyter_slurm.client.jobs.job import Job
 
     if value is None:

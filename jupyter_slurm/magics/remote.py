@@ -1,4 +1,4 @@
-"""``%%remote`` and ``%remote``."""
+"""Magics ``%%remote`` and ``%remote``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CELL_WORDS: dict[str, bool | None] = {
     "out": True,
     "python": True,
 }
-"""Our words of ``%%remote``, and whether each takes a value; None: it may."""
+"""The keywords of ``%%remote``, and whether each takes a value; None: the value is optional."""
 
 LINE_WORDS: dict[str, bool | None] = {
     "interrupt": False,
@@ -51,13 +51,13 @@ LINE_WORDS: dict[str, bool | None] = {
     "status": False,
     "stop": False,
 }
-"""Our words of ``%remote``."""
+"""The keywords of ``%remote``."""
 
-_said: dict[str, str] = {}  # by cluster: the allocation and process that were used last, and were named
+_said: dict[str, str] = {}  # by cluster: the last reported allocation and process
 
 
 def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> RemoteCell | None:
-    """Run ``%%remote``: a cell in the process of an allocation, or in a kernel on a node."""
+    """Run ``%%remote``: a cell in the process of an allocation, or in a remote kernel."""
     remote: RemoteCell | None = None
     try:
         remote, words = _send(shell, line, cell, local_ns)
@@ -71,7 +71,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         run_here(remote, shell)
     except WaitInterrupted:
         raise
-    except KeyboardInterrupt:  # in the moments in which nobody waits yet, or any more
+    except KeyboardInterrupt:  # outside the wait for the cell
         if remote is None:
             raise WaitInterrupted("Interrupted before the cell was sent: nothing of it runs.") from None
         raise WaitInterrupted(
@@ -83,7 +83,7 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
 def _send(
     shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
 ) -> tuple[RemoteCell, Mapping[str, str | None]]:
-    """Have a cell run; return it, and our words of its line."""
+    """Submit a cell; return it, and the keywords of its line."""
     cluster, prefix = current(), "%%remote "
     parsed = _parsed(shell, cluster, prefix, line, CELL_WORDS, local_ns)
     if parsed.args:
@@ -108,7 +108,7 @@ def _send(
 
 
 def run_line(shell: Any, line: str, local_ns: Mapping[str, object]) -> None:
-    """Run ``%remote``: say what the process does, interrupt it, end it, begin another one."""
+    """Run ``%remote``: show the state of the process, interrupt it, end it, or start another one."""
     cluster, prefix = current(), "%remote "
     parsed = _parsed(shell, cluster, prefix, line, LINE_WORDS, local_ns)
     asked = [word for word in parsed.words if word not in ("kernel", "on")] or ["status"]
@@ -163,7 +163,7 @@ def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, obj
 
 
 def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> tuple[Allocation, Step]:
-    """Return the kernel on a node that is meant, and its allocation."""
+    """Return the intended remote kernel, and its allocation."""
     if parsed.options or "python" in parsed.words:
         raise UsageError(
             "The kernel is there already: it takes no options of srun, and no python=.", hint="Leave them out."
@@ -173,7 +173,7 @@ def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]
 
 
 def _say_which(cluster: Cluster, allocation: Allocation, process: Step) -> None:
-    """Say where a cell runs, when that is another place than before: it is to look like one that runs here."""
+    """Print where a cell runs if that has changed: otherwise it looks like a local cell."""
     if _said.get(cluster.name) != process.key:
         _said[cluster.name] = str(process.key)
         say_where(allocation)
@@ -182,7 +182,7 @@ def _say_which(cluster: Cluster, allocation: Allocation, process: Step) -> None:
 
 
 def _interrupt(allocation: Allocation, process: Step) -> None:
-    """Interrupt the cell that runs; those that wait go on waiting."""
+    """Interrupt the running cell; waiting cells continue to wait."""
     cells = [one for one in allocation.steps if one._data.get("process") == process.key]
     running = next((one for one in cells if one.state == "RUNNING"), None)
     if running is None:

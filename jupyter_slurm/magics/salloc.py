@@ -1,4 +1,4 @@
-"""``%salloc``."""
+"""Magic ``%salloc``."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["WORDS", "run"]
 
 WORDS = {"as": True, "keep": False, "lease": True, "on": True, "python": True, "release": False, "wait": False}
-"""Our words of ``%salloc``, and whether each takes a value."""
+"""The keywords of ``%salloc``, and whether each takes a value."""
 
-_SHORTEST_LEASE = 60  # seconds: what is written here may be seen on the node only then
+_SHORTEST_LEASE = 60  # seconds: the node may see a change from this machine only after this time
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | Estimate:
-    """Ask for an allocation, show one that is there, or give one back."""
+    """Request an allocation, show an existing one, or release one."""
     cluster, prefix = current(), "%salloc "
     with pointing_at(prefix, line):
-        # sbatch's: what holds the allocation is a batch job.
+        # The options of sbatch, because a batch job holds the allocation.
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(line, table, WORDS, lookup_in(shell, local_ns), variables(line, cluster))
         check(parsed)
@@ -46,7 +46,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
         return _known(shell, cluster, parsed, namespace)
     try:
         if is_test(parsed):
-            from jupyter_slurm.client.submission.estimate import estimate_allocation  # few ask
+            from jupyter_slurm.client.submission.estimate import estimate_allocation  # rarely used
 
             return estimate_allocation(cluster, _holder(cluster, parsed))
         allocation = _ask(cluster, parsed, namespace)
@@ -57,7 +57,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
 
 
 def _known(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
-    """Show an allocation that is there, or give it back."""
+    """Show an existing allocation, or release it."""
     if parsed.options or parsed.words.keys() & {"keep", "lease", "python"}:
         raise UsageError(
             "`on=` and `release` are about an allocation that is there; nothing else can be asked of it.",
@@ -79,7 +79,7 @@ def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -
             f"{name} is an allocation already: {before!r}",
             hint=f"%salloc on={name} shows it, %salloc release on={name} gives it back.",
         )
-    # A notebook that runs anew, after a restart: what it had kept is there, and a second one would stay beside it.
+    # A notebook that is run again after a restart reuses its kept allocation instead of a second one.
     kept = [one for one in allocations() if one.keep and one.label == name] if name and "keep" in parsed.words else []
     if kept:
         raise UsageError(

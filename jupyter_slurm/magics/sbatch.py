@@ -1,4 +1,4 @@
-"""``%%sbatch`` and ``%sbatch``."""
+"""Magics ``%%sbatch`` and ``%sbatch``."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ FILE_WORDS = {
     "wait": False,
     "zip": False,
 }
-"""Our words of ``%sbatch``, and whether each takes a value."""
+"""The keywords of ``%sbatch``, and whether each takes a value."""
 
 CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "launcher": True}
-"""Our words of ``%%sbatch``."""
+"""The keywords of ``%%sbatch``."""
 
-# Options that turn sbatch into something else than the submission of this cell.
+# Options with which sbatch does not submit this cell.
 _REFUSED = {
     "wrap": (
         "--wrap gives sbatch a script, and the cell is one already",
@@ -98,14 +98,14 @@ class _FileParts(_Interpreter, total=False):
 
 
 def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> Job | Preview | Estimate:
-    """Run ``%%sbatch``: the cell becomes a job."""
+    """Run ``%%sbatch``: submit the cell as a job."""
     cluster, prefix = for_submission(), "%%sbatch "
     with pointing_at(prefix, line):
         table = option_table(cluster, "sbatch")
         parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
         check(parsed)
     kind = classify(cell, as_python)
-    header = header_options(cell)  # a quote left open is refused here, not by the node
+    header = header_options(cell)  # an open quote is refused before the submission, not by the node
     if kind == "script" and "python" in parsed.words and "resume" not in parsed.words:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
     if kind == "script" and (both := [word for word in ("in", "out", "launcher") if word in parsed.words]):
@@ -138,16 +138,16 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
 
 
 def _sweep(parsed: MagicLine, namespace: Mapping[str, object]) -> Sweep | None:
-    """Return the parameters of the tasks that ``sweep=`` asks for."""
+    """Return the parameters of the tasks that ``sweep=`` requests."""
     if not {"sweep", "zip"} & parsed.words.keys():
         return None
-    from jupyter_slurm.client.submission.sweep import sweep_of  # few cells have one
+    from jupyter_slurm.client.submission.sweep import sweep_of  # few cells have a sweep
 
     return sweep_of(parsed.words, namespace)
 
 
 def _given(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set[str]:
-    """Return the variables that each task of an array finds in its cell; none where it is no array."""
+    """Return the variables that each task of an array gets; none for other jobs."""
     is_array = any(option.name == "array" for option in parsed.parsed.options) or any(
         word.startswith(("--array", "-a")) for word in header
     )
@@ -155,7 +155,7 @@ def _given(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set
 
 
 def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
-    """Return what ``resume`` asks for; for a script, with the Python that watches over it on the node."""
+    """Return the value of ``resume``; for a script, with the Python that supervises it on the node."""
     if "resume" not in parsed.words:
         return {}
     return {"resume": restarts_of(parsed), **({"python": python_of(parsed, cluster)} if kind == "script" else {})}
@@ -168,7 +168,7 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
         parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables(line, cluster))
         check(parsed, wrap=True)
-        # The text of a script is the node's: its variables are not those of this machine.
+        # The variables in a script are those of the node, not of this machine.
         as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     more: _FileParts = {
@@ -200,10 +200,10 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
 def _go(
     shell: Any, cluster: Cluster, parsed: MagicLine, submission: Submission, prefix: str, line: str
 ) -> Job | Preview | Estimate:
-    """Submit or preview, and do what our words say."""
+    """Submit or preview, and apply the keywords."""
     try:
         if is_test(parsed):
-            from jupyter_slurm.client.submission.estimate import estimate  # few ask
+            from jupyter_slurm.client.submission.estimate import estimate  # rarely used
 
             return estimate(cluster, submission)
         if "show" in parsed.words:
@@ -228,18 +228,18 @@ def _go(
 
 
 def _after(cluster: Cluster, parsed: MagicLine, submission: Submission, namespace: Mapping[str, object]) -> Submission:
-    """Let a job wait for those that ``after=`` names."""
+    """Add the dependency that ``after=`` requests."""
     if not any(word.startswith("after") for word in parsed.words):
         return submission
-    from jupyter_slurm.client.submission.dependencies import dependency_options  # few cells wait for others
+    from jupyter_slurm.client.submission.dependencies import dependency_options  # few cells have dependencies
 
     table, said = option_table(cluster, "sbatch"), submission.options
     added = dependency_options(parsed.words, namespace, cluster, table, said, submission.text)
-    return replace(submission, options=[*added, *said])  # in front: of components, the first one has it
+    return replace(submission, options=[*added, *said])  # in front: for components, the first one has it
 
 
 def check(parsed: MagicLine, *, wrap: bool = False) -> None:
-    """Refuse what contradicts itself or would do something else than submit."""
+    """Refuse options that contradict each other or prevent a submission."""
     for index, option in enumerate(parsed.parsed.options):
         if option.name in _REFUSED and not (wrap and option.name == "wrap"):
             message, hint = _REFUSED[option.name]
@@ -256,7 +256,7 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
 
 
 def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
-    """Return the interpreter for a Python cell; with ``env=``, what is not named is the environment's to say."""
+    """Return the interpreter for a Python cell; with ``env=``, the environment may decide."""
     is_open = "env" in parsed.words and "python" not in parsed.words
     if kind == "script" and not is_open:
         return {}
@@ -265,7 +265,7 @@ def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
 
 
 def _say_doubts(cluster: Cluster, submission: Submission) -> None:
-    """Say before the submission which Python runs it there, and why the nodes may not see that; once for each."""
+    """Warn before the submission if the nodes may not see its Python; once for each."""
     if submission.python is None or submission.python in cluster.checked_pythons:
         return
     for warning in preview(cluster, submission).warnings:

@@ -1,4 +1,4 @@
-"""``%slurm launch``."""
+"""Magic ``%slurm launch``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from jupyter_slurm.magics.namespace import lookup_in, variables
 
 __all__ = ["run"]
 
-_OF_THE_NODE = ("port", "host", "base_url")  # in a command; the node puts them in, and no variable of the notebook
+_OF_THE_NODE = ("port", "host", "base_url")  # replaced in a command by the node, not variables of the notebook
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Session:
-    """Launch a session; with ``open``, wait until it is ready and show it in a browser."""
+    """Launch a session; with ``open``, wait until it is ready and open it in a browser."""
     name, rest = named_in(line)
     cluster, prefix = there(name), "%slurm launch" + line.removesuffix(rest)
     with pointing_at(prefix, rest):

@@ -1,4 +1,4 @@
-"""``%slurm``: which cluster this notebook uses, and sessions there."""
+"""Magic ``%slurm``: the cluster of this notebook, and its sessions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ USES = {
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y]",
 }
-"""The words of ``%slurm``, and how each is used."""
+"""The subcommands of ``%slurm``, and the usage of each."""
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
 ) -> CommandText | Session | Usage | Table | Job | Preview | None:
     """Run ``%slurm use NAME``, ``disconnect NAME``, ``list``, ``usage …``, ``launch …``, ``image …``, ``kernel …``."""
     if (found := re.match(r"\s*launch(?=\s|$)", line)) is not None:
-        from jupyter_slurm.magics.sessions import run as launch  # few do
+        from jupyter_slurm.magics.sessions import run as launch  # rarely used
 
         return launch(shell, line[found.end() :], local_ns)
     if (found := re.match(r"\s*image(?=\s|$)", line)) is not None:
@@ -53,7 +53,7 @@ def run(
     if action == "usage":
         return _usage(words[1:])
     if action == "kernel":
-        from jupyter_slurm.magics.kernels import run as kernel  # few do
+        from jupyter_slurm.magics.kernels import run as kernel  # rarely used
 
         return kernel(words[1:])
     if action not in USES:
@@ -76,8 +76,8 @@ def run(
 
 
 def _usage(words: list[str]) -> Usage | Table:
-    """Return what was used, or with ``by=`` a table of it."""
-    from jupyter_slurm.client.clusters.usage import ask  # few do
+    """Return the usage, or with ``by=`` a table of it."""
+    from jupyter_slurm.client.clusters.usage import ask  # rarely used
 
     said: dict[str, str] = {}
     for word in words:

@@ -1,4 +1,4 @@
-"""``%squeue``, ``%sinfo`` and the other commands of Slurm, as a person types them."""
+"""Magics for ``%squeue``, ``%sinfo`` and the other Slurm commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["run"]
 
 
 def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> Table | CommandText | None:
-    """Run a command with the words of the line; quotes are a shell's, ``{name}`` and ``$name`` are Python's first."""
+    """Run a command with the words of the line: quotes as in a shell, ``{name}`` and ``$name`` first from Python."""
     cluster = current()
     with pointing_at(f"%{command} ", line):
         table, lookup = OptionTable.for_command(command), lookup_in(shell, local_ns)

@@ -1,4 +1,4 @@
-"""``%srun`` and ``%%srun``."""
+"""Magics ``%srun`` and ``%%srun``."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_command", "say_where"]
 
 LINE_WORDS = {"as": True, "on": True, "wait": False}
-"""Our words of ``%srun``, and whether each takes a value."""
+"""The keywords of ``%srun``, and whether each takes a value."""
 
 CELL_WORDS = {**LINE_WORDS, "python": True, "in": True, "out": True}
-"""Our words of ``%%srun``."""
+"""The keywords of ``%%srun``."""
 
-# Of the options that sbatch has as well, those that are about the step and not about what is allocated.
+# Options of both sbatch and srun that concern the step, not the allocated resources.
 _OF_THE_STEP = {"chdir", "error", "export", "input", "open-mode", "output"}
 
 
@@ -83,7 +83,7 @@ def _go(
     namespace: Mapping[str, object],
     typed: tuple[str, str],
 ) -> Step | Estimate:
-    """Start the step, and do what our words say."""
+    """Start the step, and apply the keywords."""
     try:
         allocation = choose(cluster, parsed.words.get("on"), namespace)
         if is_test(parsed):
@@ -111,7 +111,7 @@ def _go(
 
 
 def say_where(allocation: Allocation) -> None:
-    """Say which allocation is used, and that it ends soon if it does."""
+    """Print the allocation in use, and whether it ends soon."""
     left = allocation.time_left
     more = f"{duration(left)} left" if left is not None else allocation.state
     sys.stdout.write(f"{allocation.title}, {more}\n")
@@ -121,8 +121,8 @@ def say_where(allocation: Allocation) -> None:
 
 
 def _estimate(cluster: Cluster, parsed: MagicLine, submission: Submission, allocation: Allocation | None) -> Estimate:
-    """Have Slurm say when an allocation for this step alone could start."""
-    from jupyter_slurm.client.submission.estimate import estimate_allocation  # few ask
+    """Ask Slurm for the estimated start of an allocation for this step alone."""
+    from jupyter_slurm.client.submission.estimate import estimate_allocation  # rarely used
 
     if allocation is not None:
         raise UsageError(f"{allocation.title} is there: the step starts at once.", hint="Leave --test-only out.")
@@ -132,7 +132,7 @@ def _estimate(cluster: Cluster, parsed: MagicLine, submission: Submission, alloc
 
 
 def _holder(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tuple[Submission, list[str]]:
-    """Return the batch job that holds an allocation for this step alone, and the options that are the step's own."""
+    """Return the batch job of an allocation for this step alone, and the options of the step."""
     known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - _OF_THE_STEP
     resources, rest = list[str](), list[str]()
     for option in parsed.parsed.options:
@@ -142,15 +142,15 @@ def _holder(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tupl
 
 
 def _in_one_of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submission) -> Step:
-    """Ask for an allocation for this step alone, as srun does, and start the step."""
-    step_options(option_table(cluster, "srun"), parsed.options)  # what is refused costs no allocation
+    """Request an allocation for this step alone, as srun does, and start the step."""
+    step_options(option_table(cluster, "srun"), parsed.options)  # a refusal comes before the allocation
     holder, rest = _holder(cluster, parsed, submission)
     allocation = allocate(cluster, holder, lease=settings().allocation_lease, once=True)
     try:
         number = f", {allocation.id}" if allocation.id else ""
         sys.stdout.write(f"No allocation is open: it gets one of its own{number}, as with srun.\n")
         return start_step(cluster, allocation, replace(submission, options=rest))
-    except BaseException:  # an interrupt too: nobody else would ever use it
+    except BaseException:  # including an interrupt: the allocation would stay unused
         try:
             allocation.release()
         except SlurmError as error:

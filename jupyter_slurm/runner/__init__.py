@@ -1,1 +1,1 @@
-"""What runs inside a job: single files that import nothing of ours."""
+"""Programs that run inside a job: single files that import nothing else of jupyter_slurm."""

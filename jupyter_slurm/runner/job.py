@@ -1,6 +1,6 @@
-"""``jupyter_slurm_job``: for a cell, and for what it starts, to go on where an earlier run of the job was ended.
+"""Module ``jupyter_slurm_job`` for a cell and its programs: continuation of a job after its earlier run was ended.
 
-Each run of a job with ``resume`` is told before its end (preemption, time limit), if Slurm tells it::
+Each run of a job with ``resume`` is warned before its end (preemption, time limit), if Slurm announces the end::
 
     from jupyter_slurm_job import checkpoint_dir, interrupted
 
@@ -8,11 +8,11 @@ Each run of a job with ``resume`` is told before its end (preemption, time limit
     for epoch in range(int(saved.read_text()) if saved.exists() else 0, 100):
         ...
         (checkpoint_dir() / "new").write_text(str(epoch + 1))
-        (checkpoint_dir() / "new").replace(saved)  # in one step: it is whole, whatever happens
+        (checkpoint_dir() / "new").replace(saved)  # atomic: the file is always complete
         if interrupted():
             break
 
-Python 3.8+, standard library only. Without ``resume`` nothing ever interrupts, and the directory is there.
+Python 3.8+, standard library only. Without ``resume`` nothing interrupts the job, and the directory exists.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import time
 
 __all__ = ["checkpoint_dir", "interrupted"]
 
-_CHECK_INTERVAL_S = 0.5  # seconds between two looks: a training loop may ask after every batch
+_CHECK_INTERVAL_S = 0.5  # seconds between two checks: a training loop may call after every batch
 _checked_at = 0.0
 _is_interrupted = False
 
 
 def interrupted() -> bool:
-    """Tell whether this run of the job is about to be ended: save what is needed, and let the cell end.
+    """Return whether this run of the job is about to be ended: save the state, and let the cell end.
 
-    A cell that was told so and ends without an error is requeued and runs again from its first line. A cell that
-    does not ask is ended by Slurm, and runs again too.
+    A cell that gets True and ends without an error is requeued and runs again from its first line. A cell that never
+    calls this function is ended by Slurm, and runs again too.
 
     Returns
     -------
@@ -46,21 +46,21 @@ def interrupted() -> bool:
         _checked_at = now
         run = os.environ.get("SLURM_RESTART_COUNT") or "0"
         try:
-            # Listing, not a look at the file: NFS has forgotten by then that it was not there.
+            # List the folder instead of testing the file: NFS caches that a file does not exist, but not the listing.
             _is_interrupted = f"warned.{run}" in os.listdir(folder)
             if _is_interrupted:
                 os.close(os.open(os.path.join(folder, f"told.{run}"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         except OSError:
-            pass  # a full or distant disk must not end a training
+            pass  # a full or remote disk must not end a training
     return _is_interrupted
 
 
 def checkpoint_dir() -> pathlib.Path:
-    """Return a directory of this job, array task or step alone; what lies in it is there after every requeue.
+    """Return a directory for this job, array task or step alone. Its content is kept across requeues.
 
-    The tasks of a step share it: where there are several, have rank 0 write, or name the files by rank.
+    The tasks of a step share it. With several tasks, let rank 0 write, or put the rank into file names.
 
-    It is removed with the job directory, days after the job's end.
+    The directory is removed with the job directory, days after the job's end.
     """
     folder = os.environ.get("JUPYTER_SLURM_CHECKPOINT_DIR")
     if not folder:

@@ -1,6 +1,6 @@
-"""The job directory, as a runner in its job has it: what is asked, who may do it, and what is left there of its end.
+"""Job directory, as seen by a runner in its job: the request, the claim, and the record of the end.
 
-Python 3.8+, standard library only. A session begins with this: what takes long to load has no place here.
+Python 3.8+, standard library only. A session loads this module first, so slow imports do not belong in it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing takes as long as all the rest here
+if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
     from typing import Any
 
-if "load" not in globals():  # load() gives it to what it loads
+if "load" not in globals():  # load() sets it in the modules that it loads
     import runpy
 
     load = runpy.run_path(__file__[: -len("job_directory.py")] + "loader.py")["load"]
@@ -27,7 +27,7 @@ _STARTED_AT_S = time.monotonic()
 
 
 class JobDirectory:
-    """The job directory and this job's own names in it."""
+    """Job directory, with the names of files that belong to this job."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -36,41 +36,41 @@ class JobDirectory:
         self.job_id = os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")
         self.task = os.environ.get("SLURM_ARRAY_TASK_ID")
         self.suffix = "" if self.task is None else "." + self.task
-        # Of an array in parts, each part has a directory, and the first one has what all share.
+        # Each part of an array in parts has a directory. The first one holds the shared files.
         part = self.job.get("part")
         self.shared = os.path.join(os.path.dirname(folder), part["of"]) if part else folder
         self.offset: int = part["number"] * part["size"] if part else 0
 
     def claim(self) -> str:
-        """Return the id of the job that has the directory: ours (also after a requeue), or whose came first."""
+        """Return the id of the job that owns the directory: this job (also after a requeue), or the first claimant."""
         path = os.path.join(self.folder, "claim")
         draft = f"{path}.{self.job_id}{self.suffix}"
         self.write(draft, self.job_id)
         try:
-            os.link(draft, path)  # in one step and with its content; exclusive on NFS too
+            os.link(draft, path)  # atomic and with its content; exclusive on NFS, too
         except OSError:
-            pass  # somebody has it; who, stands in the file
+            pass  # claimed by another job, whose id is in the file
         finally:
             os.unlink(draft)
         with open(path, encoding="utf-8") as file:
             return file.read()
 
     def is_ours(self, does: str = "runs this cell") -> bool:
-        """Claim the directory; say so where another job has it, which ``does`` what this one was to do."""
+        """Claim the directory. If another job owns it, report that this other job ``does`` the work."""
         owner = self.claim()
         if owner != self.job_id:
             sys.stderr.write(f"job {owner} {does} already; this one ({self.job_id}) does nothing\n")
         return owner == self.job_id
 
     def display(self) -> Any:
-        """Return the record of what the cell shows."""
+        """Return the display file of the cell."""
         path = os.path.join(self.folder, f"display{self.suffix}.jsonl")
         return load("cell.display").DisplayRecord(path, self.job_id, int(os.environ.get("SLURM_RESTART_COUNT") or 0))
 
     def note(self) -> None:
-        """Leave word of the Python and the environment that were found here; never a reason to fail.
+        """Record the Python and the environment of this job. Errors are ignored.
 
-        Of an array the first task does: ten thousand files would say the same.
+        In an array only the first task does so: ten thousand files would hold the same content.
         """
         path = os.path.join(self.folder, "used.json")
         if os.path.exists(path):
@@ -92,7 +92,7 @@ class JobDirectory:
             self.write(path, json.dumps(used))
 
     def publish_event(self, event: str) -> None:
-        """Leave a sign in the events folder; never a reason to fail. Tasks leave none: there may be thousands."""
+        """Create a file in the events folder. Errors are ignored. Tasks create none: there may be thousands."""
         folder = self.job.get("events")
         try:
             if folder and self.task is None:
@@ -101,14 +101,14 @@ class JobDirectory:
             pass
 
     def stage(self, text: str) -> None:
-        """Leave word of where a session is, and how far, that does not serve yet; never a reason to fail."""
+        """Record place and progress of a session that does not serve yet. Errors are ignored."""
         told: dict[str, Any] = {"format": FORMAT, "stage": text, "nodes": os.environ.get("SLURM_JOB_NODELIST", "")}
         told["restarts"] = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         with contextlib.suppress(OSError):
             self.put(os.path.join(self.folder, "served.json"), json.dumps(told))
 
     def end(self, exit_code: int, **more: Any) -> None:
-        """Write the end marker, in one step, with more in it where there is more to tell."""
+        """Write the end marker atomically, with additional fields if given."""
         path = os.path.join(self.folder, f"end{self.suffix}.json")
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         end: dict[str, Any] = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code}
@@ -122,7 +122,7 @@ class JobDirectory:
         self.publish_event("ended")
 
     def offer(self) -> None:
-        """Let the cell, and what it starts, find what is theirs (``job.py``)."""
+        """Give the cell and its programs the paths of their files (``job.py``)."""
         if not self.job.get("resume"):
             os.environ.pop("JUPYTER_SLURM_RESUME_DIR", None)  # of the job that submitted this one
         os.environ["JUPYTER_SLURM_CHECKPOINT_DIR"] = os.path.join(self.folder, f"checkpoint{self.suffix}")
@@ -130,7 +130,7 @@ class JobDirectory:
 
     @classmethod
     def put(cls, path: str, text: str) -> None:
-        """Write a file in one step; see :meth:`write`."""
+        """Write a file atomically; see :meth:`write`."""
         cls.write(path + ".tmp", text)
         os.replace(path + ".tmp", path)
 
@@ -142,7 +142,7 @@ class JobDirectory:
 
 
 class UncheckedModule:
-    """What is said on a stream, and is no reason to fail where the disk is full."""
+    """Stream that ignores errors, for example of a full disk."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -151,22 +151,22 @@ class UncheckedModule:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """Write it, if that is possible."""
+        """Write the text, if possible."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what was kept, if that is possible."""
+        """Write buffered text, if possible."""
         with contextlib.suppress(OSError):
             self._stream.flush()
 
 
 def used() -> dict[str, float]:
-    """Return what this process and its children have used: seconds of CPU time and of time, bytes of memory.
+    """Return the resources used by this process and its children: CPU seconds, elapsed seconds, bytes of memory.
 
-    The peak is that of the control group where there is one, else that of the largest process. What the job
-    was given is 0 where Slurm does not say it.
+    The peak is that of the control group if there is one, else that of the largest process. Granted resources are 0 if
+    Slurm does not report them.
     """
     import resource
 
@@ -181,7 +181,7 @@ def used() -> dict[str, float]:
 
 
 def _cpus() -> int:
-    """Return how many CPUs the job has on its nodes: sbatch(1) tells them as ``2(x3),4``; 0: not known."""
+    """Return the number of CPUs of the job on its nodes, from sbatch(1)'s form ``2(x3),4``; 0: unknown."""
     import re
 
     found = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))
@@ -189,7 +189,7 @@ def _cpus() -> int:
 
 
 def _requested_memory() -> int:
-    """Return the bytes of memory that the job has on its nodes, as sbatch(1) tells them; 0: not known."""
+    """Return the bytes of memory of the job on its nodes, from variables of sbatch(1); 0: unknown."""
     with contextlib.suppress(KeyError, ValueError):
         return int(os.environ["SLURM_MEM_PER_NODE"]) * int(os.environ["SLURM_JOB_NUM_NODES"]) << 20
     with contextlib.suppress(KeyError, ValueError):
@@ -198,7 +198,7 @@ def _requested_memory() -> int:
 
 
 def _group_peak() -> int:
-    """Return the most memory that the control group of this job had (cgroups(7), version 2 or 1); 0: not known."""
+    """Return the peak memory of the control group of this job (cgroups(7), version 2 or 1); 0: unknown."""
     try:
         with open("/proc/self/cgroup", encoding="ascii") as file:
             groups = [line.rstrip("\n").split(":", 2) for line in file]
@@ -214,11 +214,11 @@ def _group_peak() -> int:
 
 
 class JobModule:
-    """Finds ``jupyter_slurm_job`` for a cell that imports it; others pay nothing for it."""
+    """Import finder for ``jupyter_slurm_job``, without cost for cells that do not import it."""
 
     @staticmethod
     def find_spec(name: str, *_: Any) -> Any:
-        """Return where it is."""
+        """Return the spec of the module."""
         if name != "jupyter_slurm_job":
             return None
         import importlib.util

@@ -1,8 +1,8 @@
 """Loader of the other files of the runner: ``load("kernel.listener")``.
 
-In the package they lie in folders (``kernel/listener.py``). Where jobs run all of them lie in one folder, and there a
-hyphen stands for each slash (``runner-HASH-kernel-listener.py``). Both are as long: so each file finds this one by what
-its own path has in front of its own name.
+In the package they lie in folders (``kernel/listener.py``). On the cluster they all lie in one folder, and a hyphen
+replaces each slash (``runner-HASH-kernel-listener.py``). Both forms have the same length. So each file finds the loader
+by the part of its own path before its own name.
 
 Python 3.8+, standard library only.
 """
@@ -17,12 +17,12 @@ _PREFIX = __file__[: -len("loader.py")]
 
 
 def path_of(name: str) -> str:
-    """Return where a file of the runner lies."""
+    """Return the path of a file of the runner."""
     return f"{_PREFIX}{name.replace('.', '-' if _PREFIX.endswith('-') else '/')}.py"
 
 
 def load(name: str) -> types.ModuleType:
-    """Load another file of the runner, and leave no bytecode beside it; it finds this function in itself."""
+    """Load another file of the runner without writing bytecode. The file finds this function in its globals."""
     spec = importlib.util.spec_from_file_location(f"jupyter_slurm_{name.replace('.', '_')}", path_of(name))
     assert spec is not None
     assert spec.loader is not None

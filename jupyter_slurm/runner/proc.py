@@ -1,4 +1,4 @@
-"""Processes, sockets and ports of a node, as the system tells them (proc(5)). Python 3.8+, standard library only."""
+"""Processes, sockets and ports of a node, as reported by the system (proc(5)). Python 3.8+, standard library only."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import struct
 import subprocess
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing takes as long as all the rest here
+if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
     from typing import Any, Callable, Iterable, Iterator
 
-if "load" not in globals():  # load() gives it to what it loads
+if "load" not in globals():  # load() sets it in the modules that it loads
     import runpy
 
     load = runpy.run_path(__file__[: -len("proc.py")] + "loader.py")["load"]
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 else:
     relay = load("login_node.relay")
 
-FIRST_PORT, LAST_PORT = 20_000, 32_000  # systems do not hand out those by themselves
+FIRST_PORT, LAST_PORT = 20_000, 32_000  # systems do not assign these automatically
 LISTEN, TIME_WAIT = "0A", "06"  # states of a socket
 _MAX_PORT_TRIES = 200
-_END_TIMEOUT_S = 10.0  # to end in peace
+_END_TIMEOUT_S = 10.0  # seconds to end after SIGTERM
 _PR_SET_PDEATHSIG = 1
 
 
 class NoFreePort(Exception):
-    """There is no free port on the node; the message and ``hint`` are for the user."""
+    """No port of the node is free; the message and ``hint`` are for the user."""
 
     def __init__(self) -> None:
         super().__init__(f"{node_name()} has no free port from {FIRST_PORT} to {LAST_PORT}.")
@@ -41,21 +41,21 @@ class NoFreePort(Exception):
 
 
 def node_name() -> str:
-    """Return the name that Slurm has for this node, which may not be the machine's."""
+    """Return Slurm's name of this node, which may differ from the host name."""
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
 def dying_with_us(number: int = signal.SIGTERM) -> Callable[[], Any]:
-    """Return what a child does at first, so that the kernel sends it a signal when we are gone, however we went.
+    """Return a function for the start of a child: the system signals the child when this process ends in any way.
 
-    The library is loaded before there is a child: between fork and exec that is not safe.
+    The library is loaded before the fork: loading between fork and exec is not safe.
     """
     libc = ctypes.CDLL(None)
     return lambda: libc.prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
 
 
 def end_process(process: Any) -> None:
-    """Have a child end, if need be by force, and with it what it has started."""
+    """End a child and its descendants, by force if necessary."""
     if process is None or process.poll() is not None:
         return
     left = family(process.pid)
@@ -73,11 +73,11 @@ def end_process(process: Any) -> None:
 
 
 def describe_exit(code: int) -> str:
-    """Return how a process ended."""
+    """Describe how a process ended."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
-# A socket, as the system tells it: ``peer`` is (address, port); for ``left`` seconds one that is over is remembered.
+# TCP socket as reported by the system. ``peer`` is (address, port); a closed socket is kept for ``left`` seconds.
 Row = collections.namedtuple("Row", "address port peer state left inode")
 
 
@@ -101,12 +101,12 @@ def _address(text: str, kind: Any) -> tuple[str, int]:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether an address is reached from this node only."""
+    """Return whether an address is reachable from this node only."""
     return address == "::1" or address.startswith("127.")
 
 
 def family(first: int) -> dict[int, str]:
-    """Return a process and all that descend from it, each with when it began."""
+    """Return a process and all its descendants, each with its start time."""
     told = {pid: _stat(pid) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))}
     children: dict[int, list[int]] = {}
     for pid, stat in told.items():
@@ -119,7 +119,7 @@ def family(first: int) -> dict[int, str]:
 
 
 def _stat(pid: int) -> tuple[Any, ...]:
-    """Return the parent of a process, and when it began; nothing of one that is gone (proc(5))."""
+    """Return parent and start time of a process; nothing for a process that has ended (proc(5))."""
     try:
         fields = _fields(pid)
         return int(fields[1]), fields[19]
@@ -133,7 +133,7 @@ def _fields(pid: int) -> list[str]:
 
 
 def cpu_times(first: int) -> dict[int, float]:
-    """Return the seconds of CPU time of all that descend from a process, each with its children that are over."""
+    """Return the CPU seconds of all descendants of a process, each with its ended children."""
     ticks, found = os.sysconf("SC_CLK_TCK"), {}
     for pid in family(first).keys() - {first}:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -142,7 +142,7 @@ def cpu_times(first: int) -> dict[int, float]:
 
 
 def sockets_of(pids: Iterable[int]) -> set[str]:
-    """Return the inodes of the sockets that processes have open."""
+    """Return the inodes of the open sockets of processes."""
     found = set()
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -155,7 +155,7 @@ def sockets_of(pids: Iterable[int]) -> set[str]:
 
 
 def listeners(port: int) -> dict[str, str]:
-    """Return the sockets with which anybody listens on a port: the address of each, by its inode."""
+    """Return the listening sockets of a port: addresses by inode."""
     try:
         return {inode: address for address, _, inode in relay.query_kernel(port)}
     except OSError:
@@ -169,12 +169,12 @@ def own_listeners(port: int, pid: int) -> set[str]:
 
 
 def random_port() -> int:
-    """Return a port that systems do not hand out by themselves; others may have it."""
+    """Return a random port that systems do not assign automatically. It may be in use."""
     return FIRST_PORT + int.from_bytes(os.urandom(4), "big") % (LAST_PORT - FIRST_PORT)
 
 
 def free_port() -> int:
-    """Return a port that nobody has, on any address of this node."""
+    """Return a port that is free on all addresses of this node."""
     for _ in range(_MAX_PORT_TRIES):
         port = random_port()
         if _is_free(port):
@@ -190,6 +190,6 @@ def _is_free(port: int) -> bool:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 probe.bind(("", port))
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:  # otherwise it is a node without IPv6
+            if error.errno == errno.EADDRINUSE:  # otherwise the node has no IPv6
                 return False
     return True

@@ -1,4 +1,4 @@
-"""The server's way to the agent: one connection, made when it is first needed."""
+"""Access of the server to the agent: one connection, made at first use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["AgentAccess"]
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST, _LONGEST = 0.2, 30.0  # seconds between two attempts to hear the agent again
+_SHORTEST, _LONGEST = 0.2, 30.0  # seconds between two attempts to reconnect to the event stream
 
 
 class AgentAccess:
@@ -32,9 +32,9 @@ class AgentAccess:
     Parameters
     ----------
     config : traitlets Config
-        What the Jupyter server has read; it wins over jupyter_slurm's own files.
+        Configuration of the Jupyter server; it overrides jupyter_slurm's own files.
     told : callable
-        Is given what the agent tells, ``told(event, data)``: from the first use on, also another agent after its end.
+        Receives the agent's events, ``told(event, data)``, from the first use on, and those of each later agent.
     """
 
     def __init__(self, config: Config, told: Callable[[str, Any], None]) -> None:
@@ -47,7 +47,7 @@ class AgentAccess:
         self._is_closed = False
 
     def document(self) -> Document:
-        """Return the description of the API; what is not in it is not passed on."""
+        """Return the API document; requests outside it are not forwarded."""
         if self._document is None:
             from jupyter_slurm.agent.api.schema import load_document
 
@@ -55,12 +55,12 @@ class AgentAccess:
         return self._document
 
     async def client(self) -> AgentClient:
-        """Return the connection to the agent, which is found or started.
+        """Return the client of an agent, which is found or started.
 
         Raises
         ------
         AgentError
-            There is none, and none could be started.
+            No agent is running, and none could be started.
         ConfigError
             A configuration file cannot be read.
         """
@@ -76,10 +76,10 @@ class AgentAccess:
             return self._client
 
     async def _follow(self, settings: Settings) -> None:
-        """Pass on what the agent tells. That somebody listens is no reason for it to stay, or for another to start.
+        """Forward the agent's events. This subscription neither keeps the agent alive nor starts one.
 
-        When it ends, the next one is looked for: at once when there is a request, which starts one, else more and more
-        seldom.
+        After the end of an agent, the next one is searched: at once after a request, which starts an agent, else at
+        increasing intervals.
         """
         from jupyter_slurm.agent.client.agent_client import AgentClient
 
@@ -111,10 +111,10 @@ class AgentAccess:
             _log.warning("jupyter_slurm: an event of the agent (%s) was lost: %s", event, type(error).__name__)
 
     async def register(self) -> None:
-        """Tell the agent of the cluster that this server's environment reaches, as every kernel does of its own.
+        """Register the cluster of this server's environment with the agent, as every kernel does.
 
-        Without it a person who has not yet run a cell would see no jobs. The agent takes the same cluster only once;
-        where there is no Slurm on the PATH there is nothing to tell.
+        Otherwise a user who has not yet run a cell would see no jobs. The agent registers the same cluster only once.
+        Without Slurm on the PATH there is no cluster to register.
         """
         if shutil.which("squeue") is None:
             return
@@ -122,29 +122,29 @@ class AgentAccess:
         client = await self.client()
         try:
             await asyncio.to_thread(client.post, "/v1/clusters", json=address)
-        except SlurmError as error:  # the list of clusters is worth having all the same
+        except SlurmError as error:  # the list of clusters is useful nevertheless
             _log.warning("jupyter_slurm: the cluster of this server is not known to the agent: %s", error)
 
     async def way(self, key: str) -> SessionRoute:
-        """Return where a session answers.
+        """Return the route to a session.
 
         Raises
         ------
         JobNotFound
-            The agent knows of none with this key.
+            The agent knows no session with this key.
         JobError
-            It is not ready, or over.
+            The session is not ready, or finished.
         """
         client = await self.client()
         try:
             told = await client.aget(f"/v1/sessions/{key}/way")
         except JobNotFound:
-            await self.register()  # an agent that was started anew knows of no cluster before somebody names it
+            await self.register()  # a restarted agent knows no cluster before its registration
             told = await client.aget(f"/v1/sessions/{key}/way")
         return SessionRoute(told["port"], told["path"], told["base_url"], told["token"])
 
     async def house(self) -> None:
-        """Take the agent in, where this server is the place for it."""
+        """Run the agent in this server, if so configured."""
         from jupyter_slurm.agent.hosting.agent_host import enter_server
         from jupyter_slurm.agent.hosting.launcher import choose_hosting
         from jupyter_slurm.config import load_settings
@@ -155,11 +155,11 @@ class AgentAccess:
                 await self.client()
         except (
             SlurmError
-        ) as error:  # the Jupyter server must come up whatever happens to us; requests will say it again
+        ) as error:  # the Jupyter server must start in any case; later requests will raise the same error again
             _log.warning("jupyter_slurm: no agent in this server: %s", error)
 
     async def close(self) -> None:
-        """Close the connection, and end the agent if it lives here."""
+        """Close the connection, and end the agent if it runs in this server."""
         from jupyter_slurm.agent.hosting.agent_host import leave_server
 
         self._is_closed = True

@@ -1,4 +1,4 @@
-"""The one handler: who may ask is Jupyter's business, what is answered the agent's. Bytes pass through as they come."""
+"""Handler of the API: Jupyter authorizes, the agent answers. Bytes pass unchanged."""
 
 # `authorized` is typed for plain functions only.
 # mypy: disable-error-code="untyped-decorator"
@@ -32,76 +32,76 @@ _API = "jupyter-slurm/api"
 
 @web.stream_request_body
 class AgentHandler(ProblemHandler):
-    """Passes a request on to the agent, and the answer back.
+    """Forwards a request to the agent, and its answer to the client.
 
-    Each verb is a method of its own: ``authorized`` remembers the action of the first request that a function has
-    served, so one function under two verbs would let who may read also write.
+    Each verb is a method of its own: ``authorized`` remembers the action of the first request to a function. With one
+    function for two verbs, a user who may read could also write.
     """
 
     def initialize(self, access: AgentAccess) -> None:
-        """Tornado's constructor."""
+        """Initialize the handler (Tornado's constructor)."""
         self._access = access
         self._task: asyncio.Future[None] | None = None
         self._body, self._size, self._is_whole = bytearray(), 0, False
-        # A tab that shows jobs is no sign of a person at work: it must not keep a hub from ending an idle server.
+        # A tab that shows jobs is not user activity: it must not keep a hub from ending an idle server.
         self._track_activity = self.request.method not in ("GET", "HEAD")
 
     @web.authenticated
     @authorized("read")
     async def get(self) -> None:
-        """Ask."""
+        """Forward a query."""
         await self._forward()
 
     @web.authenticated
     @authorized("read")
     async def head(self) -> None:
-        """Ask for the headers."""
+        """Forward a query for the headers."""
         await self._forward()
 
     @web.authenticated
     @authorized("write")
     async def post(self) -> None:
-        """Submit, cancel, run."""
+        """Forward a submission, a cancellation or a command."""
         await self._forward()
 
     @web.authenticated
     @authorized("write")
     async def put(self) -> None:
-        """Not in today's API; the agent says so."""
+        """Forward a request that the present API lacks; the agent refuses it."""
         await self._forward()
 
     @web.authenticated
     @authorized("write")
     async def patch(self) -> None:
-        """Not in today's API; the agent says so."""
+        """Forward a request that the present API lacks; the agent refuses it."""
         await self._forward()
 
     @web.authenticated
     @authorized("write")
     async def delete(self) -> None:
-        """Not in today's API; the agent says so."""
+        """Forward a request that the present API lacks; the agent refuses it."""
         await self._forward()
 
     @web.authenticated
     @authorized("read")
     async def options(self) -> None:  # type: ignore[override]  # theirs lets anybody in
-        """Other origins have no business here, so that there is nothing to tell a browser beforehand."""
+        """Answer a preflight request: other origins get no permissions."""
         await self._forward()
 
     def data_received(self, chunk: bytes) -> None:
-        """Collect the body as far as it can be one of ours; Jupyter's own limit is many times that."""
+        """Collect the body up to the limit of the API; Jupyter's own limit is many times larger."""
         self._size += len(chunk)
         self._body += chunk[: MAX_BODY - len(self._body)]
 
     def on_connection_close(self) -> None:
-        """The browser has gone: what it listened to ends too."""
+        """End the request to the agent after a disconnection of the browser."""
         if self._task is not None:
             self._task.cancel()
         super().on_connection_close()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Answer with a problem document."""
-        if not self._is_whole:  # Tornado closes a connection on which a body is still to come
+        if not self._is_whole:  # Tornado closes a connection with an unread body
             self.set_header("Connection", "close")
         super().write_error(status_code, **kwargs)
 
@@ -110,13 +110,13 @@ class AgentHandler(ProblemHandler):
         address = find_address(self._access.document(), self._api_path())
         if address is None:
             raise web.HTTPError(404, "There is nothing at this address.")
-        # A task of its own, so that it can be ended without Tornado's: one that is cancelled is logged as a failure.
+        # A separate task can be cancelled; a cancelled task of Tornado is logged as a failure.
         self._task = asyncio.ensure_future(self._pass_on(address))
         await asyncio.wait({self._task})
         try:
             self._task.result()
         except (asyncio.CancelledError, StreamClosedError):
-            return  # nobody is there to be answered
+            return  # the client has disconnected
         except SlurmError as error:
             self.tell(error)
 
@@ -140,15 +140,15 @@ class AgentHandler(ProblemHandler):
             self.set_status(answer.status)
             for name, value in answer.headers.items():
                 self.set_header(name, value)
-            self.set_header("X-Accel-Buffering", "no")  # a proxy in front of Jupyter must not hold events back
-            await self.flush()  # whoever opens a stream of events has to learn that it is open before the first one
+            self.set_header("X-Accel-Buffering", "no")  # a proxy in front of Jupyter must not delay events
+            await self.flush()  # the client of an event stream needs the headers before the first event
             async for chunk in answer.chunks:
                 self.write(chunk)
                 await self.flush()
         await self.finish(set_content_type=answer.headers.get("content-type", "application/octet-stream"))
 
     def _read(self, operation: Operation) -> bytes:
-        """Return the body, checked: what the agent would refuse, or is too much for it, does not reach it."""
+        """Return the validated body: a body that is not valid or too large does not reach the agent."""
         if self._size > MAX_BODY:
             raise web.HTTPError(413, f"The request body is larger than {MAX_BODY} bytes.")
         if operation.body_schema is None:
@@ -157,8 +157,8 @@ class AgentHandler(ProblemHandler):
         return bytes(self._body)
 
     async def _completed(self, client: AgentClient, address: ApiPath, operation: Operation, body: bytes) -> bytes:
-        """Return a request with what a browser cannot say; a session is then shown below the address of this server."""
-        # What a notebook needs, a server that shows jobs does not.
+        """Add the fields that a browser cannot know to a request; a session is then shown below this server."""
+        # Needed by a notebook, not by a server that shows jobs.
         from jupyter_slurm.server.launch_request import completed, surrounded
 
         cluster, folder = unquote(address.path.split("/")[3]), self.settings.get("server_root_dir") or "."
@@ -170,7 +170,7 @@ class AgentHandler(ProblemHandler):
         return json.dumps(asked).encode("ascii")
 
     def tell(self, error: SlurmError) -> None:
-        """Answer with an error of ours; an answer that is under way is broken off, or half of it would pass for all."""
+        """Answer with an error; a started answer is aborted, so that a part does not look complete."""
         if self._headers_written:
             self.request.connection.stream.close()  # type: ignore[union-attr]
         else:

@@ -1,4 +1,4 @@
-"""Which addresses are passed on: those of the agent's own document, spelt anew. Nothing else reaches the agent."""
+"""Addresses that are forwarded: those of the API document, encoded again. No other path reaches the agent."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class ApiPath:
     Attributes
     ----------
     path : str
-        Percent-encoded; put together from the document's template and from values that fit it.
+        Percent-encoded path, built from the document's template and matching values.
     operations : Mapping
-        What can be done there, by method.
+        Operations by method.
     """
 
     path: str
     operations: Mapping[str, Operation]
 
     def query(self, method: str, given: Mapping[str, Sequence[bytes]]) -> str:
-        """Return the query string: the parameters that the document names, so never Jupyter's token or ``_xsrf``."""
+        """Return the query string with the parameters of the document only, never Jupyter's token or ``_xsrf``."""
         operation = self.operations.get(method)
         names = {p["name"] for p in operation.parameters if p["in"] == "query"} if operation else set()
         return urlencode([(name, value) for name, values in given.items() if name in names for value in values])
 
 
 def find_address(document: Document, path: str) -> ApiPath | None:
-    """Return the address that a path names, or None.
+    """Return the API path of a request, or None.
 
     Parameters
     ----------
     document : Document
-        The description of the API.
+        The API document.
     path : str
-        As it came, percent-encoded, beginning with ``/v1``. It is taken apart before it is decoded, and decoded once:
-        an encoded slash, ``..`` or anything else that is not the name of a cluster or job finds nothing.
+        Path of the request, percent-encoded, beginning with ``/v1``. It is split before it is decoded, and decoded
+        once: an encoded slash, ``..`` or another value that is not the name of a cluster or job matches nothing.
     """
     try:
         parts = [unquote_to_bytes(part).decode("ascii") for part in path.split("/")]
@@ -63,7 +63,7 @@ def find_address(document: Document, path: str) -> ApiPath | None:
 
 
 def fits_sessions(base_url: str) -> bool:
-    """Tell whether sessions can have addresses below the one of this server (``prefix`` of the API's ``Launch``)."""
+    """Return whether sessions can have addresses below this server's (``prefix`` of the API's ``Launch``)."""
     return len(base_url) <= _LONGEST and _PREFIX.fullmatch(base_url) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the agent tells, as events of Jupyter: for listeners on the server, and for ``/api/events/subscribe``."""
+"""Jupyter events for the agent's events: for listeners on the server, and for ``/api/events/subscribe``."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMAS", "Events"]
 
 SCHEMAS = [Path(__file__).with_name("schemas") / f"{name}.yaml" for name in ("job", "prompt")]
-"""What describes them."""
+"""The schemas of the events."""
 
 _PREFIX = "https://schema.jupyter.org/jupyter_slurm/"
 _OF_A_JOB = ("cluster", "key", "id", "kind", "state", "nodes", "exit_code")
 _OF_A_PROMPT = ("id", "cluster", "host", "kind")
-_REMEMBERED = 10_000  # jobs: also those that are over, of which another agent tells anew
+_REMEMBERED = 10_000  # jobs, including finished ones, which another agent reports again
 
 
 class Events:
-    """Emits one for each change of state; what else the agent tells of a job is nobody's business here.
+    """Emits an event for each state change; other changes of a job are ignored.
 
     Parameters
     ----------
     emit : callable
-        That of a ``jupyter_events.EventLogger``, which knows the schemas.
+        Method of a ``jupyter_events.EventLogger`` that knows the schemas.
     """
 
     def __init__(self, emit: Callable[..., Any]) -> None:
@@ -34,7 +34,7 @@ class Events:
         self._states: dict[tuple[str, ...], tuple[Any, ...]] = {}
 
     def told(self, event: str, data: Any) -> None:
-        """Take an event of the agent."""
+        """Handle an event of the agent."""
         if event == "job":
             self._job(data)
         elif event == "prompt":
@@ -47,7 +47,7 @@ class Events:
         session = told_session["state"] if told_session else None
         state = (data.get("state"), session, is_finished)
         is_known = self._states.pop(which, None) == state
-        self._states[which] = state  # last: who was told of longest ago is forgotten first
+        self._states[which] = state  # last: the oldest entry is removed first
         if len(self._states) > _REMEMBERED:
             del self._states[next(iter(self._states))]
         if is_known:
@@ -58,5 +58,5 @@ class Events:
 
 
 def _identity(data: api.Job) -> tuple[str, ...]:
-    """Return what a job is known by in its cluster: ours by their keys, others by a number that Slurm gives again."""
+    """Return the identity of a job in its cluster: its key, or for other jobs the number, which Slurm may reuse."""
     return (str(data["key"]),) if data.get("key") else (str(data.get("id")), str(data.get("submit_time")))

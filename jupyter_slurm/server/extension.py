@@ -1,4 +1,4 @@
-"""The extension as the Jupyter server loads it."""
+"""Extension class for the Jupyter server."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ __all__ = ["SlurmExtension", "has_panel"]
 
 
 class SlurmExtension(ExtensionApp):
-    """Serves ``<base_url>jupyter-slurm/api/v1/…`` and shows sessions beside it.
+    """Serves ``<base_url>jupyter-slurm/api/v1/…``, and sessions beside it.
 
-    It houses the agent where ``Settings.agent_host`` says so.
+    The agent runs in this server if ``Settings.agent_host`` says so.
     """
 
     name = "jupyter_slurm"
     classes = [Settings]  # noqa: RUF012  (traitlets reads a plain class attribute)
 
     def initialize_handlers(self) -> None:
-        """Add our handlers to the server."""
+        """Add the handlers to the server."""
         assert self.serverapp is not None
         logger = self.serverapp.event_logger
         assert logger is not None
@@ -43,22 +43,22 @@ class SlurmExtension(ExtensionApp):
         self._access, self._caller = AgentAccess(self.config, Events(logger.emit).told), SessionHttpClient()
         self.handlers.append((SESSIONS, SessionHandler, {"access": self._access, "caller": self._caller}))
         if fits_sessions(self.serverapp.base_url):
-            # Kernels and terminals inherit it: what is launched in them has an address of this server.
+            # Inherited by kernels and terminals: sessions launched in them have an address of this server.
             os.environ["JUPYTER_SLURM_BASE_URL"] = self.serverapp.base_url
-        # Before those of the agent, which take all the rest.
+        # Before the agent's handlers, which match all other paths.
         self.handlers.extend((pattern, handler, {"access": self._access}) for pattern, handler in KERNELS)
         managers = (self.serverapp.session_manager, self.serverapp.kernel_manager, self.serverapp.kernel_spec_manager)
         self._moves = NotebookMoves(*managers, self.config)
         self.handlers.extend((pattern, handler, {"moves": self._moves}) for pattern, handler in MOVES)
         self.handlers.append((r"jupyter-slurm/api/.*", AgentHandler, {"access": self._access}))
-        # The loop does not run yet. Kernels look for the agent before any browser asks for it.
+        # The loop does not run yet. Kernels look for the agent before a browser requests it.
         self.serverapp.io_loop.add_callback(self._access.house)
         if not has_panel(jupyter_path("labextensions")):
-            # pip hides what the build said about it.
+            # pip hides the message of the build about it.
             self.log.info("jupyter_slurm was installed without its JupyterLab panel; building that needs Node.js 20.")
 
     async def stop_extension(self) -> None:
-        """Let go of the agent, which ends with the server if it lives here; and of kernels on nodes, which go on."""
+        """Disconnect from the agent, which ends with the server if it runs in it, and from remote kernels."""
         await self._moves.close()
         leave()
         await self._caller.close()
@@ -66,5 +66,5 @@ class SlurmExtension(ExtensionApp):
 
 
 def has_panel(folders: Iterable[str]) -> bool:
-    """Tell whether one of the folders that JupyterLab searches has our panel."""
+    """Return whether one of JupyterLab's extension folders has the panel."""
     return any(Path(folder, "jupyter-slurm", "package.json").exists() for folder in folders)

@@ -1,6 +1,6 @@
-"""Kernels on nodes, as this Jupyter server has them: which can be chosen, and where the one of a notebook runs.
+"""Remote kernels of this Jupyter server: the available kernelspecs, and the place of a notebook's kernel.
 
-They are files of this machine and processes of this server, of which the agent knows nothing.
+They are files of this machine and processes of this server, unknown to the agent.
 """
 
 # `authorized` is typed for plain functions only.
@@ -43,21 +43,21 @@ _WANTED: Final = Operation(
 
 
 class _KernelHandler(ProblemHandler):
-    """What these handlers have in common."""
+    """Base of these handlers."""
 
     def initialize(self, access: AgentAccess) -> None:
-        """Tornado's constructor."""
+        """Initialize the handler (Tornado's constructor)."""
         self._access = access
-        self._track_activity = self.request.method not in ("GET", "HEAD")  # a tab that looks is no person at work
+        self._track_activity = self.request.method not in ("GET", "HEAD")  # a polling tab is not user activity
 
     @web.authenticated
     @authorized("read")
     async def options(self, *_: str) -> None:  # type: ignore[override]  # theirs lets anybody in
-        """Other origins have no business here."""
+        """Answer a preflight request: other origins get no permissions."""
         raise web.HTTPError(405)
 
     async def _answer_with(self, act: Callable[[], Any], status: int = 200) -> None:
-        """Answer with what comes of something that touches files, or asks the agent."""
+        """Answer with the result of a function that reads files or asks the agent."""
         try:
             told = await asyncio.to_thread(act)
         except SlurmError as error:
@@ -68,21 +68,21 @@ class _KernelHandler(ProblemHandler):
 
 
 class KernelSpecsHandler(_KernelHandler):
-    """The kernels that can be chosen and run on nodes."""
+    """The available kernelspecs of remote kernels."""
 
     @web.authenticated
     @authorized("read")
     async def get(self) -> None:
-        """List them."""
+        """List the kernelspecs."""
         await self._answer_with(lambda: {"kernelspecs": [_as_dict(each) for each in kernelspecs.listed()]})
 
     @web.authenticated
     @authorized("write")
     async def post(self) -> None:
-        """Add one."""
+        """Add a kernelspec."""
         try:
             words = _WANTED.read_body(self.request.body)["words"]
-            await self._access.register()  # the cluster of this server may be the one that is meant
+            await self._access.register()  # the request may mean the cluster of this server
         except SlurmError as error:
             self.tell(error)
             return
@@ -90,12 +90,12 @@ class KernelSpecsHandler(_KernelHandler):
 
 
 class KernelSpecHandler(_KernelHandler):
-    """One of them."""
+    """A kernelspec of a remote kernel."""
 
     @web.authenticated
     @authorized("write")
     async def delete(self, name: str) -> None:
-        """Remove it; what runs goes on."""
+        """Remove the kernelspec; running kernels continue."""
         await self._answer_with(lambda: _as_dict(kernelspecs.remove(name)))
 
 
@@ -105,10 +105,10 @@ class KernelHandler(_KernelHandler):
     @web.authenticated
     @authorized("read")
     async def get(self, kernel: str) -> None:
-        """Tell where it runs; null: it is none of ours, or nothing is known of it yet."""
+        """Return the place of the kernel; null: it is not a remote kernel, or its place is unknown."""
         if kernel not in self.kernel_manager:
             raise web.HTTPError(404, "There is no such kernel.")
-        # Not by its class: front doors never import each other.
+        # Not by its class: front ends never import each other.
         provisioner = getattr(self.kernel_manager.get_kernel(kernel), "provisioner", None)
         told = getattr(provisioner, "slurm_place", None)
         self.finish(json.dumps({"place": told}))
@@ -123,4 +123,4 @@ HANDLERS: Final = [
     (r"jupyter-slurm/api/server/kernelspecs/([a-z0-9._-]{1,128})", KernelSpecHandler),
     (r"jupyter-slurm/api/server/kernels/([0-9a-f-]{36})", KernelHandler),
 ]
-"""Their addresses, below the server's own."""
+"""The addresses of the handlers, below that of the server."""

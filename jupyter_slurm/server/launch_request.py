@@ -1,4 +1,4 @@
-"""What a browser cannot say when it launches a session or submits: whose Jupyter server it is, and where that works."""
+"""Fields of a launch or a submission that a browser cannot know: the Jupyter server, and its working directory."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["completed", "surrounded"]
 
 
 async def completed(client: AgentClient, cluster: str, asked: api.Launch, *, base_url: str, folder: str) -> api.Launch:
-    """Return a launch with what was left open, as a notebook of this server would say it.
+    """Return a launch with the missing fields, as a notebook of this server would send it.
 
     Parameters
     ----------
     client : AgentClient
-        The way to the agent.
+        Client of the agent.
     cluster : str
-        Where to.
+        Cluster of the session.
     asked : mapping
         The API's ``Launch``.
     base_url, folder : str
-        Of this server: the session is shown below the one, and begins in the other unless its cluster is behind SSH.
+        Of this server: the session is shown below the URL, and starts in the folder unless its cluster is remote.
     """
     told: api.Launch = {**asked}
     if not told.get("prefix") and fits_sessions(base_url):
@@ -48,7 +48,7 @@ async def completed(client: AgentClient, cluster: str, asked: api.Launch, *, bas
 async def surrounded(
     client: AgentClient, cluster: str, asked: Mapping[str, object], *, folder: str
 ) -> dict[str, object]:
-    """Return a request with the circumstances of a notebook of this server, where it came without any."""
+    """Return a request with the context of a notebook of this server, unless it has a context."""
     if "context" in asked:
         return dict(asked)
     return {**asked, "context": _context(await _place(client, cluster), folder)}
@@ -61,7 +61,7 @@ async def _place(client: AgentClient, cluster: str) -> Cluster:
 
 
 def _context(there: Cluster, folder: str) -> api.Context:
-    """Return the circumstances of a notebook that lies in the server's own folder, written as Jupyter writes that."""
+    """Return the context of a notebook in the server's root folder, in Jupyter's notation."""
     around, path = context(there), os.path.abspath(os.path.expanduser(folder))
     if not there.is_remote and os.path.isdir(path):
         around["cwd"] = path

@@ -1,4 +1,4 @@
-"""What the handlers of the API have in common: an error is answered with a problem document (RFC 9457)."""
+"""Base of the API's handlers: errors are answered with a problem document (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ProblemHandler"]
 
 
 class ProblemHandler(APIHandler):
-    """Answers with problem documents; who may ask is Jupyter's business."""
+    """Answers errors with problem documents; Jupyter authorizes."""
 
     auth_resource = "jupyter-slurm"
 
@@ -34,7 +34,7 @@ class ProblemHandler(APIHandler):
         )
 
     def tell(self, error: SlurmError) -> None:
-        """Answer with an error of ours."""
+        """Answer with an error."""
         self._answer(error.status, error.to_problem())
 
     def _answer(self, status: int, problem: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Where a session answers, and what of a request and of its answer travels between it and a browser."""
+"""Route to a session, and the filter of headers between session and browser."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
 
 __all__ = ["SessionRoute", "kept_back", "kept_on"]
 
-# Of one connection, or what this server and nobody else knows a person by.
+# Headers of one connection, or credentials of this server.
 _STAY = frozenset(
     "accept-encoding authorization connection content-length cookie expect forwarded host keep-alive origin referer te "
     "trailer transfer-encoding upgrade proxy x-real-ip x-scheme x-xsrftoken".split()
 )
 _STAY_BEGINNINGS = ("proxy-", "sec-websocket-", "x-forwarded-", "x-jupyterhub-")
-# The session's own cookies, whom it would let in from other sites, and what would hold for all of this server.
+# The session's cookies, its permissions for other sites, and policies for all of this server.
 _STAY_THERE = frozenset(
     "alt-svc clear-site-data connection expect-ct keep-alive nel server service-worker-allowed set-cookie set-cookie2 "
     "strict-transport-security trailer transfer-encoding upgrade".split()
@@ -30,16 +30,16 @@ Headers = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class SessionRoute:
-    """What the agent tells of a session that is ready (``SessionWay`` of the API).
+    """Address of a ready session (``SessionWay`` of the API).
 
     Attributes
     ----------
     port : int
-        On 127.0.0.1.
+        Port on 127.0.0.1.
     path : str
-        Under which this server shows it; ends with a slash.
+        Path below this server; ends with a slash.
     base_url : str
-        Under which it serves: the same, or ``/``.
+        Base URL of the session: equal to the path, or ``/``.
     token : str or None
     """
 
@@ -49,41 +49,41 @@ class SessionRoute:
     token: str | None
 
     def target(self, path: str, query: str) -> str:
-        """Return what is asked of the session: its path, and the query without what logs in here."""
+        """Return the target of the request to the session: its path, and the query without credentials."""
         kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token"]
         found = self.base_url + path.removeprefix(self.path)
         asked = found + ("?" + "&".join(kept) if any(kept) else "")
-        return quote(asked, safe=_AS_IT_IS, encoding="latin-1")  # what is no address is spelt as one, byte for byte
+        return quote(asked, safe=_AS_IT_IS, encoding="latin-1")  # invalid characters are encoded, byte for byte
 
     def location(self, told: str) -> str:
-        """Return where a redirection of the session leads here."""
+        """Return the redirection of a session as an address of this server."""
         try:
             parts = urlsplit(told)
-        except ValueError:  # no address at all, as the browser will find
+        except ValueError:  # not a valid address, as the browser will find
             return told
         if parts.netloc and parts.netloc not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
             return told
-        path = re.sub(r"^[/\\]+", "/", parts.path)  # two of them would begin with a host
+        path = re.sub(r"^[/\\]+", "/", parts.path)  # two slashes would start a host name
         if self.base_url != self.path and path.startswith("/"):
             path = self.path + path.removeprefix(self.base_url)
         return urlunsplit(("", "", path, parts.query, parts.fragment))
 
 
 def kept_on(headers: Iterable[tuple[str, str]], way: SessionRoute) -> Headers:
-    """Return the headers of a request that travel on, with what the session knows its person by."""
+    """Return the headers of a request to forward, with the session's own credentials."""
     kept = _kept(headers, _STAY, _STAY_BEGINNINGS)
-    kept.append(("Accept-Encoding", "identity"))  # a page is looked through
+    kept.append(("Accept-Encoding", "identity"))  # the page will be modified
     return [*kept, ("Authorization", f"token {way.token}")] if way.token else kept
 
 
 def kept_back(headers: Iterable[tuple[str, str]], way: SessionRoute) -> Headers:
-    """Return the headers of an answer that travel back."""
+    """Return the headers of an answer to forward."""
     kept = _kept(headers, _STAY_THERE, _STAY_THERE_BEGINNINGS)
     return [(name, way.location(value) if name.lower() == "location" else value) for name, value in kept]
 
 
 def _kept(headers: Iterable[tuple[str, str]], names: Collection[str], beginnings: tuple[str, ...]) -> Headers:
-    """Return all but those of these names, and but those of one connection (RFC 9110, 7.6.1)."""
+    """Return the headers without the given names, and without those of one connection (RFC 9110, 7.6.1)."""
     given = [(name, value, _spelt(name)) for name, value in headers]
     stay = {_spelt(part.strip()) for _, value, name in given if name == "connection" for part in value.split(",")}
     return [
@@ -94,5 +94,5 @@ def _kept(headers: Iterable[tuple[str, str]], names: Collection[str], beginnings
 
 
 def _spelt(name: str) -> str:
-    """Return the name of a header as a WSGI program sees it, to which these are the same."""
+    """Return the name of a header as a WSGI program sees it, so that equivalent names are equal."""
     return name.lower().replace("_", "-")

@@ -1,4 +1,4 @@
-"""The agent's core: its services, composed, with one life, whatever hosts it."""
+"""Core of the agent: its services, composed, with one life, independent of the host process."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class Core:
     Parameters
     ----------
     settings : Settings
-        What the user chose.
+        User's settings.
     folder : str, optional
-        Private, on a local disk: for log-ins that outlive this process, and sockets.
+        Private folder on a local disk, for sockets and for logins that outlive this process.
     clock : callable, optional
         Seconds since the epoch.
 
     Attributes
     ----------
     clusters : ClusterRegistry
-        The clusters, with what each of them serves; :meth:`cluster` returns one.
+        Clusters, each with its services; :meth:`cluster` returns one.
     sessions, tunnels, images, examinations, housekeeping
-        Of all clusters.
+        Services for all clusters.
     bus : EventBus
-        Where changes are published.
+        Publishes changes.
     users : ClientRegistry
-        The clients of the clusters.
+        Clients of the clusters.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Core:
         self.sessions = Sessions(self.cluster, self.tunnels, settings.on_this_machine("sessions"))
 
     async def start(self) -> None:
-        """Find again what was under way: clusters, jobs, submissions without an answer."""
+        """Restore the clusters, the jobs and the submissions without an answer."""
         self._store = JobIndex(os.path.join(self.settings.state_dir, "index.sqlite"))
         await self.clusters.start()
         self.tunnels.start()
@@ -77,7 +77,7 @@ class Core:
         self.housekeeping.start()
 
     async def stop(self) -> None:
-        """Stop the services; nothing that runs on the cluster ends."""
+        """Stop the services; work that runs on the cluster continues."""
         await self.housekeeping.stop()
         await self.sessions.stop()
         await self.tunnels.stop()
@@ -88,11 +88,11 @@ class Core:
             self._store.close()
 
     def cluster(self, name: str) -> Cluster:
-        """Return a cluster, with what it serves; see :meth:`ClusterRegistry.get`."""
+        """Return a cluster with its services; see :meth:`ClusterRegistry.get`."""
         return self.clusters.get(name)
 
     def holds(self) -> dict[str, int]:
-        """Return what would be lost, or have to wait, if the agent went now."""
+        """Return the work that would be lost or delayed if the agent stopped now."""
         reached = self.clusters.reached()
         held = {
             "submissions": sum(cluster.recovery.under_way for cluster in reached),
@@ -103,7 +103,7 @@ class Core:
         return {kind: number for kind, number in held.items() if number}
 
     async def _new_cluster(self, location: ClusterLocation, transport: Transport, site: Site | None) -> Cluster:
-        """Compose a cluster, of a site where it is reached over SSH, and start what goes on for it."""
+        """Compose a cluster (with its site, if SSH reaches the cluster), and start its background work."""
         if self._store is None:
             raise RuntimeError("the core has not been started")
         agent = AgentContext(self.settings, self._store, self.bus, self._clock)

@@ -1,1 +1,1 @@
-"""Site profiles: what is known of a cluster, and in which way it is reached."""
+"""Site profiles: facts about a cluster, and how to connect to it."""

@@ -1,4 +1,4 @@
-"""What a profile says of partitions, accounts, QOS and types of GPU, checked beyond what the schema can say."""
+"""Partitions, accounts, QOS and GPU types of a profile, checked beyond the schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLES", "known_in"]
 
-#: What a profile tells until the cluster does.
+# Tables of a profile that are used until the cluster has answered.
 TABLES: Final = ("partitions", "accounts", "qos", "gpus")
 
 
@@ -23,14 +23,14 @@ def known_in(data: TomlTable, place: Callable[[Sequence[str]], str]) -> Mapping[
     Parameters
     ----------
     data : mapping
-        The profile, as its schema allows it.
+        The profile, valid by its schema.
     place : callable
         Returns file and line of a key.
 
     Raises
     ------
     ConfigError
-        A time limit is none.
+        A time limit is not valid.
     """
     for name, one in data.get("partitions", {}).items():
         keys = ["partitions", name, "max_time"]

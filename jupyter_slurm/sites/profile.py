@@ -1,4 +1,4 @@
-"""Reading site profiles: one TOML file a cluster, checked against ``profile.schema.json``."""
+"""Parser of site profiles: one TOML file a cluster, checked against ``profile.schema.json``."""
 
 from __future__ import annotations
 
@@ -54,67 +54,67 @@ _ENVIRONMENT = 'The README, "Environments", shows what one may have.'
 
 @dataclass(frozen=True)
 class Profile:
-    """What is known of a cluster. Times are in seconds.
+    """Facts about a cluster. Times are in seconds.
 
     Attributes
     ----------
     name : str
-        The cluster's id for the person and in the API.
+        The cluster's id for the user and in the API.
     host : str
         The login node, as ``~/.ssh/config`` names it.
     jump : tuple of str or None
-        Hosts on the way; None: as ``~/.ssh/config`` says.
+        Jump hosts; None: as in ``~/.ssh/config``.
     user : str or None
     port : int or None
-        None: as ``~/.ssh/config`` says.
+        None: as in ``~/.ssh/config``.
     ssh_config : str or None
         File to read instead of ``~/.ssh/config``.
     carrier : str
         ``paramiko`` or ``openssh``.
     max_age : float or None
-        After which a log-in ends.
+        Time after which a login ends.
     prelude : str
         Shell text before every command.
     login_shell : bool
         Whether the environment is that of a login shell.
     patience : float
-        That the start-up files of the login shell may take.
+        Time limit of the login shell's start-up files.
     slurm_conf : str or None
-        SLURM_CONF there.
+        SLURM_CONF on the cluster.
     job_root : str
-        Folder of the job directories there; ``~/`` is the home.
+        Parent directory of the job directories on the cluster; ``~/`` is the home.
     poll_shortest : float
-        Between two looks at the queue.
+        Interval between two queries of the queue.
     ports : tuple of two int
         First and last local port for tunnels.
     ways : tuple of str
-        How compute nodes are reached, in the order in which it is tried.
+        Routes to compute nodes, in the order of the attempts.
     node_ports : tuple of two int, or None
-        First and last port of nodes on which sessions may be reached from the login node (``direct``).
+        First and last port of nodes for sessions reachable from the login node (``direct``).
     unproven : bool
-        Whether a tunnel may lead to a port whose owner the node does not tell.
+        Whether a tunnel may lead to a port whose owner the node does not report.
     title : str
-        What people call it.
+        Displayed name.
     python : str
-        What runs Python cells on the nodes.
+        Interpreter of Python cells on the nodes.
     environments : mapping
-        Environments of jobs by name, as they are described.
+        Environments of jobs by name, with their descriptions.
     container : mapping
-        What holds for all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``gpus``, ``image_dir``; of jobs
-        that make images ``base``, ``build_dir``, ``build_options``; ``shared``, folders of the site's own.
+        Settings of all containers of jobs: ``runtime``, ``bind``, ``gpu_variable``, ``gpus``, ``image_dir``; of jobs
+        that build images ``base``, ``build_dir``, ``build_options``; ``shared``, folders of the site.
     advice : mapping
-        What the site advises about jobs: ``cpus_per_gpu``, ``memory``.
+        Advice of the site about jobs: ``cpus_per_gpu``, ``memory``.
     cost : mapping
-        What an hour costs: ``unit``, ``cpu_hour``, and ``gpu_hour``, a number or one for each type.
+        Price of an hour: ``unit``, ``cpu_hour``, and ``gpu_hour``, a number or one for each type.
     launch : mapping
-        What stands first in a form that launches a session: ``partition``, ``gpus``, ``gpu_type``, ``cpus``,
-        ``memory``, ``time``, ``account``, ``qos``, ``env``, ``dir``.
+        Initial values of a session's launch form: ``partition``, ``gpus``, ``gpu_type``, ``cpus``, ``memory``,
+        ``time``, ``account``, ``qos``, ``env``, ``dir``.
     storage : mapping
-        Where the files of jobs go: ``shared``, ``local``, ``home_on_nodes``, ``expires``.
+        Storage of job files: ``shared``, ``local``, ``home_on_nodes``, ``expires``.
     known : mapping
-        What stands in for the cluster's own word until it has told: ``partitions``, ``accounts``, ``qos``, ``gpus``.
+        Tables used until the cluster has answered: ``partitions``, ``accounts``, ``qos``, ``gpus``.
     notes : tuple of str
-        What its users should know.
+        Notes for its users.
     """
 
     name: str
@@ -153,14 +153,14 @@ def load_profile(name: str, folders: Sequence[str]) -> Profile:
     Parameters
     ----------
     name : str
-        Of the cluster: the file is ``NAME.toml``.
+        Name of the cluster: the file is ``NAME.toml``.
     folders : sequence of str
-        Where to look; the first one that has it wins.
+        Folders to search, in order.
 
     Raises
     ------
     ConfigError
-        There is none, or it cannot be used.
+        The profile does not exist, or is not valid.
     """
     path, raw = read_profile(name, folders)
     return parse_profile(name, raw, path)
@@ -198,18 +198,18 @@ def list_profiles(folders: Sequence[str]) -> list[str]:
 
 
 def parse_profile(name: str, raw: bytes, path: str) -> Profile:
-    """Read the text of a profile; ``path`` is for what is told when it is wrong."""
+    """Parse the text of a profile; ``path`` appears in error messages."""
     data, text = _read(name, raw, path)
     return _profile(name, data, path, text)
 
 
 def told_by(name: str, raw: bytes, path: str) -> TomlTable:
-    """Return all that a profile says, with what the one says that it extends.
+    """Return a profile merged with the profile that it extends.
 
     Raises
     ------
     ConfigError
-        It cannot be used.
+        The profile is not valid.
     """
     data, text = _read(name, raw, path)
     _profile(name, data, path, text)
@@ -240,7 +240,7 @@ def _read(name: str, raw: bytes, path: str) -> tuple[TomlTable, str]:
 
 
 def _extended(data: TomlTable, path: str, text: str) -> TomlTable:
-    """Return a profile upon the one that it extends: each of its keys counts instead of the one there."""
+    """Merge a profile into the one that it extends: each of its keys replaces the key of the base."""
     names, named = shipped_names(), data["extends"]
     if not isinstance(named, str) or named not in names:
         near = get_close_matches(str(named), names, n=1)
@@ -263,7 +263,7 @@ def _are_tables(*values: Any) -> bool:
 
 
 def _at(path: str, text: str, keys: Sequence[str]) -> str:
-    """Return the file, and the line in it where that is known."""
+    """Return the file, and the line if known."""
     line = line_of(text, keys)
     return path if line is None else f"{path}:{line}"
 
@@ -302,12 +302,12 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
 
 
 def check_environments(told: TomlTable, path: str, text: str = "") -> Mapping[str, EnvironmentTable]:
-    """Return environments of jobs as they are described; ``path`` and ``text`` are for what is told of mistakes.
+    """Return validated environments of jobs; ``path`` and ``text`` appear in error messages.
 
     Raises
     ------
     ConfigError
-        One cannot be.
+        An environment is not valid.
     """
     if not told:
         return {}
@@ -324,12 +324,12 @@ def check_environments(told: TomlTable, path: str, text: str = "") -> Mapping[st
 
 
 def check_container(told: TomlTable, path: str, text: str = "") -> ContainerTable:
-    """Return what holds for all containers; ``path`` and ``text`` are for what is told of mistakes.
+    """Return the validated settings of all containers; ``path`` and ``text`` appear in error messages.
 
     Raises
     ------
     ConfigError
-        It cannot be.
+        A setting is not valid.
     """
     _check({"login": {"host": "any"}, "container": dict(told)}, path, _CONTAINER, text)
     try:
@@ -342,12 +342,12 @@ def check_container(told: TomlTable, path: str, text: str = "") -> ContainerTabl
 
 
 def check_table(name: str, told: TomlTable, path: str) -> TomlTable:
-    """Return ``[advice]``, ``[cost]``, ``[launch]`` or ``[storage]``; ``path`` is for what is told when that is wrong.
+    """Return ``[advice]``, ``[cost]``, ``[launch]`` or ``[storage]``; ``path`` appears in error messages.
 
     Raises
     ------
     ConfigError
-        It cannot be.
+        The table is not valid.
     """
     if told:
         hints = {"launch": _LAUNCH, "storage": _STORAGE}
@@ -356,7 +356,7 @@ def check_table(name: str, told: TomlTable, path: str) -> TomlTable:
 
 
 def _check(data: TomlTable, path: str, hint: str, text: str = "") -> None:
-    """Check what was read; the key that is wrong is named, and its line where the text is given."""
+    """Validate a profile; the error names the key, and its line if the text is given."""
     try:
         _checker()(data)
     except fastjsonschema.JsonSchemaValueException as error:
@@ -375,7 +375,7 @@ def _check(data: TomlTable, path: str, hint: str, text: str = "") -> None:
 
 
 def _check_values(value: Any, keys: list[str], place: Callable[[list[str]], str], hint: str) -> None:
-    """Refuse what TOML may say and nothing of ours can mean: TOML 1.0 has nan, inf and a NUL in a text."""
+    """Refuse values without a meaning in a profile: TOML 1.0 allows nan, inf and a NUL in a text."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{place(keys)}: {value} is no number that can be waited for.", hint=hint)
     if isinstance(value, str) and "\0" in value:

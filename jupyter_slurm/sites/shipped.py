@@ -1,4 +1,4 @@
-"""The site profiles that ship: what is known of a cluster to all of its users."""
+"""Built-in site profiles: facts about clusters for all their users."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ __all__ = ["shipped_names", "shipped_text"]
 
 
 def shipped_names() -> list[str]:
-    """Return the names of those that ship, sorted."""
+    """Return the names of the built-in profiles, sorted."""
     files = resources.files("jupyter_slurm.sites").iterdir()
     return sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml"))
 
 
 def shipped_text(name: str) -> str:
-    """Return the text of one of them.
+    """Return the text of a built-in profile.
 
     Raises
     ------
     KeyError
-        None has that name.
+        No built-in profile has that name.
     """
     if name not in shipped_names():
         raise KeyError(name)

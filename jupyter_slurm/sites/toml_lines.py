@@ -1,4 +1,4 @@
-"""Where in a TOML file a key stands: ``tomllib`` tells values only."""
+"""Line numbers of keys in a TOML file: ``tomllib`` returns only values."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 __all__ = ["line_of"]
 
-_MOST = 2_000  # lines; each is read as often as there are lines after it
+_MOST = 2_000  # lines; each is parsed as often as there are lines after it
 
 
 def line_of(text: str, keys: Sequence[str]) -> int | None:
-    """Return the number of the line, from 1, in which a key is given its value; None where that is not known.
+    """Return the number of the line, from 1, that sets a key; None if unknown.
 
     Parameters
     ----------
     text : str
-        TOML without a mistake in its syntax.
+        TOML with a valid syntax.
     keys : sequence of str
-        The key's own name comes last; what is no key (the place in an array) ends it.
+        Path of the key, its own name last; a value that is not a key (an array index) ends the path.
     """
-    lines, whole = text.splitlines(keepends=True), 0  # lines that are TOML without those that follow
+    lines, whole = text.splitlines(keepends=True), 0  # lines that are valid TOML without the following ones
     if not keys or len(lines) > _MOST:
         return None
     for count in range(1, len(lines) + 1):

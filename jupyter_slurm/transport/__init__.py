@@ -1,1 +1,1 @@
-"""Where commands run and bytes travel. Nothing above this layer opens a process, a socket or a job's file."""
+"""Transports for commands, files and streams. No layer above opens a process, a socket or a file of a job."""

@@ -1,4 +1,4 @@
-"""What a transport is: the same few verbs for this machine and for one behind SSH."""
+"""Interface of a transport: the same operations on this computer and on a remote host behind SSH."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 __all__ = ["Completed", "Context", "DetachedRun", "DirectoryLock", "FileStat", "Route", "Sent", "Stream", "Transport"]
 
 Sent = Callable[[int, int], None]
-"""Is told how many bytes of how many have arrived on the other side."""
+"""Callback with the number of bytes that have arrived, and the total."""
 
 
 @dataclass(frozen=True)
 class Completed:
-    """What a command left behind.
+    """Result of a finished command.
 
-    ``exit_code`` is negative for a signal, as in :mod:`subprocess`; the streams are bytes, because Slurm prints
-    whatever people put into names.
+    ``exit_code`` is negative for a signal, as in :mod:`subprocess`. The streams are bytes, because Slurm prints
+    arbitrary names of users.
     """
 
     exit_code: int
@@ -27,7 +27,7 @@ class Completed:
 
 @dataclass(frozen=True)
 class Context:
-    """The circumstances in which a command runs.
+    """Context in which a command runs.
 
     Attributes
     ----------
@@ -49,9 +49,9 @@ class Context:
 
 @dataclass(frozen=True)
 class FileStat:
-    """Size in bytes, modification time in seconds since the epoch (the clock of that machine).
+    """Size in bytes, and modification time in seconds since the epoch (by the clock of that host).
 
-    ``owner`` (a user id) and ``mode`` are those of files of this machine; None elsewhere.
+    ``owner`` (a user ID) and ``mode`` are set for local files, None for remote ones.
     """
 
     size: int
@@ -61,50 +61,50 @@ class FileStat:
 
 
 class Stream(Protocol):
-    """Bytes in both directions, for blocking calls: one thread receives, one other sends and ends it.
+    """Bidirectional byte stream with blocking calls: one thread receives, one other thread sends and ends the stream.
 
-    Whoever is cut off gets an OSError, never an end that looks like a proper one.
+    A broken stream raises OSError, and never looks like a regular end.
     """
 
     def recv(self, size: int, /) -> bytes:
-        """Wait for bytes and return up to ``size`` of them; none: the other side has said all."""
+        """Wait for bytes and return up to ``size`` of them; empty: the peer has ended the stream."""
         ...
 
     def sendall(self, data: bytes, /) -> None:
-        """Send, as fast as the other side takes it."""
+        """Send all bytes, as fast as the peer reads them."""
         ...
 
     def shutdown_write(self) -> None:
-        """Say that nothing more will be sent; the other side may go on."""
+        """End the outgoing direction; the peer may still send."""
         ...
 
     def close(self) -> None:
-        """Let it go, from any thread, and again; who waits in :meth:`recv` is woken."""
+        """Close the stream, from any thread, any number of times. A waiting :meth:`recv` returns."""
         ...
 
 
 class Route(Protocol):
-    """A way to the ports of one machine. Its methods block, and may be called from any thread."""
+    """A route to the ports of one host. Its methods block, and may be called from any thread."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether it was not seen to be broken; a broken one is made anew."""
+        """Return whether the route has not been seen to be broken. A broken route is replaced."""
         ...
 
     @property
     def proof_lasts(self) -> bool:
-        """Whether it need not be asked again who listens: :meth:`dial` looks at it each time, at the far end."""
+        """Return whether a listener needs no further check of its owner, because each :meth:`dial` makes one."""
         ...
 
     def find(self, port: int) -> str:
-        """Return the address there under which the person's own program is reached.
+        """Return the address on the host under which the user's own program listens.
 
         Raises
         ------
         TunnelUnproven
-            Somebody else listens there, or it cannot be said who does.
+            The listener belongs to another user, or its owner is unknown.
         TunnelError
-            Nothing listens there.
+            Nothing listens on the port.
         """
         ...
 
@@ -113,43 +113,43 @@ class Route(Protocol):
         ...
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the route."""
         ...
 
 
 class DirectoryLock(Protocol):
-    """A lock on a file. It ends with :meth:`release`, with its transport or with the process that has it."""
+    """A lock on a file. It ends with :meth:`release`, with its transport, or with the process that holds it."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has ended by itself, as with a connection that broke: others may have the file since."""
+        """Return whether the lock was lost, as with a broken connection; another process may hold it since."""
         ...
 
     def release(self) -> None:
-        """Let others have the file; never waits, and may be called again."""
+        """Release the file. Never waits, and may be called again."""
         ...
 
 
 class DetachedRun(Protocol):
-    """A command that was started for good: see :meth:`Transport.start_once`."""
+    """A command started in detached mode: see :meth:`Transport.start_once`."""
 
     @property
     def hold(self) -> DirectoryLock | None:
-        """The lock of the new folder's first file; None where no folder was asked for."""
+        """Return the lock of the new directory's first file; None if no directory was requested."""
         ...
 
     async def result(self, timeout: float | None) -> Completed | None:
-        """Return what it left; None: it still runs when ``timeout`` (seconds) is over, and goes on."""
+        """Return the command's result; None if it still runs after ``timeout`` (seconds). It continues to run."""
         ...
 
 
 class Transport(Protocol):
-    """Where commands run. All paths are absolute; text is UTF-8 with surrogateescape.
+    """Executor of commands on a host. All paths are absolute; text is UTF-8 with surrogateescape.
 
     Raises
     ------
     CommandMissing, CommandTimeout, TransportError
-        From every method; a file that is not there raises FileNotFoundError, as usual.
+        From every method. A missing file raises FileNotFoundError, as usual.
     """
 
     async def run(
@@ -160,7 +160,7 @@ class Transport(Protocol):
         context: Context | None = None,
         timeout: float | None = 60.0,
     ) -> Completed:
-        """Run a command to its end; ``timeout`` in seconds. Its whole process group ends with a time-out."""
+        """Run a command to its end; ``timeout`` in seconds. A time-out ends its whole process group."""
         ...
 
     async def start_once(
@@ -172,23 +172,25 @@ class Transport(Protocol):
         context: Context | None = None,
         sent: Sent | None = None,
     ) -> DetachedRun:
-        """Start a command that must run once and must not die with us.
+        """Start a command that must run at most once, and that must outlive this process.
 
-        With ``files``, the directory of ``prefix`` is made first, 0700 and with these files 0600 in it, and the first
-        of them is locked (flock) for us. Whoever sees the directory sees it whole and held. FileExistsError: there is
-        one already. It goes again when the command cannot be started: then nothing has happened.
+        With ``files``, the directory of ``prefix`` is created first, with mode 0700 and these files with mode 0600. The
+        first file is locked (flock) for the caller. The directory becomes visible complete and locked. FileExistsError:
+        the directory exists already. If the command cannot be started, the directory is removed: then nothing has
+        happened.
 
-        ``PREFIX.out`` is made exclusively, which is the right to run: who comes second gets FileExistsError. It stays
-        locked while the command lives, so that others can tell "still running" from "died". The command's streams go
-        into ``PREFIX.out`` and ``PREFIX.err``. Its session is its own; the end of ours does not reach it.
+        ``PREFIX.out`` is created exclusively, which grants the right to run: a second caller gets FileExistsError. The
+        file stays locked while the command lives, so that other processes can tell a running command from a dead one.
+        The command's streams are written to ``PREFIX.out`` and ``PREFIX.err``. The command has its own session, so that
+        the end of this process does not reach it.
 
-        Where large files have a way to go before it starts, ``sent`` is told how far they are. Who is cancelled before
-        that is all leaves nothing behind.
+        If large files must be sent first, ``sent`` is called with their progress. A cancellation before all are sent
+        leaves nothing behind.
 
         Raises
         ------
         TransportError
-            It was not started; or, with ``details["may_run"]``, nobody knows.
+            The command was not started; or, with ``details["may_run"]``, it is unknown whether it runs.
         """
         ...
 
@@ -197,19 +199,19 @@ class Transport(Protocol):
         ...
 
     async def write(self, path: str, data: bytes, mode: int = 0o600) -> None:
-        """Write a file in one step: the old content or the new one, never half."""
+        """Write a file atomically: readers see the old content or the new content, never a part."""
         ...
 
     async def stat(self, path: str) -> FileStat:
-        """Look at a file."""
+        """Return size and times of a file."""
         ...
 
     async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
-        """Look at many files with one question; those that are not there, or not ours to look at, are left out."""
+        """Return the status of many files with one query. Missing and unreadable files are left out."""
         ...
 
     async def make_dir(self, path: str) -> None:
-        """Make a directory 0700 and its parents, where they are not there yet."""
+        """Create a directory with mode 0700, and its missing parents."""
         ...
 
     async def list_dir(self, path: str) -> list[str]:
@@ -217,45 +219,45 @@ class Transport(Protocol):
         ...
 
     async def remove(self, path: str) -> None:
-        """Remove a file or a tree; what is not there is fine; links are not followed."""
+        """Remove a file or a tree. A missing path is not an error; links are not followed."""
         ...
 
     async def hold(self, path: str) -> DirectoryLock | None:
-        """Have the lock (``flock``) of a file; None while another process has it.
+        """Acquire the lock (``flock``) of a file; None if another process holds it.
 
-        Where the file system knows no locks everybody gets it: what must not happen twice is made exclusive by other
-        means too (:meth:`start_once`).
+        On a file system without locks, every caller gets the lock. Actions that must not happen twice are also guarded
+        by exclusive creation (:meth:`start_once`).
         """
         ...
 
     @property
     def generation(self) -> int:
-        """Changes with each new connection: a login node's name may lead to another machine then."""
+        """Return a number that changes with each new connection. A login node's name may then lead to another host."""
         ...
 
     def dial(self, host: str, port: int, timeout: float) -> Stream:
-        """Connect from that machine to a TCP port; blocks, and may be called from any thread but the event loop's.
+        """Connect from the host to a TCP port. Blocks, and may be called from any thread but the event loop's.
 
         Raises
         ------
         TunnelError
-            Nothing answers there, or connections are not passed on.
+            Nothing answers on the port, or forwarding is not allowed.
         TransportError
-            There is no connection to that machine within ``timeout`` (seconds).
+            No connection to the host within ``timeout`` (seconds).
         """
         ...
 
     def hops(self) -> Mapping[str, Callable[[], Route]]:
-        """Return the hosts on the way to that machine by name, each with what makes a way to its own ports."""
+        """Return the jump hosts by name, each with a factory of a route to its own ports."""
         ...
 
     def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
-        """Start a command and return its standard input and output; blocks as :meth:`dial` does.
+        """Start a command and return its standard input and output. Blocks as :meth:`dial` does.
 
-        It ends when the stream is closed. What it prints on standard error is in the OSError of a stream that broke.
+        The command ends when the stream is closed. Its standard error is in the OSError of a broken stream.
         """
         ...
 
     def close(self) -> None:
-        """Let go of what the transport holds; commands under way are not waited for."""
+        """Release the resources of the transport. Running commands are not waited for."""
         ...

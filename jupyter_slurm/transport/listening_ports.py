@@ -1,4 +1,4 @@
-"""Who listens on which port of this machine."""
+"""Owners of the listening TCP ports of this computer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _EVERYWHERE = "0" * 32
 
 
 def listeners() -> dict[int, int]:
-    """Return the ports on which somebody listens for connections to 127.0.0.1, each with the user id (proc(5)).
+    """Return the ports that accept connections to 127.0.0.1, each with the user ID of its owner (proc(5)).
 
-    Where there is no such table (macOS), nothing is returned.
+    Without such a table (macOS), the result is empty.
     """
     found: dict[int, int] = {}
     for path in _TABLES:
@@ -38,7 +38,7 @@ def _rows(table: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 
 def _is_loopback(address: str) -> bool:
-    """Whether a connection to 127.0.0.1 gets there: the address is that, in IPv6 or not, or all of them."""
+    """Return whether an address receives connections to 127.0.0.1: this address (also in IPv6 form) or the wildcard."""
     if address in (_EVERYWHERE, _EVERYWHERE[:8]):
         return True
     four = address[-8:]
@@ -47,10 +47,10 @@ def _is_loopback(address: str) -> bool:
 
 
 def first_free(first: int, last: int) -> int | None:
-    """Return the first port of 127.0.0.1 that can be listened on now; None: there is none."""
+    """Return the first free port of 127.0.0.1; None if no port is free."""
     for port in range(first, last + 1):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            if os.name == "posix":  # as whoever listens in earnest does: what lingers of old connections is no matter
+            if os.name == "posix":  # as a real listener does: connections in TIME_WAIT do not matter
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))

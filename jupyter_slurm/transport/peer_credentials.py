@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection."""
+"""User and process IDs of the peer of a connection."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SOL_LOCAL, _LOCAL_PEERCRED, _LOCAL_PEERPID, _XUCRED_SIZE = 0, 1, 2, 76
 # linux/netlink.h, linux/sock_diag.h, net/tcp_states.h
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST = 4, 20, 1
 _ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT, _LISTEN = 1, 4, 5, 8, 10
-_CONNECTED = (_ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT)  # also after one end has said all that it has to say
+_CONNECTED = (_ESTABLISHED, _FIN_WAIT1, _FIN_WAIT2, _CLOSE_WAIT)  # also after one end has closed its outgoing direction
 
 
 def peer_uid(sock: Any) -> int | None:
-    """Return the user id at the other end of a connected socket.
+    """Return the user ID of the peer of a connected socket.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def peer_uid(sock: Any) -> int | None:
     Returns
     -------
     int or None
-        -1 when the peer is gone or cannot be named although this system can name peers; None when this system cannot.
+        -1 if the peer is gone or unknown on a system that can identify peers; None if the system cannot.
     """
     try:
         if sock.family == socket.AF_UNIX:
@@ -42,15 +42,15 @@ def peer_uid(sock: Any) -> int | None:
 
 
 def is_ours(sock: Any) -> bool:
-    """Tell whether the peer is the same user; where the system cannot say, the folder's mode and the secret decide."""
+    """Return whether the peer is the same user; if unknown, the directory's mode and the secret must protect."""
     return peer_uid(sock) in (None, os.geteuid())
 
 
 def peer_pid(sock: Any) -> int | None:
-    """Return the id of the process that made a connection; None where the system does not say."""
+    """Return the ID of the process that made a connection; None if unknown."""
     try:
         if sock.family == socket.AF_UNIX and hasattr(socket, "SO_PEERCRED"):
-            return _credentials(sock)[0] or None  # 0: in a namespace of processes that is not below ours
+            return _credentials(sock)[0] or None  # 0: a process namespace that is not below this one
         if sock.family == socket.AF_UNIX and sys.platform == "darwin":
             return int(sock.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID))
     except (OSError, ValueError):
@@ -59,7 +59,7 @@ def peer_pid(sock: Any) -> int | None:
 
 
 def _credentials(sock: Any) -> tuple[int, int]:
-    """Return the ids of process and user at the other end (unix(7), SO_PEERCRED)."""
+    """Return the process and user IDs of the peer (unix(7), SO_PEERCRED)."""
     pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return int(pid), int(uid)
 
@@ -73,16 +73,16 @@ def _unix_peer(sock: Any) -> int | None:
 
 
 def _tcp_peer(sock: Any) -> int | None:
-    """Ask the kernel for the other end: the socket whose local address is our remote one."""
+    """Query the kernel for the peer: the socket whose local address is this socket's remote address."""
     near, far = sock.getsockname(), sock.getpeername()
     try:
         found = _ask_kernel(far, near)
         if found is not None and found.state == _ESTABLISHED and found.inode == 0:
-            # Not accepted yet, so it belongs to nobody: it will belong to who listens there.
+            # A connection that is not yet accepted has no owner. It will belong to the owner of the listening socket.
             found = _ask_kernel(far, ("0.0.0.0", 0))  # noqa: S104 - a wildcard in a question
     except PermissionError:
         found = _read_table(far, near)
-    # Without an inode nobody has it open any more, and the kernel names root for it.
+    # A socket without an inode is no longer open in any process, and the kernel reports root as its owner.
     return -1 if found is None or not found.inode or found.state not in (*_CONNECTED, _LISTEN) else found.uid
 
 
@@ -93,7 +93,7 @@ class _SocketEntry(NamedTuple):
 
 
 def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _SocketEntry | None:
-    """Look up one TCP socket (sock_diag(7)); None when there is none."""
+    """Look up a TCP socket (sock_diag(7)); None if not found."""
     addresses = (local[1], remote[1], socket.inet_aton(local[0]), socket.inet_aton(remote[0]))
     identity = (
         struct.pack("!HH4s12x4s12x", *addresses) + struct.pack("=I", 0) + b"\xff" * 8
@@ -112,7 +112,7 @@ def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _SocketEntry
 
 
 def _read_table(local: tuple[str, int], remote: tuple[str, int]) -> _SocketEntry | None:
-    """Look it up in /proc/net/tcp, where netlink is forbidden; a long table that changes meanwhile may miss a row."""
+    """Look up a socket in /proc/net/tcp if netlink is forbidden. A changing long table may miss a row."""
     ends = [f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (local, remote)]
     listening = None
     with open("/proc/net/tcp", encoding="ascii") as table:

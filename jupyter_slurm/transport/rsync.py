@@ -1,9 +1,9 @@
-"""rsync between a folder of this machine and one of a transport's: its bytes take the connection that there is.
+"""rsync between a local folder and a transport's directory, over the existing connection.
 
-rsync starts a shell of its choice (``--rsh``) and speaks through its standard input and output with an rsync on the
-other side. Here that is ``rsync_bridge.py``, which hands both ends over to this process. So there is no second log-in,
-no port, and nothing secret in a command line. Both rsyncs are started in their folder and are told ``./``: no path is
-quoted by anybody.
+rsync starts a configurable shell (``--rsh``) and speaks through its standard streams with an rsync on the other side.
+In place of that shell, ``rsync_bridge.py`` hands both streams over to this process. So rsync needs no second login, no
+port, and no secret in a command line. Both rsyncs are started in their folder with the path ``./``, so that no path is
+quoted.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from jupyter_slurm.transport.base import Completed, Stream, Transport
 
 __all__ = ["Rsync", "check_rsync"]
 
-_PATIENCE = 60.0  # seconds for a connection that is made anew
+_PATIENCE = 60.0  # seconds for a new connection
 _PIECE = 256 << 10
-_BROKEN = (10, 12, 30, 35, 255)  # exit codes (rsync(1)): socket, protocol stream, time-outs, the shell that was to run
+_BROKEN = (10, 12, 30, 35, 255)  # exit codes (rsync(1)): socket, protocol stream, time-outs, the remote shell
 _FULL = (b"No space left", b"quota exceeded")
-_MOST = 1 << 16  # bytes of the words that rsync wants to have run
+_MOST = 1 << 16  # bytes of rsync's remote command
 _MARK = "JUPYTER_SLURM_RSYNC"
-# The shell before it may have read what is sent before that line.
+# The shell before this line may have read the bytes sent before the line.
 _THERE = f'cd -- "$1" && {_MARK}=$2 && export {_MARK} && shift 2 && echo && exec "$@"'
-# When it ends, it keeps what has arrived where the next one looks for it. Without a process that has the mark: nothing.
+# An ended rsync keeps partial files where the next run looks for them. Without a process with the mark: no action.
 _END = f"""
 left() {{ grep -lzxF -- "{_MARK}=$1" /proc/[0-9]*/environ 2>/dev/null | tr -dc '0-9\\n'; }}
 kill $(left "$1") 2>/dev/null
@@ -46,12 +46,12 @@ _HINT = "apt, dnf, brew and conda have it: install rsync (3.1 or newer) there, o
 
 
 async def check_rsync(transport: Transport, name: str) -> None:
-    """See that rsync is on both sides.
+    """Check that rsync is installed on both sides.
 
     Raises
     ------
     CommandMissing
-        It is not; the message says on which.
+        rsync is missing. The message names the side.
     """
     near = shutil.which("rsync")
     if near is None:
@@ -74,13 +74,13 @@ class Rsync:
     Parameters
     ----------
     transport : Transport
-        The way to the other side.
+        Transport to the remote host.
     here, there : str
-        Folders, absolute; of this machine, and of that one.
+        Absolute folders: local, and remote.
     owner : str, optional
-        Tells this machine from others that have its name, and folders of the same names.
+        Distinguishes this computer from others with the same name and the same folders.
     moved : callable, optional
-        Is told how many bytes have gone over the connection, in its main direction, each time it is more.
+        Called with the number of bytes sent in the main direction, whenever it grows.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class Rsync:
         self._trouble: Exception | None = None
 
     async def run(self, options: Sequence[str], *, is_pull: bool = False, stdin: bytes = b"") -> Completed:
-        """Run it to its end: from here to there, or with ``is_pull`` back; who is cancelled ends it.
+        """Run rsync to its end: from local to remote, or with ``is_pull`` back. A cancellation ends rsync.
 
         Raises
         ------
         TransportError
-            There is no connection, or it broke; the same may be asked for again.
+            There is no connection, or it broke. The run may be repeated.
         """
         self._is_pull = is_pull
         running = asyncio.ensure_future(asyncio.to_thread(self._run, list(options), stdin))
@@ -118,9 +118,9 @@ class Rsync:
             raise
 
     async def end_remains(self) -> None:
-        """End the other side's half of an earlier run between these folders, which may not know that its link broke.
+        """End the remote rsync of an earlier run between these folders, which may not have noticed a broken connection.
 
-        Only then is what it has received there for the next run.
+        Only then are its partial files available to the next run.
         """
         await self._transport.run(["/bin/sh", "-c", _END, "sh", self._mark()])
 
@@ -129,7 +129,7 @@ class Rsync:
         return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def stop(self) -> None:
-        """End it: what has arrived of a file is kept for the next time."""
+        """End rsync: partial files are kept for the next run."""
         self._ended.set()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -163,19 +163,20 @@ class Rsync:
             carrying.join()
         if self._process.returncode and isinstance(self._trouble, SlurmError):
             raise self._trouble
-        is_full = any(sign in said for sign in _FULL)  # the other side ends then, which looks like a link that broke
+        # the remote rsync then ends, which looks like a broken connection
+        is_full = any(sign in said for sign in _FULL)
         if self._process.returncode in _BROKEN and self._trouble is not None and not is_full:
             raise TransportError(f"The connection for rsync broke: {self._trouble}") from self._trouble
         return Completed(self._process.returncode, out, said)
 
     def _carry(self, near: socket.socket) -> None:
-        """Wait for what rsync wants to have run there, run it, and pass on what both say."""
+        """Wait for rsync's remote command, run it, and copy the streams in both directions."""
         files: list[int] = []
         stream: Stream | None = None
         try:
             said, files = _received(near)
             if not files:
-                return  # it ended before it had a question
+                return  # rsync ended before its request
             words = json.loads(said)[1:]
             if words[:2] != ["rsync", "--server"]:
                 raise TransportError(f"rsync wanted to run something else than rsync: {words[:2]}")
@@ -191,7 +192,7 @@ class Rsync:
 
     def _pass_on(self, near: socket.socket, stream: Stream, source: int, target: int) -> None:
         for file in (source, target):
-            os.set_blocking(file, True)  # rsync may have it otherwise
+            os.set_blocking(file, True)  # rsync may have changed the mode
         up = threading.Thread(target=self._send, args=(stream, source), name="jupyter-slurm-rsync-up", daemon=True)
         done = 0
         try:
@@ -202,14 +203,14 @@ class Rsync:
                 done += len(data)
                 if self._is_pull:
                     self._moved(done)
-        except OSError as error:  # also of a command that has ended, with what it said
+        except OSError as error:  # also if the command has ended; with its standard error
             self._trouble = error
         finally:
             null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, target)  # rsync sees the end; the number stays ours
+            os.dup2(null, target)  # rsync sees the end; the descriptor stays in use
             os.close(null)
             with contextlib.suppress(OSError):
-                near.sendall(b"0")  # the bridge ends, for which rsync waits before it closes the other direction
+                near.sendall(b"0")  # the bridge ends; rsync waits for it before closing the other direction
             if up.ident is not None:
                 up.join()
 
@@ -225,19 +226,19 @@ class Rsync:
         except OSError as error:
             self._trouble = self._trouble or error
             null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, source)  # rsync must not go on to write
+            os.dup2(null, source)  # rsync must not write any more
             os.close(null)
 
 
 def _shell(file: int) -> str:
-    """Return what rsync is to start; it takes the text apart at blanks, and knows single quotes (rsync(1), --rsh)."""
+    """Return the command for rsync to start, with single quotes as in rsync(1), --rsh."""
     bridge = str(Path(__file__).with_name("rsync_bridge.py"))
     words = [sys.executable, "-I", "-S", bridge, str(file)]
     return " ".join("'" + word.replace("'", "''") + "'" for word in words)
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of rsync: its own variables change what it does, the language what it says."""
+    """Return rsync's environment: its own variables change its behaviour, the locale its messages."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("RSYNC_")}
     return {**env, "LC_ALL": "C", "TZ": "UTC"}
 

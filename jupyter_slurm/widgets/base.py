@@ -1,4 +1,4 @@
-"""What all widgets have in common: they work in the background, say what went wrong, and whether clicks arrive."""
+"""Base of all widgets: background work, error messages, and the check whether clicks arrive."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["BAD", "CALM", "WARN", "Button", "WidgetPanel", "calm", "html", "text
 
 CALM, BAD = "var(--jp-ui-font-color2,GrayText)", "var(--jp-error-color1,#d32f2f)"
 WARN = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
-_SHORTEST = 0.25  # seconds between two drawings
-_TICK = 5.0  # seconds after which clocks are drawn again
-_SURE = 5.0  # seconds in which a click says that the one before was meant
-_DOUBLE = 0.4  # seconds in which a second click belongs to the first: nobody has read the question by then
+_SHORTEST = 0.25  # seconds between two redraws
+_TICK = 5.0  # seconds between two redraws of clocks
+_SURE = 5.0  # seconds in which a second click confirms the first
+_DOUBLE = 0.4  # seconds in which a second click belongs to the first: the question cannot be read so fast
 
 
 def html(value: str = "", **layout: str) -> ipywidgets.HTML:
-    """Return a place for HTML, in which all that others wrote is escaped."""
+    """Return a widget for HTML, whose content must be escaped if it is of other origin."""
     return ipywidgets.HTML(value, layout=ipywidgets.Layout(**{"margin": "0", **layout}))
 
 
@@ -42,18 +42,18 @@ def calm(text: str) -> str:
 
 
 class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no types
-    """A button.
+    """A button, perhaps with a confirmation.
 
     Parameters
     ----------
     label, about : str
-        What stands on it, and what it does.
+        Label, and tooltip.
     clicked : callable
-        Called in the thread that hears of it.
+        Called in the thread that receives the click.
     asks : bool
-        What it does cannot be undone: only a second click, soon after, does it.
+        Whether the action is irreversible: a second click, soon after the first, confirms it.
     width : str
-        As CSS has it; where several stand below each other.
+        Width in CSS, for buttons below each other.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no type
         self.on_click(self._heard)
 
     def reset(self) -> None:
-        """Forget a first click."""
+        """Reset a first click."""
         if self._asked:
             self.description, self.button_style, self._asked = self._label, "", 0.0
 
@@ -88,7 +88,7 @@ class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no type
 
 
 def text(label: str, *, options: Iterable[str] | None = None, **more: Any) -> Any:
-    """Return a field for a line of text; with ``options``, some are offered."""
+    """Return a field for a line of text, with ``options`` as suggestions."""
     more = {"layout": ipywidgets.Layout(width="24em"), "style": {"description_width": "8em"}, **more}
     kind = ipywidgets.Text if options is None else ipywidgets.Combobox
     if options is not None:
@@ -97,12 +97,12 @@ def text(label: str, *, options: Iterable[str] | None = None, **more: Any) -> An
 
 
 class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """A widget of ours.
+    """A widget with background updates.
 
-    It is drawn when something has changed, and its clocks now and then, while it is seen.
+    It is redrawn after changes, and at intervals for its clocks, while it is visible.
     """
 
-    # The front end counts where it is seen. An echo of that would be one more message for nothing.
+    # The front end counts the visible views. An echo of the count would be a superfluous message.
     _view_count = Int(0, allow_none=True).tag(sync=True, echo_update=False)
 
     def __init__(self, children: Iterable[ipywidgets.Widget]) -> None:
@@ -121,22 +121,22 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
     # To be overridden -----------------------------------------------------------------------------------------------
 
     def draw(self) -> None:
-        """Bring what is shown up to date; called in the background."""
+        """Update the content; called in the background."""
 
     def resumed(self) -> None:
-        """Begin to listen: somebody sees it."""
+        """Start listening: the widget is visible."""
 
     def paused(self) -> None:
-        """Listen no longer: nobody sees it."""
+        """Stop listening: the widget is not visible."""
 
     def static(self) -> tuple[str, str]:
-        """Return what a notebook keeps of it, as text and as HTML."""
+        """Return the form stored in a notebook, as text and as HTML."""
         return repr(self), ""
 
-    # For those who derive from it -----------------------------------------------------------------------------------
+    # For subclasses -------------------------------------------------------------------------------------------------
 
     def go(self) -> None:
-        """Begin: it is about to be seen."""
+        """Start the widget before its display."""
         self._waiting.start()
         self.resumed()
         self.draw()
@@ -144,29 +144,29 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
 
     @property
     def is_seen(self) -> bool:
-        """Whether anybody may see it; a front end that does not count is believed to."""
+        """Return whether the widget may be visible; without a count by the front end, assume so."""
         return bool(self._view_count) or not self._was_seen
 
     def changed(self) -> None:
-        """Have it drawn soon; from the background."""
+        """Schedule a redraw; called in the background."""
         if self._news is not None:
             self._news.set()
 
     def work(self, call: Callable[[], Any]) -> None:
-        """Do what a click asks for, in a thread of its own; the panel says why it failed."""
+        """Run the action of a click in a thread of its own; the panel shows an error."""
         event_loop.spawn(self._work(call), self._context.copy())
 
     def later(self, seconds: float, call: Callable[[], Any], is_due: Callable[[], bool]) -> None:
-        """Do something in a while, unless it is not wanted any more by then."""
+        """Run a function after a delay, unless it is cancelled before."""
         event_loop.spawn(self._later(seconds, call, is_due), self._context.copy())
 
     def say(self, error: SlurmError | None) -> None:
-        """Say what went wrong, and what to do next."""
+        """Show an error, and the next step."""
         said = "" if error is None else sentences(error.message, error.hint)
         self._said.value = f'<div role="alert" style="color:{BAD}">{escape(said)}</div>' if said else ""
 
     def close(self) -> None:
-        """End it; what it showed goes."""
+        """Close the widget and remove its display."""
         if not self._is_closed and self.comm is not None:
             self._is_closed = True
             self._waiting.stop()
@@ -176,7 +176,7 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
         super().close()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> MimeBundle:
-        """Return it for front ends that draw widgets, and what is known now for all others and for the file."""
+        """Return the widget, with its current content as a fallback for other front ends and for the file."""
         plain, rich = self.static()
         known: MimeBundle = {} if self._is_closed else super()._repr_mimebundle_(**kwargs) or {}
         return {**known, "text/plain": plain, "text/html": rich}
@@ -199,7 +199,7 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
 
     async def _keep_drawing(self) -> None:
         self._news = asyncio.Event()
-        self._news.set()  # by what came before it was listened to
+        self._news.set()  # for changes before the start of listening
         while not self._is_closed:
             try:
                 await asyncio.wait_for(self._news.wait(), _TICK)
@@ -214,7 +214,7 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
             await asyncio.sleep(_SHORTEST)
 
     def _seen(self, change: Mapping[str, int]) -> None:
-        """Listen only while it is seen somewhere."""
+        """Listen only while the widget is visible."""
         self._was_seen = True
         if change["new"] and not change["old"]:
             self.resumed()

@@ -1,4 +1,4 @@
-"""Whether what is clicked arrives while a cell runs; where it does not, a panel says so."""
+"""Check whether clicks arrive while a cell runs, with a note below a panel if they do not."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["ClickCheck", "ShowsNote", "answered_where_sent", "heard_where_sent"]
 
 _W = TypeVar("_W", bound=ipywidgets.Widget)
 
-_LONG = 1.0  # seconds after which somebody may want to click while a cell runs
-_ANSWERS = 2.0  # seconds in which a front end that can answers
+_LONG = 1.0  # seconds after which the user may click during a cell
+_ANSWERS = 2.0  # seconds for the answer of a front end with subshells
 _BORDER = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
 _SAID = (
     f'<div role="status" style="{_BORDER}">A cell is running, and this front end hands over what is clicked here '
@@ -26,28 +26,28 @@ _SAID = (
 
 
 def heard_where_sent(widget: _W) -> _W:
-    """Have what is done to a widget handled in the subshell to which the front end sends it, also while a cell runs."""
+    """Handle the messages of a widget in the subshell to which the front end sends them, also while a cell runs."""
     answered_where_sent(widget.comm)
     return widget
 
 
 def answered_where_sent(comm: Any) -> None:
-    """Have the messages of a comm handled where the front end sends them.
+    """Handle the messages of a comm in the subshell to which the front end sends them.
 
-    ipykernel 7.4 sends them to the shell that last published something there: to that of cells, which waits.
+    ipykernel 7.4 routes them to the shell that last published in the comm: to the main shell, which is busy.
     """
     if hasattr(comm, "_reply_subshell_for"):
-        comm._reply_subshell_for = None  # "is there one?" is what it asks
+        comm._reply_subshell_for = None  # tested for its presence only
 
 
 class _Probe(ipywidgets.HTML):  # type: ignore[misc]  # ipywidgets has no types
-    """Says that it is seen: a message from the front end that nobody had to click for."""
+    """Widget that reports its display: a message from the front end without a click."""
 
     _view_count = Int(0, allow_none=True).tag(sync=True, echo_update=False)
 
 
 class ShowsNote(Protocol):
-    """A panel below which a note is shown: :class:`jupyter_slurm.widgets.base.WidgetPanel`."""
+    """Panel with a note below it: :class:`jupyter_slurm.widgets.base.WidgetPanel`."""
 
     children: Any
 
@@ -56,25 +56,25 @@ class ShowsNote(Protocol):
 
 
 class ClickCheck:
-    """Finds out, while a cell runs, whether the front end is heard; if not, says below a panel what that means."""
+    """Check, while a cell runs, whether messages of the front end arrive; if not, a panel shows a note."""
 
     def __init__(self, panel: ShowsNote) -> None:
         self._panel = panel
-        self._shell: Any = None  # that of the notebook, while it looks
+        self._shell: Any = None  # shell of the notebook, during the check
         self._cell = 0
         self._runs = False
         self._is_heard = False
         self._context = contextvars.copy_context()
 
     def start(self) -> None:
-        """Look at the cells that are run from now on."""
+        """Check all cells that start from now on."""
         self._shell = notebook()
         if self._shell is not None:
             self._shell.events.register("pre_run_cell", self._begins)
             self._shell.events.register("post_run_cell", self._ends)
 
     def stop(self) -> None:
-        """Look no longer."""
+        """Stop checking."""
         if self._shell is not None:
             self._shell.events.unregister("pre_run_cell", self._begins)
             self._shell.events.unregister("post_run_cell", self._ends)
@@ -90,7 +90,7 @@ class ClickCheck:
         self._runs = False
 
     async def _ask(self, cell: int) -> None:
-        """Show something that tells when it is seen; where that is heard while the cell runs, clicks are, too."""
+        """Display a probe. If its message arrives while the cell runs, clicks arrive, too."""
         if await self._is_over(cell, _LONG):
             return
         probe = heard_where_sent(_Probe(layout=ipywidgets.Layout(margin="0")))
@@ -109,7 +109,7 @@ class ClickCheck:
         probe.close()
 
     async def _is_over(self, cell: int, seconds: float) -> bool:
-        """Wait; tell whether there is nothing more to say: the cell has ended, or the front end is heard."""
+        """Wait; return whether no note is needed: the cell has ended, or messages arrive."""
         left = seconds
         while left > 0 and self._runs and self._cell == cell and not self._is_heard:
             await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What is free on a cluster."""
+"""View of the free resources of a cluster."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from jupyter_slurm.widgets.job_feed import feed_of
 
 __all__ = ["ClusterView", "cluster_view"]
 
-_OLD = 60.0  # seconds for which an answer of the agent is good enough, whatever begins and ends meanwhile
+_OLD = 60.0  # seconds for which an answer of the agent is used despite starting and ending jobs
 _BAR = "width:12em;vertical-align:middle"
 
 
 def cluster_view() -> ClusterView:
-    """Show what is free on this cluster: GPUs by type, partitions, and your own limits and use."""
+    """Show the free resources of this cluster: GPUs by type, partitions, and your own limits and use."""
     shown = ClusterView(current())
     shown.go()
     return shown
 
 
 class ClusterView(WidgetPanel):
-    """What :func:`cluster_view` shows. It looks again when your jobs begin and end, and on request."""
+    """View of :func:`cluster_view`. It is refreshed when your jobs start or end, and on request."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster, self._feed = cluster, feed_of(cluster)
@@ -37,16 +37,16 @@ class ClusterView(WidgetPanel):
         self.add_class("jupyter-slurm-cluster")
 
     def resumed(self) -> None:
-        """Listen, and see what has changed meanwhile."""
+        """Start listening, and fetch the changes of the meantime."""
         self._feed.listen(self._heard)
         self._heard()
 
     def paused(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._feed.unlisten(self._heard)
 
     def draw(self) -> None:
-        """Show what is known."""
+        """Draw the last answer."""
         known = self._known
         head = f"<b>Free on {escape(self._name)}</b> {calm(known.age)}"
         self._free.value = f"<div>{head}</div>{''.join(map(_gpu, known.gpus))}"
@@ -54,14 +54,14 @@ class ClusterView(WidgetPanel):
         self._tables.value = "".join(table._repr_html_() for table in tables) + calm(f"Your jobs: {known.own}")
 
     def static(self) -> tuple[str, str]:
-        """Return all that is known."""
+        """Return the last answer."""
         return repr(self._known), self._known._repr_html_()
 
     def __repr__(self) -> str:
         return self.static()[0]
 
     def _heard(self) -> None:
-        """Look again after something of one's own has begun or ended, unless that was done a moment ago."""
+        """Refresh after a start or end of the user's jobs, unless just done."""
         if time.monotonic() - self._asked > _OLD:
             self._asked = time.monotonic()
             self.work(self._ask)
@@ -72,7 +72,7 @@ class ClusterView(WidgetPanel):
 
 
 def _gpu(one: dict[str, object]) -> str:
-    """Return how many GPUs of a type are free, as a bar and in words."""
+    """Return the number of free GPUs of a type, as a bar and in words."""
     kind = escape(str(one["GPU"]).replace("(no type)", "GPUs"))
     free, total = int(str(one["FREE"])), int(str(one["TOTAL"]))
     bar = f'<progress style="{_BAR}" aria-label="{kind} that are free" value="{free}" max="{max(1, total)}"></progress>'

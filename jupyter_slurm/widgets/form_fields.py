@@ -1,4 +1,4 @@
-"""The fields of a form: what they are called, what they offer, and which options they become."""
+"""Fields of a form: their labels, their suggestions, and their options."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from jupyter_slurm.widgets.base import WARN, calm, html, text
 __all__ = ["EMPTY", "RESOURCES", "FormField", "FormFields", "doubts", "said_of"]
 
 EMPTY = "#!/bin/sh\n"
-"""What is asked about where nothing was written yet."""
+"""Description for a cell without content."""
 
 _SHORT = re.compile("-[A-Za-z]")
 
 
 @dataclass(frozen=True)
 class FormField:
-    """One field.
+    """A field of a form.
 
     Attributes
     ----------
     label, placeholder : str
-        What it is called, and an example.
+        Label, and an example.
     option : str
-        The option of sbatch, or our word with ``=``, that it becomes.
+        The option of sbatch, or the keyword with ``=``, that the field sets.
     kind : str
-        Of names that are offered (``listNames`` of the API); empty: none.
+        Kind of the suggested names (``listNames`` of the API); empty: none.
     usual : str
-        What the profile of a cluster calls its first value; empty: it has none.
+        Name of the initial value in the profile of a cluster; empty: none.
     """
 
     label: str
@@ -58,20 +58,20 @@ RESOURCES = (
     FormField("Account", "-A", "your default", "account", "account"),
     FormField("QOS", "--qos", "", "qos", "qos"),
 )
-"""What a job asks for, in the order in which it is thought of."""
+"""The resources of a job, in their usual order."""
 
 _OF_A_PARTITION = ("gpu", "memory", "time-limit")
 
 
 class FormFields:
-    """Some fields, as they stand.
+    """The fields of a form and their current values.
 
     Parameters
     ----------
     fields : sequence of FormField
-        Which.
+        The fields.
     changed : callable
-        Called when one has changed.
+        Called when a field has changed.
     """
 
     def __init__(self, fields: Sequence[FormField], changed: Callable[[], None]) -> None:
@@ -91,17 +91,17 @@ class FormFields:
         return str(self._texts[label].value).strip()
 
     def set(self, label: str, value: str) -> None:
-        """Fill one in."""
+        """Set the value of a field."""
         self._texts[label].value = value
 
     def fill(self, usual: Mapping[str, object]) -> None:
-        """Fill in what the profile says of them, where nothing stands yet."""
+        """Set the profile's initial values in empty fields."""
         for field in self._fields:
             if field.usual in usual and not self[field.label]:
                 self.set(field.label, str(usual[field.usual]))
 
     def words(self) -> list[str]:
-        """Return what stands in them, as the words of a line."""
+        """Return the values as the words of a line."""
         found: list[str] = []
         for field in self._fields:
             if value := self[field.label]:
@@ -111,7 +111,7 @@ class FormFields:
         return found
 
     def offer(self) -> None:
-        """Offer the names that are there, as far as they are known; asks the agent, which asks Slurm rarely."""
+        """Fetch the known names for suggestions from the agent, which rarely queries Slurm."""
         partition = self["Partition"] if "Partition" in self._texts else ""
         for field in self._fields:
             if not field.kind:
@@ -122,7 +122,7 @@ class FormFields:
                 self._texts[field.label].options = [one.name for one in known]
 
     def remark(self) -> None:
-        """Say beside a field what is known of what stands in it."""
+        """Show the description of a field's value beside the field."""
         for field in self._fields:
             about = {one.name: one.about for one in self._offered.get(field.kind, ())}
             said = about.get(self[field.label], "")
@@ -135,7 +135,7 @@ class FormFields:
 
 
 def _with_dashes(option: str, value: str) -> str:
-    """Return a long option, or a word of ours, with its value, as one word of a line."""
+    """Return a long option, or a keyword, with its value, as one word of a line."""
     return f"{option}{value}" if option.endswith("=") else f"{option}={value}"
 
 
@@ -144,7 +144,7 @@ def _wrapping() -> ipywidgets.Layout:
 
 
 def doubts(cluster: Cluster, asked: Callable[[], Submission]) -> list[str]:
-    """Return why the cluster would refuse a submission or never run it, from what the agent knows."""
+    """Return the reasons known to the agent why the cluster would refuse a submission or never run it."""
     try:
         with asked().body(cluster) as body:
             told = cluster.client.post(cluster.path("jobs"), json={**body, "dry_run": True})
@@ -154,6 +154,6 @@ def doubts(cluster: Cluster, asked: Callable[[], Submission]) -> list[str]:
 
 
 def said_of(doubts: Sequence[str]) -> str:
-    """Return doubts as HTML."""
+    """Return warnings as HTML."""
     lines = "".join(f'<div style="{WARN}">{escape(text)}</div>' for text in doubts)
     return f'<div role="status">{lines}</div>' if lines else ""

@@ -1,4 +1,4 @@
-"""A new cell in the notebook, from a click: our part of JupyterLab makes it, if it is there."""
+"""New cell in the notebook after a click, made by the JupyterLab extension, if installed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jupyter_slurm.widgets.click_check import answered_where_sent
 __all__ = ["insert_cell"]
 
 _TARGET = "jupyter-slurm:cell"  # labextension/src/plugins/insert_cell.ts
-_ANSWERS = 3.0  # seconds in which a front end that makes cells has made one
+_ANSWERS = 3.0  # seconds for a front end with the extension
 
 
 def insert_cell(source: str, told: Callable[[bool], None]) -> None:
-    """Have a cell made below the one that is selected; ``told`` is called with whether it is there."""
+    """Insert a cell below the selected one; ``told`` is called with the success."""
     event_loop.spawn(_insert(source, told), contextvars.copy_context())
 
 

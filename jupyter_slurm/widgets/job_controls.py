@@ -1,4 +1,4 @@
-"""What can be done with a job, below its card: how much of its time is used, and buttons."""
+"""Controls of a job below its card: its used time, and buttons."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["JobControls", "controls"]
 
 
 def controls(job: Job) -> JobControls:
-    """Return what can be done with a job that goes on."""
+    """Return the controls of an active job."""
     shown = JobControls(job)
     shown.go()
     return shown
 
 
 class JobControls(WidgetPanel):
-    """What stands below the card of a job until its end."""
+    """Controls below the card of a job until its end."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._follower = job, job._follow()
@@ -40,23 +40,23 @@ class JobControls(WidgetPanel):
         self.add_class("jupyter-slurm-controls")
 
     def resumed(self) -> None:
-        """Listen."""
+        """Start listening."""
         self._follower.unlisten(self._heard)
         self._follower.listen(self._heard)
 
     def paused(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._follower.unlisten(self._heard)
 
     def draw(self) -> None:
-        """Bring it up to date; with the job it ends."""
+        """Update the controls; close them at the end of the job."""
         data = self._follower.data
         self._used.value = progress(data)
         if is_finished(data) or self._follower.error is not None:
             self.close()
 
     def static(self) -> tuple[str, str]:
-        """Return nothing: the card says it all."""
+        """Return nothing: the card suffices."""
         return "", ""
 
     def _heard(self, stream: str, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The jobs of a cluster, as the agent tells of them: one stream for all widgets of a kernel, while one is seen."""
+"""Feed of a cluster's jobs from the agent: one stream for all widgets of a kernel, while one is visible."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["JobFeed", "feed_of", "identity"]
 
 _SHORTEST, _LONGEST = 0.5, 30.0  # seconds between two attempts to reach the agent
-_OPENS = 0.3  # seconds in which a stream is open: what changed between the list and its beginning is asked for then
-_FINISHED = 50  # jobs that are over, of which is told at first
+_OPENS = 0.3  # seconds to open a stream: changes between the list and the stream are requested afterwards
+_FINISHED = 50  # finished jobs listed at first
 
 Listener = Callable[[], None]
 
@@ -29,25 +29,25 @@ _feeds: dict[tuple[int, str], JobFeed] = {}
 
 
 def identity(data: api.Job) -> str:
-    """Return what a job is known by: ours by their keys, others by a number that Slurm gives again."""
+    """Return the identity of a job: its key, or for other jobs the number, which Slurm may reuse."""
     return str(data.get("key") or f"{data.get('id')}@{data.get('submit_time')}")
 
 
 def feed_of(cluster: Cluster) -> JobFeed:
-    """Return the one feed of a cluster."""
+    """Return the only feed of a cluster."""
     with _lock:
         return _feeds.setdefault((id(cluster.client), cluster.name), JobFeed(cluster))
 
 
 class JobFeed:
-    """What is known of the jobs of a cluster.
+    """Known jobs of a cluster.
 
     Attributes
     ----------
     jobs : dict
-        Each as the API tells it, by :func:`identity`.
+        API objects, by :func:`identity`.
     trouble : str
-        Why what is known may be old; empty when it is not.
+        Why the data may be old; empty if it is current.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -59,17 +59,17 @@ class JobFeed:
         self._work: Future[None] | None = None
 
     def look(self) -> None:
-        """Ask the agent now, and wait for its answer.
+        """Request the jobs from the agent, and wait for the answer.
 
         Raises
         ------
         SlurmError
-            It cannot be asked.
+            The request failed.
         """
         self._take_all(self._ask(), {})
 
     def listen(self, listener: Listener) -> None:
-        """Have a function called in the background when something has changed; the stream is there for who listens."""
+        """Register a function, called in the background after changes; the stream exists only with listeners."""
         with self._lock:
             if listener not in self._listeners:
                 self._listeners.append(listener)
@@ -77,7 +77,7 @@ class JobFeed:
                 self._work = event_loop.spawn(self._run(), contextvars.copy_context())
 
     def unlisten(self, listener: Listener) -> None:
-        """Stop calling it."""
+        """Remove a listener."""
         with self._lock:
             self._listeners = [known for known in self._listeners if known != listener]
             if not self._listeners and self._work is not None:
@@ -85,7 +85,7 @@ class JobFeed:
                 self._work = None
 
     def know(self, data: api.Job) -> None:
-        """Take in what the agent tells of a job."""
+        """Store an API object of a job."""
         self.jobs[identity(data)] = data
         self._tell()
 
@@ -112,7 +112,7 @@ class JobFeed:
             pause = min(_LONGEST, pause * 1.7)
 
     async def _look_later(self, told: Mapping[str, api.Job]) -> None:
-        """Ask for all jobs once the stream tells of what changes; what it has told by then is newer."""
+        """Request all jobs once the stream is open; objects from the stream are newer."""
         await asyncio.sleep(_OPENS)
         try:
             found = await asyncio.to_thread(self._ask)

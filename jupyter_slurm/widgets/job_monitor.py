@@ -1,4 +1,4 @@
-"""A live table of jobs."""
+"""Live table of jobs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["JobMonitor", "monitor"]
 
 _ROWS, _FINISHED = 20, 5
-_MORE = 30  # rows that come with a click
+_MORE = 30  # rows added by a click
 _LOG, _HOLD, _CANCEL = 4, 6, 9  # widths of buttons
-# Of all of them, with their margins. The letters of a place for HTML are of another size: em would be another width.
+# Width of all buttons with their margins. HTML widgets have another font size: em would be another width.
 _BUTTONS = f"calc({_LOG + _HOLD + _CANCEL} * var(--jp-widgets-font-size, 13px) + 12px)"
 
 
 def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> JobMonitor:
-    """Show your jobs on this cluster in a live table, in which they can be looked at and cancelled.
+    """Show your jobs on this cluster in a live table with actions: show, hold, cancel.
 
     Parameters
     ----------
     rows : int
-        That are shown at first.
+        Rows shown at first.
     finished : int
-        Jobs that are over among them, the latest.
+        Finished jobs among them, the latest.
     """
     shown = JobMonitor(current(), rows=rows, finished=finished)
     shown.go()
@@ -49,7 +49,7 @@ def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> JobMonitor:
 
 
 class JobMonitor(LiveJobs):
-    """What :func:`monitor` shows. ``close()`` ends it; so does the kernel. While nobody sees it, it does not listen."""
+    """Table of :func:`monitor`, ended by ``close()`` or the end of the kernel. An invisible table does not listen."""
 
     def __init__(self, cluster: Cluster, *, rows: int = _ROWS, finished: int = _FINISHED) -> None:
         self._limit, self._finished = max(1, rows), max(0, finished)
@@ -67,7 +67,7 @@ class JobMonitor(LiveJobs):
         self.add_class("jupyter-slurm-monitor")
 
     def draw_jobs(self) -> None:
-        """Bring the table up to date."""
+        """Update the table."""
         known = list(self._feed.jobs.values())
         active = [data for data in known if not is_finished(data)]
         found = [data for data in self._chosen(known) if self._matches(data)]
@@ -105,7 +105,7 @@ class JobMonitor(LiveJobs):
         self.changed()
 
     def _chosen(self, known: list[api.Job]) -> list[api.Job]:
-        """Return those that go on, and the latest of those that are over, the latest first."""
+        """Return the active jobs, and the latest finished ones, the latest first."""
         known = sorted(known, key=_age, reverse=True)
         over = [data for data in known if is_finished(data)]
         return [data for data in known if not is_finished(data)] + over[: self._finished]
@@ -130,7 +130,7 @@ def _between() -> ipywidgets.Layout:
 
 
 class _Row:
-    """A line of the table, for one job after the other."""
+    """A line of the table, reused for different jobs."""
 
     def __init__(self, owner: JobMonitor) -> None:
         self._owner, self._data = owner, cast("api.Job", {})
@@ -144,12 +144,12 @@ class _Row:
         self.box = ipywidgets.HBox(boxes, layout=ipywidgets.Layout(width="100%"))
 
     def show(self, data: api.Job) -> None:
-        """Show a job; nothing is sent of what is as it was."""
+        """Show a job; unchanged parts are not sent."""
         if data is self._data and not runs(data):
             return
         if identity(data) != (identity(self._data) if self._data else ""):
             self._cancel.reset()
-        self._data = data  # first: who sees what a button does may click it
+        self._data = data  # first: the button acts on this job
         about = printable(title(data)).replace("\n", " ")
         word = "Release" if _is_held(data) else "Hold"
         self._log.tooltip, self._cancel.tooltip = f"Show what {about} prints", f"Cancel {about}"

@@ -1,4 +1,4 @@
-"""How a job looks in a row: text in columns, and how far it is; everything in it is escaped."""
+"""Row of a job: text in columns, and its progress, all escaped."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def _cells(values: tuple[str, ...]) -> str:
 
 
 HEAD = f'<div style="{_GRID};font-weight:bold">{_cells(_COLUMNS)}</div>'
-"""The names of the columns."""
+"""The headings of the columns."""
 
 
 def runs(data: api.Job) -> bool:
-    """Tell whether the clock of a job goes on."""
+    """Return whether the clock of a job is running."""
     return bool(data.get("start_time")) and not is_finished(data) and JobState(str(data["state"])).is_running
 
 
@@ -57,7 +57,7 @@ def row(data: api.Job) -> str:
 
 
 def progress(data: api.Job) -> str:
-    """Return how much of its time a job has used, and of an array how many tasks are in which state."""
+    """Return the used share of a job's time, and for an array the number of tasks in each state."""
     start, end, limit = data.get("start_time"), data.get("end_time"), data.get("time_limit")
     said = ""
     if runs(data) and start:

@@ -1,4 +1,4 @@
-"""Widgets of jobs: they listen to what becomes of them while somebody looks, and show the log of one of them."""
+"""Base of job widgets: they listen to changes while visible, and show the log of one job."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class LiveJobs(WidgetPanel):
     Parameters
     ----------
     cluster : Cluster
-        Whose jobs it shows.
+        Cluster of the jobs.
     above, below : iterable of Widget
-        What stands above the log, and below it.
+        Widgets above the log, and below it.
     """
 
     def __init__(
@@ -37,25 +37,25 @@ class LiveJobs(WidgetPanel):
         self._feed.look()
 
     def resumed(self) -> None:
-        """Listen."""
+        """Start listening."""
         self._feed.listen(self.changed)
         self._log.resumed()
 
     def paused(self) -> None:
-        """Listen no longer."""
+        """Stop listening."""
         self._feed.unlisten(self.changed)
         self._log.paused()
 
     def draw(self) -> None:
-        """Bring it up to date."""
+        """Update the widget."""
         self.draw_jobs()
         self._log.draw()
 
     def draw_jobs(self) -> None:
-        """Bring the jobs up to date: to be overridden."""
+        """Update the jobs; to be overridden."""
 
     def show_log(self, data: api.Job) -> None:
-        """Show what a job has printed, and prints."""
+        """Show the live log of a job."""
         self._log.show(self._cluster, data)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The log of a job, live, within a widget."""
+"""Live log of a job, within a widget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LogView"]
 
 
 class LogView:
-    """The card of one job, with the end of its output, below a table."""
+    """Card of one job, with the end of its output, below a table."""
 
     def __init__(self, owner: WidgetPanel) -> None:
         self._owner = owner
@@ -38,19 +38,19 @@ class LogView:
         self.box.children = (self._card, self._hide)
 
     def hide(self) -> None:
-        """Show none."""
+        """Show no job."""
         self.paused()
         self._follower = None
         self.box.children = ()
 
     def resumed(self) -> None:
-        """Follow."""
+        """Start following."""
         if self._follower is not None:
             self._follower.listen(self._changed)
             self._follower.start()
 
     def paused(self) -> None:
-        """Follow no longer."""
+        """Stop following."""
         if self._follower is not None:
             self._follower.unlisten(self._changed)
             self._follower.stop()
@@ -59,7 +59,7 @@ class LogView:
         self._owner.changed()
 
     def draw(self) -> None:
-        """Bring it up to date."""
+        """Update the log."""
         follower = self._follower
         if follower is None:
             return

@@ -1,4 +1,4 @@
-"""Sessions: a form that launches one, and those that there are."""
+"""Launcher of sessions: a form, and the list of existing sessions."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ _OURS = (
     FormField("Name", "name="),
     FormField("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment", "env"),
 )
-_TYPED = 0.6  # seconds without a key after which what was typed is looked at
+_TYPED = 0.6  # seconds after the last key until the input is checked
 _LINK = "color:var(--jp-content-link-color,LinkText);text-decoration:underline"
-_ENDED = 600.0  # seconds for which one that failed is shown
+_ENDED = 600.0  # seconds for which a failed session is shown
 
 
 def launcher() -> SessionLauncher:
-    """Show your sessions on this cluster, and a form that launches another: a Jupyter in a job."""
+    """Show your sessions on this cluster, and a form that launches another: Jupyter in a job."""
     shown = SessionLauncher(current())
     shown.go()
     return shown
 
 
 class SessionLauncher(LiveJobs):
-    """What :func:`launcher` shows. ``close()`` ends it, not the sessions."""
+    """Launcher of :func:`launcher`. ``close()`` closes the launcher, not the sessions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._typed = 0
@@ -59,7 +59,7 @@ class SessionLauncher(LiveJobs):
         self.add_class("jupyter-slurm-launcher")
 
     def go(self) -> None:
-        """Begin: fill in what the profile says, and look what names there are."""
+        """Start the widget: set the profile's values, and fetch the known names."""
         super().go()
         usual = dict(self._cluster.client.get(self._cluster.path()).get("launch") or {})
         if kind := usual.pop("gpu_type", None):
@@ -69,7 +69,7 @@ class SessionLauncher(LiveJobs):
         self._changed()
 
     def draw_jobs(self) -> None:
-        """Bring the sessions up to date."""
+        """Update the sessions."""
         shown = {identity(data): data for data in self._sessions()}
         gone = [self._rows.pop(which).box for which in self._rows.keys() - shown.keys()]
         for which, data in shown.items():
@@ -89,7 +89,7 @@ class SessionLauncher(LiveJobs):
         return repr(shown), shown._repr_html_()
 
     def show(self, data: api.Job) -> None:
-        """Open a session in a browser of this machine, logged in."""
+        """Open a session in a local browser, logged in."""
         self.work(lambda: Session(self._cluster, data).open())
 
     def end(self, data: api.Job) -> None:
@@ -97,7 +97,7 @@ class SessionLauncher(LiveJobs):
         self.work(lambda: self._feed.know({**Session(self._cluster, data).stop()._data}))
 
     def _sessions(self) -> list[api.Job]:
-        """Return those that go on, and what failed a moment ago, the latest first."""
+        """Return the active and recently failed sessions, the latest first."""
         found = [data for data in self._feed.jobs.values() if data.get("session")]
         found = [data for data in found if not is_finished(data) or _has_just_failed(data)]
         return sorted(found, key=lambda data: data.get("submit_time") or 0.0, reverse=True)
@@ -108,14 +108,14 @@ class SessionLauncher(LiveJobs):
         self.later(_TYPED, self._look, lambda: mark == self._typed)
 
     def _look(self) -> None:
-        """Offer the names that are there, and say what is doubtful: all from what the agent knows."""
+        """Show suggestions and warnings, all from the agent's present knowledge."""
         for fields in (self._resources, self._ours):
             fields.offer()
             fields.remark()
         self._doubts.value = said_of(doubts(self._cluster, self._as_a_job))
 
     def _as_a_job(self) -> Submission:
-        """Return a job that asks for the same."""
+        """Return a job with the same request."""
         line = shlex.join(self._resources.words())
         return Submission("script", EMPTY, parse_cell_line(line, option_table(self._cluster, "sbatch"), {}).options)
 
@@ -134,7 +134,7 @@ class SessionLauncher(LiveJobs):
 
 
 class _Row:
-    """One session: how far it is, where, and what can be done with it."""
+    """One session: its state, its address, and its actions."""
 
     def __init__(self, owner: SessionLauncher) -> None:
         self._data = cast("api.Job", {})
@@ -146,7 +146,7 @@ class _Row:
         self.box = ipywidgets.HBox([self._said, *buttons], layout=ipywidgets.Layout(width="100%"))
 
     def show(self, data: api.Job) -> None:
-        """Show how it stands."""
+        """Update the row."""
         self._data = data
         self._said.value = _as_html(data)
         is_over = is_finished(data)

@@ -1,4 +1,4 @@
-"""A form for sbatch: it says what is doubtful, writes the line of a cell, and submits."""
+"""Form for sbatch: it shows warnings, writes the line of a cell, and submits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["SubmitForm", "submit_form"]
 
 _FIELDS = (*RESOURCES, FormField("Job name", "-J"), FormField("Array", "--array", "0-9"))
-_TYPED = 0.6  # seconds without a key after which what was typed is looked at
+_TYPED = 0.6  # seconds after the last key until the input is checked
 _LINE = (
     "user-select:all;white-space:pre-wrap;padding:.2em .4em;background:var(--jp-layout-color2,#eee);"
     "color:var(--jp-ui-font-color1,CanvasText);font-family:var(--jp-code-font-family,monospace)"
@@ -41,7 +41,7 @@ def submit_form(cell: str = "") -> SubmitForm:
     Parameters
     ----------
     cell : str
-        What is to be submitted: a script that begins with ``#!``, or Python. It can be written in the form, too.
+        The cell to submit: a script that begins with ``#!``, or Python. It can be written in the form, too.
     """
     shown = SubmitForm(current(), cell)
     shown.go()
@@ -49,14 +49,14 @@ def submit_form(cell: str = "") -> SubmitForm:
 
 
 class SubmitForm(WidgetPanel):
-    """What :func:`submit_form` shows.
+    """Form of :func:`submit_form`.
 
     Attributes
     ----------
     line : str
-        What it says, as the first line of a cell.
+        The first line of a cell, with the values of the form.
     job : Job or None
-        What it has submitted last.
+        The last submitted job.
     """
 
     def __init__(self, cluster: Cluster, cell: str = "") -> None:
@@ -78,30 +78,30 @@ class SubmitForm(WidgetPanel):
 
     @property
     def line(self) -> str:
-        """The first line of a cell, with what the form says."""
+        """Return the first line of a cell, with the values of the form."""
         return " ".join(["%%sbatch", *([shlex.join(words)] if (words := self._fields.words()) else [])])
 
     def go(self) -> None:
-        """Begin: look what names there are."""
+        """Start the widget: fetch the known names."""
         super().go()
         self._changed()
 
     def draw(self) -> None:
-        """Show the line as it stands."""
+        """Draw the current line."""
         title = "Select it with a click, and copy it"
         self._line.value = f'<code title="{title}" style="{_LINE}">{escape(self.line)}</code>'
         if self.job is not None:
             self._result.value = row(self.job._follow().data)
 
     def static(self) -> tuple[str, str]:
-        """Return the line: it is what the form is for."""
+        """Return the line, the purpose of the form."""
         return self.line, f"<code>{escape(self.line)}</code>"
 
     def __repr__(self) -> str:
         return self.line
 
     def _write(self) -> None:
-        """Write all of it into a cell of its own; where the front end makes none, the line can be copied."""
+        """Insert a new cell with the content; if the front end cannot, the line can be copied."""
         insert_cell(f"{self.line}\n{self._cell.value}", self._written)
 
     def _written(self, is_there: bool) -> None:
@@ -109,14 +109,14 @@ class SubmitForm(WidgetPanel):
         self._doubts.value = calm(said)
 
     def _changed(self) -> None:
-        """Look at what was typed, once nothing more comes."""
+        """Check the input after the last key."""
         self._typed += 1
         mark = self._typed
         self.changed()
         self.later(_TYPED, self._look, lambda: mark == self._typed)
 
     def _look(self) -> None:
-        """Offer the names that are there, and say what is doubtful: all from what the agent knows."""
+        """Show suggestions and warnings, all from the agent's present knowledge."""
         self._fields.offer()
         self._fields.remark()
         self._doubts.value = said_of(doubts(self._cluster, lambda: self._submission(self._cell.value or EMPTY)))

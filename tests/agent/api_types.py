@@ -1,11 +1,11 @@
-"""The generator of ``jupyter_slurm/domain/api_types.py``: the objects of ``openapi.yaml`` as typed dictionaries.
+"""Generator of ``jupyter_slurm/domain/api_types.py``: the objects of ``openapi.yaml`` as typed dictionaries.
 
 Run it after each change of the document, from any folder (``make api-types`` does)::
 
     .venv/bin/python tests/agent/api_types.py
 
-Components keep their names. A request body, or an answer, that has no name in the document is called after its operation
-(``CancelJobRequest``, ``AdmitKeyResponse``), and an object inside another one after both (``ResourcesPartition``).
+Components keep their names. Unnamed request bodies and answers get the name of their operation (``CancelJobRequest``,
+``AdmitKeyResponse``). An object inside another gets both names (``ResourcesPartition``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bo
 
 
 class ApiTypes:
-    """The classes that a document needs, each after those that it inherits from or names at run time."""
+    """The classes of a document, each after the classes that it inherits from or names at run time."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self._components: Mapping[str, Any] = spec["components"]["schemas"]
@@ -60,7 +60,7 @@ class ApiTypes:
         return "\n\n".join([_HEAD + "\n__all__ = [\n" + "".join(names) + "]\n", *self._classes.values()])
 
     def _type_of(self, schema: Mapping[str, Any], name: str) -> str:
-        """Return the annotation of a schema; ``name`` is what a class is called that has to be made for it."""
+        """Return the annotation of a schema; ``name`` is the name of a class that has to be created for it."""
         if "$ref" in schema:
             target = schema["$ref"].rpartition("/")[2]
             return self._type_of(self._components[target], target)
@@ -122,7 +122,7 @@ def _union(kinds: Iterator[str]) -> str:
 
 
 def _inner_name(owner: str, key: str) -> str:
-    """Name what stands below a key: ``Images.images`` are each an Image, ``Resources.partitions`` ResourcesPartition."""
+    """Name the class below a key: ``Images.images`` are each an Image, ``Resources.partitions`` ResourcesPartition."""
     words = "".join(word.capitalize() for word in key.split("_"))
     return words if words == owner else owner + words
 

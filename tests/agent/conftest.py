@@ -1,4 +1,4 @@
-"""Agents for tests: in a private place, with a core that has just enough in it (tests/hosts/plumbing.py)."""
+"""Agents for tests: in a private directory, with a minimal core (tests/hosts/plumbing.py)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jupyter_slurm.config import Settings
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave test_document.py out where none of its tests is chosen: to collect it takes each worker half a minute."""
+    """Ignore test_document.py if none of its tests is selected: its collection takes each worker half a minute."""
     chosen = str(config.getoption("markexpr"))
     is_left_out = "not slow" in chosen or "not alone" in chosen or chosen.startswith("remote")
     return True if is_left_out and collection_path.name == "test_document.py" else None
@@ -34,7 +34,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A short private directory: the name of a Unix socket has 108 bytes."""
+    """Provide a short private directory: the path of a Unix socket has at most 108 bytes."""
     path = Path(tempfile.mkdtemp(prefix="jsa-", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -42,7 +42,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def make_settings(place: Path) -> Callable[..., Settings]:
-    """Settings below ``place``; keywords override."""
+    """Return settings below ``place``; keywords override."""
 
     def make(**values: Any) -> Settings:
         paths = {"runtime_dir": str(place / "run"), "state_dir": str(place / "state"), "job_root": str(place / "jobs")}
@@ -53,7 +53,7 @@ def make_settings(place: Path) -> Callable[..., Settings]:
 
 @pytest.fixture(params=["unix", "tcp"])
 def settings(request: pytest.FixtureRequest, make_settings: Callable[..., Settings]) -> Settings:
-    """Settings of an agent in this process, on a Unix socket and on a port."""
+    """Provide settings of an agent in this process, on a Unix socket and on a port."""
     return make_settings(agent_host="inprocess", agent_socket=request.param)
 
 
@@ -64,7 +64,7 @@ def core() -> PlumbingCore:
 
 @pytest.fixture
 def agent(settings: Settings, core: PlumbingCore) -> Iterator[ThreadedAgent]:
-    """An agent in a thread of this process."""
+    """Provide an agent in a thread of this process."""
     running = serve_in_thread(settings, core)
     assert running is not None
     yield running
@@ -79,14 +79,14 @@ def client(agent: ThreadedAgent, settings: Settings) -> Iterator[AgentClient]:
 
 @pytest.fixture
 def plain_http() -> Callable[[Endpoint], httpx.Client]:
-    """``plain_http(endpoint)``: a client that shares no code with ours."""
+    """Return a factory: ``plain_http(endpoint)`` is a client that shares no code with the package's."""
 
     def make(endpoint: Endpoint) -> httpx.Client:
         uds = endpoint.place.socket if endpoint.port is None else None
         return httpx.Client(
             base_url=endpoint.base_url,
             headers=endpoint.headers,
-            # To read the list of authorities takes longer than all else.
+            # Reading the list of authorities takes longer than all other work.
             transport=httpx.HTTPTransport(uds=uds, verify=False),
             trust_env=False,
             timeout=60,
@@ -97,7 +97,7 @@ def plain_http() -> Callable[[Endpoint], httpx.Client]:
 
 @pytest.fixture
 def stream() -> Callable[..., Iterator[tuple[str, dict[str, Any]]]]:
-    """``stream(client, path, params=None)``: an event stream without a loop of one's own."""
+    """Return a function: ``stream(client, path, params=None)`` is an event stream for code without a loop."""
 
     def read(client: AgentClient, path: str, params: Any = None) -> Iterator[tuple[str, dict[str, Any]]]:
         async def following() -> tuple[str, dict[str, Any]]:
@@ -114,12 +114,12 @@ def stream() -> Callable[..., Iterator[tuple[str, dict[str, Any]]]]:
 
 @pytest.fixture
 def daemon_settings(make_settings: Callable[..., Settings]) -> Iterator[Settings]:
-    """Settings of an agent in a process of its own, which is ended afterwards."""
+    """Provide settings of an agent in a separate process, which is ended after the test."""
     values = make_settings(agent_host="daemon")
     yield values
     record = next((discovery.read_record(place) for place in discovery.places_to_look(values)), None)
     if record is not None and record["pid"] != os.getpid() and not discovery.is_stale(record):
-        # What an agent that was killed has left may name another process by now, such as the agent of another test.
+        # The record of a killed agent may name another process by now, such as the agent of another test.
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{record['pid']}/fd/2") == discovery.log_path(values):
                 os.kill(record["pid"], signal.SIGKILL)
@@ -136,7 +136,7 @@ class _Process(subprocess.Popen[str]):
 
 @pytest.fixture
 def run_python() -> Callable[..., subprocess.Popen[str]]:
-    """Start Python code in a process of its own, with this interpreter."""
+    """Start Python code in a separate process, with this interpreter."""
 
     def run(code: str, *args: str, **options: Any) -> subprocess.Popen[str]:
         return _Process(

@@ -1,4 +1,4 @@
-"""The HTTP interface: what is accepted, what is refused and in which words."""
+"""HTTP API: accepted requests, refused requests, and the texts of refusals."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_too_large_a_body_is_refused(http: httpx.Client, core: Any) -> None:
 
 
 def test_a_submission_arrives_as_it_was_sent(http: httpx.Client, core: Any, settings: Any) -> None:
-    """Names and values that are no UTF-8 (PEP 383) included; what is not said has its default."""
+    """Check names and values that are not UTF-8 (PEP 383), and the defaults of missing fields."""
     context = {"cwd": "/tmp/\udcff", "env": {"A": "\udc80b\n", "Ü": ""}, "umask": 18, "limits": {"n": "unlimited"}}
     body = {**SUBMISSION, "options": ["-p", "a b;$(x)\n"], "context": context}
     sent = json.dumps(body).encode("ascii")
@@ -199,7 +199,7 @@ def test_a_submission_arrives_as_it_was_sent(http: httpx.Client, core: Any, sett
     _, _, arrived = core.calls[0]
     assert {name: arrived[name] for name in body} == body
     assert (arrived["args"], arrived["python"], arrived["label"], arrived["dry_run"]) == ([], None, None, False)
-    assert arrived["process"] == (os.getpid() if settings.agent_socket == "unix" else None)  # the system's word
+    assert arrived["process"] == (os.getpid() if settings.agent_socket == "unix" else None)  # reported by the system
     assert http.post(JOBS, json={**body, "options": [], "context": {}, "process": 1}).status_code == 400
 
 
@@ -265,13 +265,13 @@ def test_what_nobody_foresaw_shows_no_inside(http: httpx.Client, core: Any, capl
     document = _problem(http.get(f"{JOBS}/12"), 500)
     assert "hunter2" not in json.dumps(document)
     assert "agent logs" in document["hint"]
-    assert any("hunter2" in str(record.exc_info) for record in caplog.records)  # its owner's log has it
+    assert any("hunter2" in str(record.exc_info) for record in caplog.records)  # the owner's log has it
     core.failure = SubmitRefused("no", hint="do", argv=["sbatch"], stderr="x")
     assert _problem(http.get(f"{JOBS}/12"), 422)["details"] == {"argv": ["sbatch"], "stderr": "x"}
 
 
 def test_a_stop_that_must_not_be(http: httpx.Client, core: Any) -> None:
-    """An agent within a larger process, or one that holds something, does not make room for another."""
+    """Check that an agent within another process, or one with work left, is not stopped."""
     _problem(http.post("/v1/agent/stop", json={"only_idle": True}), 409)
     core.held = {"submissions": 2}
     assert _problem(http.post("/v1/agent/stop", json={"only_idle": True}), 409)["details"] == {

@@ -1,4 +1,4 @@
-"""``jupyter slurm``: what a person reads, and what a program gets."""
+"""``jupyter slurm``: output for users, and for programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _STAGE |= {"done": 0, "total": 0, "bytes": 2, "error": None, "given_up": False}
 
 @pytest.fixture
 def cli(daemon_settings: Settings, place: Path) -> Cli:
-    """Run ``jupyter slurm …`` in a process of its own, with the settings of the test in a configuration file."""
+    """Run ``jupyter slurm …`` in a separate process, with the test's settings in a configuration file."""
     values = {name: getattr(daemon_settings, name) for name in ("runtime_dir", "state_dir", "job_root", "agent_host")}
     (place / "config").mkdir()
     (place / "config" / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": values}))
@@ -96,7 +96,7 @@ def test_no_agent(cli: Cli, daemon_settings: Settings) -> None:
     assert cli("agent", "stop").returncode == 0
     done = cli("agent", "logs")
     assert discovery.log_path(daemon_settings) in done.stderr
-    assert discovery.places_to_look(daemon_settings) == []  # and asking has started none
+    assert discovery.places_to_look(daemon_settings) == []  # and the query has started none
 
 
 def test_status_logs_and_stop(cli: Cli, daemon_settings: Settings) -> None:
@@ -130,7 +130,7 @@ def test_a_busy_agent_is_not_stopped_as_idle(cli: Cli, daemon_settings: Settings
 
 
 def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settings, core: Any) -> None:
-    """Escape sequences, newlines and overlong names of jobs do not act, and fake no row."""
+    """Check that escape sequences, newlines and overlong job names have no effect, and fake no row."""
     job = {"key": None, "cluster": "local", "id": "12", "state": "RUNNING", "known": False}
     evil = {"name": "a\x1b[31m\nb\u202e", "reason": "x\x07", "submit_time": 1.0}
 
@@ -150,7 +150,7 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
     agent = serve_in_thread(daemon_settings, core)
     assert agent is not None
     shown = cli("jobs").stdout
-    assert len(shown.splitlines()) == 3  # one is over, and nothing is to be done about it
+    assert len(shown.splitlines()) == 3  # one is finished, and needs no action
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
     assert shown.splitlines()[2].endswith("not all came back: jupyter slurm bring 13")
     assert len(cli("jobs", "--all").stdout.splitlines()) == 4
@@ -159,7 +159,7 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
     assert "It lies in /there; `jupyter slurm bring 13`" in missing.stderr
     brought = cli("bring", "14")
     assert (brought.returncode, brought.stdout) == (0, "14: 2 new or changed files came back\n"), brought.stderr
-    assert "RUNNING?" in shown  # the controller does not answer: the last state known
+    assert "RUNNING?" in shown  # the controller does not answer: the last known state
     assert json.loads(cli("jobs", "--json").stdout)[0]["name"] == evil["name"]
     done = cli("show", "99")
     assert (done.returncode, done.stdout) == (1, "")
@@ -278,7 +278,7 @@ def test_the_parts_of_a_job_and_of_an_array_and_their_folders(
 
 
 def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings: Settings, core: Any) -> None:
-    """What was known before is shown, with the reason why there may be more."""
+    """Check that the last known jobs are shown, with the reason why there may be more."""
     error = {"detail": "Slurm does not answer: \x1b[31mno", "hint": "Try again in a minute."}
     known = core.clusters.list_clusters()[0]
     core.clusters.list_clusters = lambda: [{**known, "poll": {**known["poll"], "failing_for": 90.0, "error": error}}]
@@ -303,7 +303,7 @@ def test_a_queue_that_cannot_be_read_is_no_empty_queue(cli: Cli, daemon_settings
 
 
 def test_a_configuration_that_is_not_there_is_said_at_once(cli: Cli, daemon_settings: Settings, place: Path) -> None:
-    """Slurm's own commands wait a minute for it."""
+    """Check that the error comes at once: Slurm's own commands wait a minute for the file."""
     started = time.monotonic()
     done = cli("jobs", env={**os.environ, "SLURM_CONF": str(place / "nowhere.conf")})
     assert time.monotonic() - started < 20

@@ -1,4 +1,4 @@
-"""The client: cheap to import, quick, and never repeating what must not be repeated."""
+"""Agent client: cheap import, speed, and no repetition of calls that are not repeatable."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JOBS = "/v1/clusters/local/jobs"
 
 
 def test_importing_it_is_cheap() -> None:
-    """A process that has what any kernel has takes far less for it than for httpx; nothing heavy comes along."""
+    """Check that the import takes far less time than httpx beside a kernel's modules, and imports nothing large."""
     code = """
 import json, socket, threading, asyncio, contextlib, traitlets, sys, time
 before = time.perf_counter()
@@ -66,7 +66,7 @@ def test_file_names_that_are_no_utf8_travel(client: AgentClient, core: Any) -> N
 
 
 class _Failing:
-    """Listens where the agent was and drops every connection after a request: an agent that dies at work."""
+    """Listener in the agent's place that drops every connection after a request, like an agent that dies at work."""
 
     def __init__(self, settings: Settings) -> None:
         from jupyter_slurm.agent.hosting import discovery
@@ -157,14 +157,14 @@ async def test_an_agent_that_hangs_is_told_and_not_asked_again(make_settings: Ca
 
 
 def test_an_agent_in_this_process_is_found_again(make_settings: Callable[..., Settings], core: Any) -> None:
-    """The agent in this process leaves; the next call starts another one here."""
+    """Check that the next call after the end of an agent in this process starts another."""
     settings = make_settings(agent_host="inprocess")
     first = serve_in_thread(settings, core)
     assert first is not None
     with AgentClient.connect(settings) as client:
         assert client.get("/v1/clusters")[0]["name"] == "plumbing"
         first.stop()
-        assert client.get("/v1/clusters") == []  # a real core this time
+        assert client.get("/v1/clusters") == []  # a real core now
         assert client.info["host"] == "inprocess"
         client.stop_agent()
 
@@ -174,7 +174,7 @@ def test_a_second_one_in_this_process_finds_the_first(agent: ThreadedAgent, sett
 
 
 def test_a_fork_has_its_own_connection(client: AgentClient) -> None:
-    """And does not keep lock or socket of an agent in the parent open."""
+    """Check also that the fork does not keep lock or socket of the parent's agent open."""
     client.get("/v1/agent")
     reading, writing = os.pipe()
     child = os.fork()
@@ -226,7 +226,7 @@ async def test_only_addresses_of_the_api_are_forwarded(client: AgentClient, path
 
 
 async def test_the_server_is_a_host_where_it_should_be(make_settings: Callable[..., Settings]) -> None:
-    """In the Jupyter server's loop, a real core; found by anybody else through its socket; gone with the server."""
+    """Check the agent in the server's loop, with a real core: reachable by its socket, ended with the server."""
     settings = make_settings(agent_host="server")
     client = await AgentClient.connect_in_server(settings)
     try:

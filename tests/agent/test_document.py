@@ -1,4 +1,4 @@
-"""The implementation is held to openapi.yaml: schemathesis asks every operation what it may and may not ask."""
+"""Conformance to openapi.yaml: schemathesis sends valid and invalid requests to every operation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONG = 1000
 
 
 def _without_long(part: Any) -> Any:
-    """Leave out what bounds long texts and lists: to think one up for each takes a minute; test_api.py has some."""
+    """Remove the bounds of long texts and lists, whose generation takes a minute each; test_api.py has examples."""
     if isinstance(part, list):
         return [_without_long(each) for each in part]
     if not isinstance(part, dict):
@@ -35,13 +35,13 @@ def _without_long(part: Any) -> Any:
 
 document = schemathesis.openapi.from_dict(_without_long(load_document().spec))
 
-# Ending the agent is for other tests; streams are cut short below.
+# Other tests end the agent; streams are cut short below.
 asked = document.exclude(operation_id="stopAgent")
 
 
 @pytest.fixture
 def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    """The application on a port, as schemathesis wants it; an event stream ends at its first sign of life."""
+    """Provide the application on a port, as schemathesis requires; an event stream ends at its first heartbeat."""
 
     async def ended() -> Any:
         return
@@ -50,7 +50,7 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
     async def briefly(handler: Any, events: Any, until: Any) -> None:
         await sse.send_events(handler, ended(), until)
 
-    core.desk = PromptQueue("local", core.bus, patience=0.1)  # nobody answers
+    core.desk = PromptQueue("local", core.bus, patience=0.1)  # no user answers
     monkeypatch.setattr(routes, "send_events", functools.wraps(sse.send_events)(briefly))
     settings = make_settings(agent_host="inprocess", agent_socket="tcp")
     agent = serve_in_thread(settings, core)
@@ -66,7 +66,7 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
 @asked.parametrize()
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_implementation_keeps_to_the_document(case: Case, endpoint: Endpoint) -> None:
-    # Whether a cell makes sense, or a job exists, is not for a schema to say: what fits it may be refused all the same.
+    # A schema does not say whether a cell makes sense, or a job exists: valid requests may be refused too.
     case.call_and_validate(
         base_url=endpoint.base_url, headers=endpoint.headers, excluded_checks=[positive_data_acceptance]
     )

@@ -1,4 +1,4 @@
-"""HTTP on the wire: what a client of ours never sends, and what a stranger may."""
+"""HTTP on the wire: requests that the package's clients never send, but others may."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CANCEL = f"{JOBS}/12/cancel"
 
 
 class Raw:
-    """A connection on which bytes are written by hand."""
+    """A connection for handwritten bytes."""
 
     def __init__(self, settings: Settings) -> None:
         endpoint = endpoint_at(discovery.places_to_look(settings)[0])
@@ -35,7 +35,7 @@ class Raw:
         return "\r\n".join([line, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode("latin-1")
 
     def all(self) -> bytes:
-        """Return what comes until the agent ends the connection."""
+        """Return all bytes until the agent ends the connection."""
         return b"".join(iter(lambda: self.sock.recv(65536), b""))
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
@@ -162,7 +162,7 @@ def test_a_body_without_end_is_cut_off(raw: Raw, core: Any) -> None:
 def test_a_client_that_has_gone_is_no_accident(
     raw: Raw, agent: object, core: Any, caplog: pytest.LogCaptureFixture, wait_for: Callable[..., Any]
 ) -> None:
-    """In the middle of a body, of an answer, and before it."""
+    """Check a client that leaves in the middle of a body, of an answer, and before it."""
     begun = []
 
     async def wait(*args: object, **more: object) -> None:

@@ -1,4 +1,4 @@
-"""Nobody else gets in, and nobody else is talked to."""
+"""Access for the same user only, in both directions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _where(settings: Settings) -> tuple[str, str, str, str]:
 def test_another_user_is_not_answered(
     agent: ThreadedAgent, settings: Settings, run_python: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """Even with the folder open and the secret known: not one byte."""
+    """Check with an open directory and a known secret: not one byte is sent."""
     kind, where, secret, host = _where(settings)
     place = discovery.places_to_look(settings)[0]
     os.chmod(os.path.dirname(place.folder), 0o755)
@@ -81,7 +81,7 @@ def test_another_user_is_not_answered(
         out, err = process.communicate(timeout=60)
     assert (out.strip(), err) == ("b''", "")
     os.chmod(place.folder, 0o700)
-    with AgentClient.connect(settings, start=False) as client:  # and its own user still is
+    with AgentClient.connect(settings, start=False) as client:  # and its own user still has access
         assert client.info["pid"] == os.getpid()
 
 
@@ -91,7 +91,7 @@ def test_another_user_is_not_answered(
 def test_another_users_server_hears_nothing(
     kind: str, make_settings: Callable[..., Settings], run_python: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """Somebody took the remembered port or the socket's name: the secret and the request stay here."""
+    """Check that neither secret nor request is sent to another user on the remembered port or socket path."""
     place = discovery.place_to_start(make_settings())
     os.chmod(os.path.dirname(place.folder), 0o777)
     os.chmod(place.folder, 0o777)
@@ -142,7 +142,7 @@ def test_a_peer_is_named_without_netlink_and_after_it_has_said_all(monkeypatch: 
 def test_a_connection_that_is_not_accepted_yet_belongs_to_who_listens(
     run_python: Callable[..., subprocess.Popen[str]],
 ) -> None:
-    """An ordinary user's client must know its agent also while that is busy; the kernel says root until it accepts."""
+    """Check that a user's client recognises a busy agent, although the kernel reports root until it accepts."""
     code = (
         "import sys; from jupyter_slurm.transport.peer_credentials import peer_uid"
         + _BECOME

@@ -1,4 +1,4 @@
-"""Questions of a log-in travel to whoever is there, and the first answer counts."""
+"""Questions of a login reach every present client, and the first answer counts."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_nobody_is_waited_for_without_end(client: AgentClient, core: Any, wait_f
 
 @pytest.fixture
 def door(client: AgentClient) -> Callable[[], Any]:
-    """A front door that wants the cluster, and asks its person meanwhile."""
+    """Provide a front end that uses the cluster, and asks its user meanwhile."""
     return lambda: answering(client, "local", lambda: client.post("/v1/clusters/local/connect"))
 
 
@@ -96,7 +96,7 @@ def test_who_cannot_be_asked_declines_for_nobody(
 def test_no_secret_is_read_where_it_would_be_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("getpass.getpass", getpass.fallback_getpass)  # what it does without a terminal
+    monkeypatch.setattr("getpass.getpass", getpass.fallback_getpass)  # its behaviour without a terminal
     monkeypatch.setattr("sys.stdin", io.StringIO("hush\n"))
     question = {"text": "Password", "echo": False}
     with pytest.raises(SlurmError, match="nobody can be asked here"):

@@ -1,4 +1,4 @@
-"""Event streams: alive, bounded, and broken off rather than falsely ended."""
+"""Event streams: alive, bounded, and broken off rather than ended falsely."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_error_on_the_way_is_raised_as_what_it_is(client: AgentClient, stream
 def test_a_stream_is_broken_off_when_the_agent_leaves(
     client: AgentClient, agent: ThreadedAgent, stream: Callable[..., Any], wait_for: Callable[..., Any]
 ) -> None:
-    """Not ended: a reader must not take the agent's end for the job's."""
+    """Check that the stream breaks instead of ending: a reader must not take the agent's end for the job's."""
     caught: list[BaseException] = []
     seen = []
 
@@ -108,7 +108,7 @@ async def test_a_stream_without_events_shows_that_it_lives(
 def test_a_reader_that_takes_nothing_costs_little_and_is_let_go(
     agent: ThreadedAgent, settings: Settings, core: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., Any]
 ) -> None:
-    """A hundred gigabytes are waiting: what the sockets hold is pulled, and after the deadline nothing is kept open."""
+    """Check with 100 GB pending: only the sockets' buffers are filled, and after the deadline nothing stays open."""
     monkeypatch.setattr(routes, "send_events", functools.partial(sse.send_events, deadline=0.5))
     core.chunks = 10_000_000
     endpoint = endpoint_at(places_to_look(settings)[0])
@@ -141,7 +141,7 @@ async def test_a_slow_reader_gets_the_newest_of_each() -> None:
 
 
 async def test_who_hears_of_thousands_at_once_misses_how_none_of_them_is_now() -> None:
-    """As where somebody cancels all of 5,000 jobs: one look at the queue tells of each, before anybody can read."""
+    """Check 5,000 jobs cancelled at once: one poll reports each of them, before any client can read."""
     bus = EventBus(size=100)
     async with bus.subscribe() as events:
         for state in ("PENDING", "RUNNING", "CANCELLED"):

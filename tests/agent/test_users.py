@@ -1,4 +1,4 @@
-"""Who uses a log-in: told by the system, gone with its connections."""
+"""Users of a login: reported by the system, removed with their connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_slurm.errors import UsageError
 
 CONNECT = "/v1/clusters/local/connect"
 
-# Another process, which uses the log-in until its standard input ends.
+# Another process, which uses the login until its standard input ends.
 _USER = """
 import sys
 from jupyter_slurm.agent.client.agent_client import AgentClient
@@ -32,7 +32,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def core(core: Any) -> Any:
-    core.desk._patience = 0  # nobody is asked
+    core.desk._patience = 0  # no user is asked
     return core
 
 
@@ -54,7 +54,7 @@ def test_a_process_is_there_as_long_as_it_lives(
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
         (user,) = users(client)
-        # A port tells whose process it is, and no more.
+        # A port shows the process's user, and no more.
         assert user["pid"] == (process.pid if settings.agent_socket == "unix" else None)
         assert (user["kind"], user["name"]) == ("kernel", "fit.ipynb")
         process.kill()

@@ -1,4 +1,4 @@
-"""The agent with its real core on a real Slurm: what is durable survives it, and its answers fit the document."""
+"""Agent with its real core on a real Slurm: durable state survives the agent, and its answers match the document."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slurm
 
 @pytest.fixture
 def slurm(daemon_settings: Settings, cluster: EmbeddedCluster) -> Iterator[tuple[AgentClient, str]]:
-    """A client of a daemon, and the path of the cluster in its API."""
+    """Provide a client of a daemon, and the path of the cluster in its API."""
     with AgentClient.connect(daemon_settings) as client:
         env = cluster.env()
         named = client.post("/v1/clusters", json={"slurm_conf": env["SLURM_CONF"], "path": env["PATH"]})
@@ -72,7 +72,7 @@ def test_the_output_is_complete_although_the_agent_is_killed_twice(
     stream: Callable[..., Any],
     wait_for: Callable[..., Any],
 ) -> None:
-    """The reader takes the stream up again where it broke; the job never notices."""
+    """Check that the reader resumes the stream after the break, and the job is not affected."""
     client, path = slurm
     script = "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8 9 10; do echo line $i; sleep 0.4; done\n"
     job = _check("Job", client.post(f"{path}/jobs", json=_submission(script, cluster)))
@@ -104,7 +104,7 @@ def test_the_output_is_complete_although_the_agent_is_killed_twice(
 def test_a_submission_is_made_once_although_the_agent_is_killed_at_it(
     slurm: tuple[AgentClient, str], cluster: EmbeddedCluster, wait_for: Callable[..., Any], delay: float
 ) -> None:
-    """Whenever the agent dies, the same call returns the one job."""
+    """Check that the same call returns the one job, whenever the agent dies."""
     client, path = slurm
     name = f"once-{secrets.token_hex(4)}"
     submission = _submission("#!/bin/sh\nsleep 60\n", cluster, "-J", name)
@@ -165,7 +165,7 @@ def test_a_job_is_submitted_again_once_for_one_key(slurm: tuple[AgentClient, str
     assert client.post(f"{path}/jobs/{second['id']}/resubmit", json=asked)["id"] == again["id"] != second["id"]
     record = client.get(f"{path}/jobs/{again['key']}/record")
     assert (record["resubmitted_from"], record["args"], record["cwd"]) == (second["key"], ["a b"], "/tmp")
-    # What is over already is not waited for: Slurm may have forgotten it.
+    # A finished job is not waited for: Slurm may have forgotten it.
     assert record["options"] == ["--hold"]
     task = {"key": _submission("", cluster)["key"], "context": asked["context"]}
     alone = client.post(f"{path}/jobs/{first['id']}_4/resubmit", json=task)

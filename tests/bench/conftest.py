@@ -1,4 +1,4 @@
-"""Real kernels to measure in, the other packages to measure against, and the tables that are printed."""
+"""Fixtures of the benchmarks: real kernels, the other packages, and the printed tables."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from jupyter_client.manager import KernelManager
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-# Pinned, so that the figures of two runs compare. Kernel and shell are those of our own environment, so that the packages alone differ.
+# Pinned, so that two runs can be compared. Kernel and shell are those of this environment: only the packages differ.
 PEERS = ("slurm-magic==0.1.0", "simple_slurm==0.3.6", "submitit==1.5.4")
 SHELL = ("ipykernel", "ipython")
 
-# Held: what is measured is the submission, and no job that starts meanwhile.
+# Held: the submission is measured, without a job that starts meanwhile.
 SCRIPT = "#!/bin/sh\n#SBATCH --hold --job-name=bench\nexec true\n"
 
 BARE = f"""
@@ -46,7 +46,7 @@ def bare():
 
 
 class _OneSpec(KernelSpecManager):
-    """The kernel of one interpreter, whatever is installed for Jupyter on this machine."""
+    """The kernelspec of one interpreter, independent of Jupyter's kernelspecs on this machine."""
 
     def __init__(self, python: str) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _OneSpec(KernelSpecManager):
 
 
 class Kernel:
-    """A real kernel; what it prints is what was measured in it."""
+    """A real kernel, whose output is the measurement."""
 
     def __init__(self, python: str, env: dict[str, str], folder: Path) -> None:
         self.manager = KernelManager(kernel_name="bench", kernel_spec_manager=_OneSpec(python))
@@ -67,18 +67,18 @@ class Kernel:
         self.client.wait_for_ready(timeout=60)
 
     def run(self, code: str, timeout: float = 120.0) -> str:
-        """Run a cell that must not fail; return what it printed."""
+        """Run a cell that must succeed; return its output."""
         messages: list[dict[str, Any]] = []
         reply = self.client.execute_interactive(code, timeout=timeout, output_hook=messages.append)
         assert reply["content"]["status"] == "ok", "\n".join(reply["content"].get("traceback", []))
         return "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream")
 
     def prepare(self, code: str) -> None:
-        """Define the script to be submitted, bare sbatch of it, and what else is to be measured beside that."""
+        """Define the script to submit, its bare sbatch, and other functions to measure."""
         self.run(BARE + code)
 
     def milliseconds(self, work: str) -> float:
-        """Return how long a function that is defined there keeps the kernel."""
+        """Return how long a function defined in the kernel blocks it, in milliseconds."""
         return float(self.run(f"timed({work})").rsplit("milliseconds", 1)[1].split()[0])
 
     def stop(self) -> None:
@@ -91,7 +91,7 @@ class Kernel:
 
 @pytest.fixture(scope="session")
 def peers_python(pytestconfig: pytest.Config) -> str:
-    """The interpreter of an environment that has the other packages and none of ours; made once, kept between runs."""
+    """Provide the interpreter of an environment with only the other packages, made once and kept between runs."""
     wanted = [*PEERS, *(f"{name}=={version(name)}" for name in SHELL)]
     folder = Path(pytestconfig.cache.mkdir("bench-peers"))  # type: ignore[union-attr]
     python, stamp = folder / "venv" / "bin" / "python", folder / "installed.json"
@@ -101,16 +101,16 @@ def peers_python(pytestconfig: pytest.Config) -> str:
         subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True, timeout=120)
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, *wanted], check=True, capture_output=True, timeout=280)
-        # Compiled by pip already; a first import as well, so that no run pays for a cold disk.
+        # pip has compiled the modules; a first import as well, so that no run depends on a cold disk cache.
         subprocess.run([str(python), "-c", "import slurm_magic, simple_slurm, submitit"], check=True, timeout=120)
         stamp.write_text(wanted_text)
-        os.sync()  # nor for a disk that is still writing what was installed
+        os.sync()  # or on a disk that is still writing
     return str(python)
 
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    """A short folder: a Unix socket lives in it."""
+    """Provide a short folder, for the path of a Unix socket."""
     folder = Path(tempfile.mkdtemp(prefix="jsb-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -118,7 +118,7 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def kernel_env(cluster: EmbeddedCluster, home: Path) -> Iterator[dict[str, str]]:
-    """The environment of kernels that reach the cluster and share an agent of their own, which ends with the module."""
+    """Provide the environment of kernels with access to the cluster and a common agent, which ends with the module."""
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
     from jupyter_slurm.errors import AgentError
@@ -143,29 +143,29 @@ _FOLDERS = {"job_root": "jobs", "runtime_dir": "run", "state_dir": "state"}
 
 @pytest.fixture
 def script() -> str:
-    """The script that every measurement submits, with ``#!`` and held."""
+    """Provide the script of every submission, with ``#!`` and held."""
     return SCRIPT
 
 
 @pytest.fixture
 def start_kernel(kernel_env: dict[str, str], home: Path) -> Iterator[Callable[..., Kernel]]:
-    """``start_kernel(python=sys.executable)``: a fresh kernel, ended with the test."""
+    """Return ``start_kernel(python=sys.executable)``, which starts a new kernel, ended with the test."""
     running: list[Kernel] = []
 
     def start(python: str = sys.executable) -> Kernel:
         env = dict(kernel_env)
         if python != sys.executable:
-            env.pop("PYTHONPATH", None)  # it may lead to our own environment
+            env.pop("PYTHONPATH", None)  # it may name this environment
         running.append(Kernel(python, env, home))
         return running[-1]
 
     yield start
     for kernel in running:
-        kernel.stop()  # a second time does nothing
+        kernel.stop()  # a second stop does nothing
 
 
 class Table:
-    """Samples in milliseconds, row by row, and how their medians compare with the first row's."""
+    """Samples in milliseconds, by row, and the ratio of their medians to the first row's."""
 
     def __init__(self, title: str) -> None:
         self.title, self.samples = title, dict[str, list[float]]()
@@ -192,7 +192,7 @@ class Table:
 
 @pytest.fixture
 def new_table(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[str], Table]]:
-    """``new_table(title)``: a table that is printed when the test ends, well or not."""
+    """Return ``new_table(title)``: a table that is printed at the end of the test, even after a failure."""
     tables: list[Table] = []
 
     def make(title: str) -> Table:

@@ -1,7 +1,7 @@
-"""A sweep of ten thousand tasks, each run to its end: how long that takes, and what it asks of the controller.
+"""Benchmark of a sweep of ten thousand tasks, each run to its end: duration, and queries to the controller.
 
-Starting that many processes is what takes the time (minutes on two cores), so that it stands here. That ten thousand
-tasks are listed, told and cancelled without a question about any of them, tests/services/jobs/test_tasks.py shows.
+The start of that many processes takes the time (minutes on two cores), so that it is a benchmark.
+tests/services/jobs/test_tasks.py shows that ten thousand tasks are listed and cancelled without queries about each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 SIZE, FAILS = 10_000, 7_777
-_LOOKS_EVERY = 10.0  # seconds: no two looks at the queue come closer
+_LOOKS_EVERY = 10.0  # minimum seconds between two queries of the queue
 _TOLD = "import json\nprint(json.dumps([len(many), many.data['tasks'], [task.index for task in many.failed()]]))"
 
 
@@ -28,7 +28,7 @@ def test_ten_thousand_tasks_run_whole(
 ) -> None:
     def looks() -> int:
         counts = re.findall(r"REQUEST_JOB(?:_USER)?_INFO +\(.*count:(\d+)", cluster.run("sdiag").stdout)
-        return sum(map(int, counts))  # root's `squeue --me` asks the first, that of others the second
+        return sum(map(int, counts))  # root's `squeue --me` sends the first request, that of other users the second
 
     kernel = start_kernel()
     kernel.run(f"%load_ext jupyter_slurm\ntable = [{{'n': n}} for n in range({SIZE})]")

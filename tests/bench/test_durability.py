@@ -1,4 +1,4 @@
-"""Many submissions while everything on the way to them fails: as many jobs as were asked for, each known by its id."""
+"""Benchmark of many submissions during faults of all kinds: no job is lost or doubled, and each id is known."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from jupyter_slurm.errors import SlurmError
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.timeout(900)]
 
 _SCRIPT = "#!/bin/sh\nsleep 900\n"
-_WAVE = 4  # submissions under way at once
+_WAVE = 4  # parallel submissions
 
 
 async def submitted(laptop: Laptop, turn: asyncio.Semaphore) -> dict[str, Any]:
-    """Submit as a person does who tries again when told that the connection broke: the same cell, by its key."""
+    """Submit as a user does who tries again after a broken connection: the same cell, by its key."""
     asked = laptop.submission(_SCRIPT, "--mem=10")
     async with turn:
         while True:
@@ -38,7 +38,7 @@ async def submitted(laptop: Laptop, turn: asyncio.Semaphore) -> dict[str, Any]:
 
 
 class Trouble:
-    """What happens on the way, one thing after the other."""
+    """Faults during the submissions, one after another."""
 
     def __init__(self, laptop: Laptop) -> None:
         self.laptop, self.site = laptop, laptop.site
@@ -46,7 +46,7 @@ class Trouble:
         self.cuts = 0
 
     async def make(self, cuts: int) -> None:
-        """Cut the connection so many times, in three ways in turn; each time it is there again before the next."""
+        """Cut the connection the given number of times, in three ways in turn; wait for each reconnection."""
         ways = itertools.cycle([self._gateway_dies, self._silence, self._login_dies])
         for cut, way in zip(range(cuts), ways, strict=False):
             await self.laptop.until(lambda: self.laptop.state == "connected", "the connection is back", 120)
@@ -73,7 +73,7 @@ class Trouble:
         self.done["packets dropped"] += 1
 
     async def _controller_stands(self) -> None:
-        """Let slurmctld stand for longer than sbatch waits for it (10 s); sbatch gives up, and the job is accepted."""
+        """Suspend slurmctld for longer than sbatch waits (10 s); sbatch gives up, and the job is accepted."""
         self.site.slurm.freeze_controller()
         try:
             await asyncio.sleep(12)
@@ -82,7 +82,7 @@ class Trouble:
         self.done["slurmctld stopped"] += 1
 
     async def kill_sbatch(self) -> None:
-        """Kill every third sbatch on the login node, whatever it has done so far."""
+        """Kill every third sbatch on the login node, at any point of its execution."""
         seen: set[int] = set()
         while True:
             for pid, name in self.site.logins["login1"].processes().items():
@@ -107,7 +107,7 @@ async def in_background(*work: Any) -> AsyncIterator[None]:
 
 
 def in_queue(site: Site) -> dict[str, list[str]]:
-    """The jobs of the queue by the path of their script."""
+    """Return the jobs of the queue by the path of their script."""
     found: dict[str, list[str]] = {}
     for line in site.slurm.run("squeue", "--noheader", "--states=all", "--format=%A %o").stdout.splitlines():
         number, _, script = line.partition(" ")
@@ -138,7 +138,7 @@ async def test_as_many_jobs_as_submissions(
                 making = asyncio.create_task(trouble.make(cuts))
                 jobs = []
                 for number in range(submissions):
-                    # As long as there is trouble there are submissions, so that each kind of trouble meets some.
+                    # Submissions continue as long as the faults, so that each kind of fault hits some.
                     while number > submissions * (trouble.cuts + 1) / cuts and not making.done():
                         await asyncio.sleep(0.05)
                     jobs.append(asyncio.create_task(submitted(laptop, turn)))

@@ -1,4 +1,4 @@
-"""A kernel on a node behind two hops, beside the same kernel whose ports `ssh -L` brings here by hand."""
+"""Benchmark of a kernel on a node behind two hosts, beside the same kernel with ports forwarded by `ssh -L`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from replicas import Replica
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(900)]
 
-SITE = "aau-aicloud"  # the one with a gateway
+SITE = "aau-aicloud"  # the site with a gateway
 CELLS = 200
 ROUNDS = 5
 SIZE = 100_000_000  # bytes that a cell prints
-# Of what `ssh -L` reaches in the same run.
+# Relative to `ssh -L` in the same run.
 CELL_AT_MOST = 1.3
 OUTPUT_AT_LEAST = 0.8
 
@@ -36,7 +36,7 @@ OUTPUT = f"line = 'x' * 99_999 + '\\n'\nimport sys\nfor _ in range({SIZE} // 100
 
 
 class Measured:
-    """A kernel that has begun, and how long its cells take."""
+    """A started kernel, and the duration of its cells."""
 
     def __init__(self, client: BlockingKernelClient) -> None:
         self.client = client
@@ -45,7 +45,7 @@ class Measured:
         self.run("pass")
 
     def run(self, code: str) -> tuple[float, int]:
-        """Run a cell to its last message; return the milliseconds, and how much it has printed."""
+        """Run a cell to its last message; return the milliseconds, and the size of its output."""
         began, printed = time.perf_counter(), 0
         cell = self.client.execute(code)
         while True:
@@ -63,13 +63,13 @@ class Measured:
 
 @pytest.fixture
 def node_python(user_python: tuple[list[str], dict[str, str]]) -> tuple[str, str]:
-    """A Python that the person on the site can run, and the packages that it needs to be a kernel."""
+    """Provide a Python that the user on the site can run, and the packages that a kernel needs."""
     return user_python[0][0], ":".join(entry for entry in sys.path if entry.endswith("-packages"))
 
 
 @pytest.fixture
 def ours(replicas: Callable[[str], Replica], node_python: tuple[str, str]) -> Iterator[Measured]:
-    """The kernel as its laptop has it."""
+    """Provide the kernel as its laptop has it."""
     laptop = replicas(SITE).laptop
     python, packages = node_python
     asked = ["-p", "batch", "-c", "2", "--mem=2G", f"--export=ALL,PYTHONPATH={packages}", f"python={python}"]
@@ -91,7 +91,7 @@ def ours(replicas: Callable[[str], Replica], node_python: tuple[str, str]) -> It
 
 @pytest.fixture
 def by_hand(replicas: Callable[[str], Replica], node_python: tuple[str, str]) -> Iterator[Measured]:
-    """The same kernel on a node, its ports brought here by OpenSSH over the same two hops."""
+    """Provide the same kernel on a node, with ports forwarded by OpenSSH over the same two hosts."""
     replica = replicas(SITE)
     node = next(iter(replica.nodes.values()))
     folder = Path(tempfile.mkdtemp(prefix="jsb-", dir="/tmp"))
@@ -123,7 +123,7 @@ def by_hand(replicas: Callable[[str], Replica], node_python: tuple[str, str]) ->
 
 
 def _forwarding(replica: Replica, node: str, ports: list[int], folder: Path) -> list[str]:
-    """Return the command line of an OpenSSH that has each port of the node's loopback at the same number here."""
+    """Return the command line of an OpenSSH that forwards each port of the node's loopback to the same local port."""
     forwards = [word for port in ports for word in ("-L", f"{port}:127.0.0.1:{port}")]
     return [
         "ssh",
@@ -140,7 +140,7 @@ def _forwarding(replica: Replica, node: str, ports: list[int], folder: Path) -> 
 
 
 def _answers(replica: Replica, folder: Path) -> dict[str, str]:
-    """Return an environment in which OpenSSH is told the password, and the code of this half minute."""
+    """Return an environment in which OpenSSH gets the password, and the present one-time code."""
     asked = folder / "askpass"
     (folder / "password").write_text(replica.password + "\n")
     (folder / "code").write_text(replica.codes.next() + "\n")

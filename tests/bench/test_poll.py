@@ -1,4 +1,4 @@
-"""What a look at the queue costs: a hundred jobs of one's own among fifty thousand."""
+"""Benchmark of a queue query: a hundred jobs of the user among fifty thousand."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from jupyter_slurm.embedded import EmbeddedCluster
 pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.root, pytest.mark.timeout(600)]
 
 OWN, ARRAYS = 100, (20_000, 20_000, 10_000)
-# The goal is 25 ms more than a bare `squeue --me`, whose fastest run beside this queue took 10 ms: 3.5 times as much. On a
-# busy machine both grow, so the goal is held in squeue's own measure, and a little below that.
+# The goal is 25 ms more than a bare `squeue --me`, whose fastest run with this queue took 10 ms: 3.5 times as much. On
+# a busy machine both increase, so the limit is relative to squeue, and a little below that factor.
 AT_MOST = 3.0
 
-# Runs as the ordinary user: root's `squeue --me` was seen to send REQUEST_JOB_INFO, which fetches everybody's jobs (22.05).
+# Runs as the ordinary user: root's `squeue --me` was seen to send REQUEST_JOB_INFO, which fetches all jobs (22.05).
 PROGRAM = r"""
 import asyncio, json, os, subprocess, sys, time
 from jupyter_slurm.config import Settings
@@ -62,7 +62,7 @@ asyncio.run(main())
 
 @pytest.fixture
 def crowd(new_cluster: Callable[..., EmbeddedCluster], bob: str) -> EmbeddedCluster:
-    """A cluster whose controller holds fifty thousand jobs of bob, none of which can start."""
+    """Provide a cluster whose controller holds fifty thousand jobs of bob, none of which can start."""
     cluster = new_cluster()
     fill = ["sbatch", "--parsable", "--hold", "--chdir=/", "--output=/dev/null", "--wrap=true"]
     who: dict[str, Any] = {"user": bob, "group": pwd.getpwnam(bob).pw_gid, "extra_groups": [], "cwd": "/"}
@@ -70,7 +70,7 @@ def crowd(new_cluster: Callable[..., EmbeddedCluster], bob: str) -> EmbeddedClus
         done = subprocess.run(
             [*fill, f"--array=0-{size - 1}"], env=cluster.env(), check=True, capture_output=True, text=True, **who
         )
-        # An array is one record of the controller's until something is said of its tasks alone.
+        # An array is one record of the controller until single tasks are changed.
         cluster.run("scontrol", "update", f"JobId={done.stdout.strip()}_[0-{size - 2}]", "Nice=2")
     return cluster
 
@@ -81,7 +81,7 @@ def test_a_look_at_the_queue_costs_what_squeue_costs(
     user_python: tuple[list[str], dict[str, str]],
     new_table: Callable[[str], Any],
 ) -> None:
-    """What is asked is one's own jobs; how many others there are, and what becomes of each, adds little."""
+    """The query concerns the user's jobs; the number and the states of other jobs add little."""
     (python, env), account = user_python, pwd.getpwnam(alice)
     own = {"HOME": account.pw_dir, "USER": alice, "LOGNAME": alice}
     done = subprocess.run(

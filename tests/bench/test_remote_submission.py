@@ -1,4 +1,4 @@
-"""What it costs to submit a cell from a laptop, beside bare sbatch on the login node itself."""
+"""Benchmark of a cell's submission from a laptop, beside bare sbatch on the login node itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def far(
     home: Path,
     login_host: SshHost,
 ) -> Iterator[None]:
-    """The cluster behind SSH is the one that kernels use; its connection ends with the test."""
+    """Use the cluster behind SSH for kernels; its connection ends with the test."""
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.config import Settings
 
@@ -59,7 +59,7 @@ def test_a_cell_over_ssh_costs_at_most_twice_what_sbatch_costs(
     kernel = start_kernel()
     kernel.prepare(OURS)
     rows = [("bare sbatch, no SSH", "bare"), ("%%sbatch over SSH", "ours")]
-    for _, work in rows * 3:  # the first one logs in, the second one starts what is kept over there
+    for _, work in rows * 3:  # the first call logs in, the second starts the helper on the login node
         kernel.milliseconds(work)
     table = new_table(f"Submission of a script over SSH ({request.node.callspec.params['far']})")
     for _ in range(RUNS):

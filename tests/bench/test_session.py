@@ -1,4 +1,4 @@
-"""From the start of a session's job to a page that can be used, beside the same JupyterLab started by hand there."""
+"""Benchmark from the start of a session's job to a usable page, beside the same JupyterLab started by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.slurm, pytest.mark.timeout(600)]
 RUNS = 7
 AT_MOST = 1.1
 
-# What a request needs is there before, on both sides: a browser is open, too.
+# Both sides are prepared: the requirements of a request exist, and a browser is open.
 PREPARE = """
 %load_ext jupyter_slurm
 import jupyter_slurm, time, httpx
@@ -37,7 +37,7 @@ print(f"ready {{time.clock_gettime(time.CLOCK_BOOTTIME)}} {{session.id}}")
 
 
 def _ours(kernel: Any, number: int) -> float:
-    """Return the milliseconds from the first process of the job to the page, which came through the tunnel."""
+    """Return the milliseconds from the first process of the job to the page, through the tunnel."""
     ready, job = kernel.run(LAUNCH.format(number=number)).split("ready", 1)[1].split()[:2]
     began = _began(job)
     kernel.run("session.stop()")
@@ -65,16 +65,16 @@ def _by_hand(client: httpx.Client, env: dict[str, str], folder: Path) -> float:
                 time.sleep(0.02)
         ready = time.clock_gettime(time.CLOCK_BOOTTIME)
         jobs = {_job_of(p) for p in psutil.process_iter() if f"--IdentityProvider.token={token}" in _words_of(p)}
-        (job,) = jobs - {""}  # srun itself is in none
+        (job,) = jobs - {""}  # srun itself has no such variable
         began = _began(job)
         srun.terminate()
     return (ready - began) * 1000
 
 
 def _began(job: str) -> float:
-    """Return when the first process of a job began, by the clock that counts from the start of this machine.
+    """Return when the first process of a job started, by the clock since the boot of this machine.
 
-    psutil adds when that was, which the system tells in whole seconds only.
+    psutil adds the boot time, which the system reports only in whole seconds.
     """
     ticks = []
     for process in psutil.process_iter():
@@ -106,9 +106,9 @@ def test_a_session_is_there_nearly_as_soon_as_by_hand(
     table = new_table("From the start of the job to a page that can be used")
     with httpx.Client(trust_env=False) as client:
         for number in range(RUNS):
-            # Of one configuration: in it stands for which agent its extension looks.
+            # The environment of one agent: the extension of the other server uses it.
             by_hand, ours = _by_hand(client, kernel_env, home), _ours(kernel, number)
-            if number:  # the first one fills the caches of the disk
+            if number:  # the first run fills the disk cache
                 table.add("jupyter lab by hand", by_hand)
                 table.add("a session", ours)
     assert table.ratio("a session", "jupyter lab by hand") <= AT_MOST, table.lines()

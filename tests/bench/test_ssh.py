@@ -1,4 +1,4 @@
-"""What a command costs on a machine behind SSH, beside OpenSSH's own shared connection and beside no SSH at all."""
+"""Benchmark of a command on a machine behind SSH, beside OpenSSH's shared connection and beside no SSH."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
 
 RUNS = 60
-COMMAND_AT_MOST = 0.5  # of a command over a ControlMaster
-SUBMISSION_AT_MOST = 2.0  # of sbatch itself
+COMMAND_AT_MOST = 0.5  # relative to a command over a ControlMaster
+SUBMISSION_AT_MOST = 2.0  # relative to sbatch itself
 
 SCRIPT = b"#!/bin/sh\n#SBATCH --hold --job-name=bench\nexec true\n"
 
@@ -81,7 +81,7 @@ async def test_a_submission_costs_little_more_than_sbatch(
     (folder / "bench.sh").write_bytes(SCRIPT)
     (folder / "bench.sh").chmod(0o644)
     where = {"PATH": os.environ["PATH"], "SLURM_CONF": str(cluster.slurm_conf)}
-    # As ourselves: with another user, Python forks before it starts a command, and that costs more than sbatch.
+    # As the same user: with another user, Python forks before a command starts, which costs more than sbatch.
     bare = {"env": where, "cwd": folder}
     for number in range(RUNS):
         began = time.perf_counter()
@@ -96,7 +96,7 @@ async def test_a_submission_costs_little_more_than_sbatch(
             context=Context(cwd=str(folder), env=where),
         )
         done = await once.result(30)
-        if number:  # the first one makes the connection
+        if number:  # the first run makes the connection
             table.add("start_once over SSH", (time.perf_counter() - began) * 1000)
         assert once.hold is not None
         once.hold.release()

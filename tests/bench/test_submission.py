@@ -1,4 +1,4 @@
-"""What it costs to submit a script from a cell, beside bare sbatch and beside other packages."""
+"""Benchmark of a script's submission from a cell, beside bare sbatch and beside other packages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ours():
     assert int(job.id)
 """
 
-# Each as its README does it.
+# Each as in its README.
 THEIRS = """
 %load_ext slurm_magic
 import simple_slurm, submitit
@@ -69,7 +69,7 @@ def test_a_cell_costs_little_more_than_sbatch(
         ("simple_slurm", their, "simple"),
         ("submitit", their, "with_submitit"),
     ]
-    for _, kernel, work in rows:  # the first one finds or starts an agent, imports what it needs
+    for _, kernel, work in rows:  # the first call finds or starts an agent, and imports modules
         kernel.milliseconds(work)
     table = new_table("Submission of a script")
     for _ in range(RUNS):
@@ -81,9 +81,9 @@ def test_a_cell_costs_little_more_than_sbatch(
 def test_a_cell_with_its_display_keeps_the_kernel_no_longer(
     start_kernel: Callable[..., Any], new_table: Callable[[str], Any], script: str
 ) -> None:
-    """What the front end waits for: the job is submitted, drawn, and the kernel is idle again.
+    """The front end's wait: the job is submitted, drawn, and the kernel is idle again.
 
-    Beside it a cell that displays what sbatch says, because IPython takes its time for any display.
+    The comparison is a cell that displays sbatch's output, because IPython needs time for any display.
     """
     kernel = start_kernel()
     kernel.prepare(SHOWN + OURS)

@@ -1,4 +1,4 @@
-"""Tunnels beside `ssh -L`, in turn, over the same hosts."""
+"""Benchmark of tunnels beside `ssh -L`, in turn, over the same hosts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.timeout(600)]
 ROUNDS = 7
 SIZE = 150_000_000  # bytes of one download
 RESETS = 20_000
-# Of what `ssh -L` reaches in the same run.
+# Relative to `ssh -L` in the same run.
 BULK_AT_LEAST = 0.85
 BULK_OVER_A_JUMP_AT_LEAST = 1.0
 BULK_FAR_AWAY_AT_LEAST = 1.5
@@ -40,7 +40,7 @@ SSHD_AT_MOST = 1.1
 CONNECTION_AT_MOST = 3.5
 ECHO_AT_MOST = 1.8
 
-# The first byte says what is wanted: so many bytes, or an echo.
+# The first byte selects a number of bytes, or an echo.
 _SERVER = """
 import socket, struct, threading
 BLOCK = bytes(1 << 20)
@@ -63,7 +63,7 @@ while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
 
-# A client is a process of its own, as a browser is: it prints how many milliseconds it took, once or several times.
+# A client is a separate process, as a browser is: it prints the milliseconds, once or several times.
 _CLIENT = f"""
 import socket, struct, sys, time
 port, kind, times = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -113,7 +113,7 @@ def served() -> Iterator[Callable[[SshHost, str], int]]:
 
 
 def gate(key: Path, code: Callable[[], str] | None = None) -> HostVerifier:
-    """Let the test in; the package's own log-in has its own tests."""
+    """Answer the prompts; the package's login has separate tests."""
     private = paramiko.Ed25519Key.from_private_key_file(str(key))
 
     def login(host: HostConfig, transport: paramiko.Transport) -> None:
@@ -126,7 +126,7 @@ def gate(key: Path, code: Callable[[], str] | None = None) -> HostVerifier:
 
 @contextlib.asynccontextmanager
 async def ours(way: list[HostConfig], who: HostVerifier, port: int) -> AsyncIterator[int]:
-    """The local port of a tunnel of ours."""
+    """Provide the local port of a tunnel of jupyter_slurm."""
     link = ParamikoLink(way, who)
     transport = SshTransport(link)
     await link.connect()
@@ -140,7 +140,7 @@ async def ours(way: list[HostConfig], who: HostVerifier, port: int) -> AsyncIter
 
 @contextlib.contextmanager
 def theirs(ssh: list[str], port: int, **options: Any) -> Iterator[int]:
-    """The local port of a tunnel of OpenSSH's."""
+    """Provide the local port of a tunnel of OpenSSH."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         local = free.getsockname()[1]
     forward = f"127.0.0.1:{local}:127.0.0.1:{port}"
@@ -162,7 +162,7 @@ def connection(port: int) -> socket.socket:
 
 
 def sshd_seconds(host: SshHost) -> float:
-    """Processor time of all sshd of a host."""
+    """Return the processor time of all sshd of a host."""
     ticks = 0
     for pid, name in host.processes().items():
         if name.startswith("sshd"):
@@ -179,7 +179,7 @@ def timed(port: int, kind: str, times: int = 1) -> list[float]:
 
 
 async def compare(table: Any, kind: str, mine: int, other: int, rounds: int = ROUNDS, times: int = 1) -> float:
-    """Do it in turn over both, and return how long ours takes, in times of theirs."""
+    """Run a function in turn over both, and return the time ratio of jupyter_slurm's to OpenSSH's."""
     for number in range(rounds + 1):
         for row, port in (("ssh -L", other), ("jupyter_slurm", mine)):
             for took in await asyncio.to_thread(timed, port, kind, times):
@@ -246,7 +246,7 @@ async def test_far_away(
 
 
 async def test_resets_lose_no_connection(ssh_host: Callable[..., SshHost], served: Callable[..., int]) -> None:
-    """Clients that break off in the middle of a download, and while they send."""
+    """Clients that disconnect in the middle of a download, and while they send."""
     host = ssh_host(name="reset")
     port = served(host, host.user)
     link = ParamikoLink([HostConfig(host.name, host.address, host.port, host.user)], gate(host.key))

@@ -1,4 +1,4 @@
-"""A value of more than 2 GiB, there and back: more than one number of 32 bits counts, and more than one copy to spare."""
+"""Benchmark of a value of more than 2 GiB, both ways: beyond 32-bit sizes, and without superfluous copies."""
 
 from __future__ import annotations
 

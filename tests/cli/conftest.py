@@ -1,4 +1,4 @@
-"""A person at a laptop: an account of its own, whose home, ``~/.ssh`` and agent are its own."""
+"""Fixtures: a user of a laptop with a separate account, home, ``~/.ssh`` and agent."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from ssh_hosts.terminal import Dialogue, Said, converse
 
 
 class Laptop:
-    """Somebody who works at this machine; OpenSSH finds their home by the user database.
+    """A user of this machine; OpenSSH finds their home in the user database.
 
     Parameters
     ----------
     user : str
         Login name.
     python, env
-        A Python with our packages that they can run, and its variables.
+        A Python with the package that the user can run, and its variables.
 
     Attributes
     ----------
     user, home, ssh
         Login name, home and ``~/.ssh``.
     environment : dict
-        Of all that they run.
+        Environment of all the user's processes.
     """
 
     def __init__(self, user: str, python: Sequence[str], env: dict[str, str]) -> None:
@@ -69,7 +69,7 @@ class Laptop:
         return file
 
     def knows(self, site: Site) -> None:
-        """Give them what the laptop of a site has: ``~/.ssh/config``, key and known_hosts."""
+        """Install the files of a site's laptop: ``~/.ssh/config``, key and known_hosts."""
         self.write(".ssh/key", site.key.read_text())
         self.write(".ssh/key.pub", site.key.with_suffix(".pub").read_text())
         self.write(".ssh/known_hosts", site.known_hosts.read_text())
@@ -77,7 +77,7 @@ class Laptop:
         self.write(".ssh/config", text.replace(str(site.known_hosts), str(self.ssh / "known_hosts")))
 
     def command(self, *argv: str) -> list[str]:
-        """Return a command line that runs as this person, at a terminal of its own."""
+        """Return a command line that runs as this user, at a separate terminal."""
         who = [f"--reuid={self.user}", f"--regid={self.user}", "--init-groups"]
         return ["setsid", "--ctty", "--wait", "setpriv", *who, *argv]
 
@@ -88,7 +88,7 @@ class Laptop:
         )
 
     def printed(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run ``jupyter slurm WORDS`` where nobody can be asked, and tell what it printed apart."""
+        """Run ``jupyter slurm WORDS`` without a terminal, and return its outputs separately."""
         argv = self.command(*self._python, "-m", "jupyter_slurm.cli.main", *words)
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.run(argv[3:], env=self.environment, cwd="/", text=True, timeout=90, check=False, **pipes)
@@ -100,7 +100,7 @@ class Laptop:
 
 @pytest.fixture
 def laptop(new_user: Callable[..., str], user_python: tuple[list[str], dict[str, str]]) -> Iterator[Laptop]:
-    """A person at a laptop who has nothing yet, not even ``~/.ssh``; their agent ends with the test."""
+    """Provide a user of a laptop without any files, even ``~/.ssh``; the agent ends with the test."""
     person = Laptop(new_user(), *user_python)
     yield person
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -109,8 +109,8 @@ def laptop(new_user: Callable[..., str], user_python: tuple[list[str], dict[str,
 
 @pytest.fixture
 def own_agent(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Return an environment with settings and an agent of its own, which ends with the test; profiles are in ``sites``."""
-    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short: Unix sockets live there
+    """Return an environment with separate settings and agent, which ends with the test; profiles are in ``sites``."""
+    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short, for the paths of Unix sockets
     places = {"state_dir": str(tmp_path / "state"), "runtime_dir": runtime, "job_root": str(tmp_path / "jobs")}
     settings = {"sites": [str(tmp_path / "sites")], **places}
     (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))

@@ -1,4 +1,4 @@
-"""Which cluster a command in a terminal means."""
+"""Tests of the cluster that a command in a terminal uses."""
 
 from __future__ import annotations
 

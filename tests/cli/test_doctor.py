@@ -1,4 +1,4 @@
-"""``jupyter slurm doctor``: real hosts, looked over from a laptop, in order and out of order."""
+"""Tests of ``jupyter slurm doctor``: real hosts, diagnosed from a laptop, with and without faults."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _TOOLS = (
 
 @dataclass(frozen=True)
 class Said:
-    """What a command printed, and its end."""
+    """Output and end of a command."""
 
     code: int
     text: str
 
     def lines(self, status: str) -> list[str]:
-        """Return what was found with a status."""
+        """Return the findings with a status."""
         return [line[9:] for line in self.text.splitlines() if line.startswith(f"{status} ")]
 
     def todo(self, about: str) -> str:
-        """Return what is to be done about a finding that failed, or that has a warning."""
+        """Return the next step of a finding that failed or has a warning."""
         lines = self.text.splitlines()
         at = next(n for n, line in enumerate(lines) if line[9:].startswith(about) and not line.startswith("ok"))
         return next(line for line in lines[at:] if line.startswith("         -> "))[12:]
@@ -48,7 +48,7 @@ class Said:
 
 @pytest.fixture
 def doctor(tmp_path: Path, own_agent: dict[str, str]) -> Callable[..., Said]:
-    """``doctor(profile, answer=None)``: write the profile ``far`` and look it over; nobody is there without answers."""
+    """Return ``doctor(profile, answer=None)``, which writes the profile ``far`` and diagnoses it."""
 
     def run(
         profile: str, answer: Callable[[], str] | None = None, name: str = "far", options: Sequence[str] = ()
@@ -57,7 +57,7 @@ def doctor(tmp_path: Path, own_agent: dict[str, str]) -> Callable[..., Said]:
         (tmp_path / "sites" / "far.toml").write_text(profile)
         argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "doctor", name, *options]
         said = _at_terminal(argv, own_agent, answer) if answer else _alone(argv, own_agent)
-        _alone([*argv[:3], "agent", "stop"], own_agent)  # and with it the log-in
+        _alone([*argv[:3], "agent", "stop"], own_agent)  # and thereby the login
         return said
 
     return run
@@ -195,7 +195,7 @@ def test_a_changed_key_comes_with_the_command_that_mends_it(
 def test_slurm_that_only_a_login_shell_finds(
     doctor: Callable[..., Said], ssh_host: Callable[..., SshHost], short_tmp: Path
 ) -> None:
-    """The rest is looked at nevertheless, and so are the traits of a strange server."""
+    """The other checks are made nevertheless, and so are those of an unusual server."""
     tools = short_tmp / "tools"
     tools.mkdir()
     for name in _TOOLS:
@@ -230,7 +230,7 @@ def test_start_up_files_that_print_and_take_long(
 
 
 def test_what_the_prelude_does_is_told(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:
-    """One that fails, one that prints, one that ends the shell."""
+    """A prelude that fails, one that prints, one that ends the shell."""
     host = ssh_host(name="prelude")
 
     def look(prelude: str) -> Said:
@@ -427,7 +427,7 @@ def test_one_log_in_serves_it_and_what_follows(laptop: Any, ssh_site: Site, carr
 
 
 def test_openssh_says_at_which_host_it_ended(doctor: Callable[..., Said], tmp_path: Path) -> None:
-    """Hosts that do not answer, or are not known by name."""
+    """Hosts that do not answer, or have an unknown name."""
     (tmp_path / "config").write_text("Host login\n    HostName nowhere.invalid\n")
     said = doctor(profile_of(tmp_path / "config", more='carrier = "openssh"\n'))
     (failed,) = said.lines("failed")

@@ -1,4 +1,4 @@
-"""``jupyter slurm init`` at a terminal: from nothing but a password to a cluster that can be used."""
+"""Tests of ``jupyter slurm init`` at a terminal: from only a password to a usable cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Script = list[tuple[str, Any]]
 
 @pytest.fixture
 def init(own_agent: dict[str, str]) -> Callable[..., Said]:
-    """``init(dialogue, *words)``: answer questions in their order; return what was said."""
+    """Return ``init(dialogue, *words)``, which answers questions in their order and returns the output."""
 
     def run(dialogue: Script, *words: str) -> Said:
         argv = [sys.executable, "-m", "jupyter_slurm.cli.main", "init", *words]
@@ -38,7 +38,7 @@ def init(own_agent: dict[str, str]) -> Callable[..., Said]:
 @pytest.mark.slow
 @pytest.mark.slurm
 def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) -> None:
-    """Five questions, beside what ssh-keygen and the hosts ask: no ~/.ssh, no key, a gateway and a password."""
+    """Five questions, beside those of ssh-keygen and the hosts: no ~/.ssh, no key, a gateway and a password."""
     by_password = {"PasswordAuthentication": "yes", "UsePAM": "no", "AuthenticationMethods": "any"}
     site = new_ssh_site(nodes=1, gateway_options=by_password, login_options=by_password)
     for host in (site.gateway, *site.logins.values()):
@@ -100,7 +100,7 @@ def test_who_has_all_of_it_answers_three_questions_and_the_host(laptop: Any, ssh
 def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
     laptop: Any, new_ssh_site: Callable[..., Site], new_user: Callable[..., str]
 ) -> None:
-    """One where no command runs goes without it; the other one has it at the end, once."""
+    """A host that runs no command gets no key; the other one has the key at the end, once."""
     by_password = {"PasswordAuthentication": "yes", "UsePAM": "no", "AuthenticationMethods": "any"}
     site = new_ssh_site(
         nodes=1, gateway_options={**by_password, "ForceCommand": "/bin/false"}, login_options=by_password
@@ -117,7 +117,7 @@ def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
     assert "login lets it in from now on" in said.text
     assert keys.read_text().splitlines()[1:] == ["ssh-rsa AAAA x", (laptop.ssh / "key.pub").read_text().strip()]
 
-    # Once more: it is there, but others may write to it, so that sshd does not take it.
+    # A second run: the file has the key, but others may write to it, so that sshd refuses it.
     keys.chmod(0o666)
     again: Script = [("Write it anew.*no\\]", "Y"), ("Is that right.*yes\\]", "y"), *passwords]
     again += [("Have gateway let", "no"), offers[1]]
@@ -236,7 +236,7 @@ def test_hosts_are_those_that_the_configuration_names(tmp_path: Path) -> None:
 @pytest.mark.root
 @pytest.mark.slow
 def test_openssh_gives_the_login_node_a_key(laptop: Any, ssh_host: Callable[..., SshHost]) -> None:
-    """By the log-in that it has made, which stays."""
+    """By the login that it has made, which stays."""
     host = ssh_host(name="far-host", options={"PasswordAuthentication": "yes", "UsePAM": "no"}, users=[laptop.user])
     (host.etc / "authorized_keys.d" / laptop.user).unlink()
     laptop.write(".ssh/known_hosts", host.known_hosts_lines())

@@ -1,4 +1,4 @@
-"""``jupyter slurm kernel``: what a Jupyter offers then, and a notebook that runs on it, from the first layer to the last."""
+"""Tests of ``jupyter slurm kernel``: the kernels that Jupyter then offers, and a notebook that runs on one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Slurm = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def jupyter(own_agent: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """The environment of a person whose Jupyter has folders of its own."""
+    """Provide the environment of a user whose Jupyter has separate folders."""
     folders = {f"JUPYTER_{name}_DIR": str(tmp_path / name.lower()) for name in ("DATA", "RUNTIME")}
     for folder in folders.values():
         Path(folder).mkdir(mode=0o700)
@@ -48,7 +48,7 @@ def _profile(folder: Path, name: str, host: str = "login.invalid", port: int = 2
 
 
 def test_a_laptop_without_a_slurm_has_the_clusters_of_its_profiles(slurm: Slurm, tmp_path: Path) -> None:
-    _profile(tmp_path, "near", host="127.0.0.1", port=1)  # nobody listens there
+    _profile(tmp_path, "near", host="127.0.0.1", port=1)  # a port without a listener
     alone = {"PATH": str(tmp_path / "no programs")}
     for command in (("launch",), ("kernel", "add")):
         said = slurm(*command, "near", "-p", "gpu", **alone).stderr
@@ -59,18 +59,18 @@ def test_a_laptop_without_a_slurm_has_the_clusters_of_its_profiles(slurm: Slurm,
 def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> None:
     _profile(tmp_path, "far")
     line = ("-p", "gpu", "--gpus=a100:2", "--time", "8:00:00")
-    added = slurm("kernel", "add", "far", *line)  # nobody is logged in there
+    added = slurm("kernel", "add", "far", *line)  # without a login
     assert added.stdout.startswith("Python on far, 2 A100 GPUs\n"), added.stderr
     spec = json.loads((tmp_path / "data" / "kernels" / "python-on-far-2-a100-gpus" / "kernel.json").read_text())
     assert spec["argv"] == [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", "far", *line]
     assert spec["metadata"]["kernel_provisioner"] == {"provisioner_name": "jupyter-slurm"}
     assert (spec["language"], spec["interrupt_mode"]) == ("python", "signal")
 
-    slurm("kernel", "add", "far", *line)  # the same is no second one
+    slurm("kernel", "add", "far", *line)  # the same request adds no second kernel
     other = slurm("kernel", "add", "far", *line, "image=r-base:4.4.1", "kernel=ir", "idle=2h")
     assert other.stdout.startswith("R (r-base:4.4.1) on far, 2 A100 GPUs\n")
     slurm("kernel", "add", "far", "-c", "4", "name=../../..")
-    slurm("kernel", "add", "far", "-c", "8", "name=../../..")  # what has a name is replaced
+    slurm("kernel", "add", "far", "-c", "8", "name=../../..")  # a kernel of the same name is replaced
     slurm("kernel", "add", "far", "-c", "4", "name=_own_")
     slurm("kernel", "add", "far", "-c", "4", "name=Ação à noite")
     listed = {one["name"]: one for one in json.loads(slurm("kernel", "list", "--json").stdout)}
@@ -135,7 +135,7 @@ def test_a_notebook_runs_on_a_kernel_that_was_added(
     client.execute()
     said = "".join(output["text"] for output in notebook.cells[1].outputs if output.output_type == "stream")
     assert re.search(rf"\['arandu', '\d+'\] {folder} {made} {made}\n", said), notebook
-    # The allocation was given back with the kernel, and its record has no secret.
+    # The allocation was released with the kernel, and its record has no secret.
     jobs = json.loads(slurm("jobs", "--all", "--json", **cluster.env()).stdout)
     kernel = next(job for job in jobs if job["kind"] == "allocation")
     assert (kernel["kernel"]["name"], kernel["released"]) == ("python-own-on-arandu-1-gpu", "asked")

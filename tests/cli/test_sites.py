@@ -1,4 +1,4 @@
-"""``jupyter slurm sites``: what a person has, what ships, and what is wrong with it."""
+"""Tests of ``jupyter slurm sites``: the profiles of the user, the built-in profiles, and their errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def sites(tmp_path: Path) -> Run:
-    """``sites(*words)``: run it as a person with nothing but a folder for profiles."""
+    """Return ``sites(*words)``, which runs the command as a user with only a folder for profiles."""
     (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": {"sites": [str(tmp_path / "own")]}}))
     env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path), "HOME": str(tmp_path)}
 

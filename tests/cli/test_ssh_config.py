@@ -1,4 +1,4 @@
-"""``jupyter slurm ssh-config``: real ssh and rsync from a laptop to the node of a running job."""
+"""Tests of ``jupyter slurm ssh-config``: real ssh and rsync from a laptop to the node of a running job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CODE = r"erification code: *"
 
 @pytest.fixture
 def start(ssh_site: Site, wait_for: Callable[..., Any]) -> Iterator[Callable[..., str]]:
-    """``start("--nodes=2")``: a job of the person at the site, running; returns its id."""
+    """Return ``start("--nodes=2")``, which runs a job of the site's user and returns its id."""
     made: list[str] = []
 
     def submit(*options: str) -> str:
@@ -73,7 +73,7 @@ def test_ssh_and_rsync_reach_the_node_of_a_job(
     assert copied.code == 0, copied.text
     assert Path(f"~{ssh_site.user}/from-laptop").expanduser().read_text() == "by rsync\n"
 
-    # Another job, and again: one file, included once, and the log-in is asked for once.
+    # Another job, and a second run: one file, included once, and one login.
     both = start("--nodes=2")
     said = laptop.slurm("ssh-config", both, "--cluster", "far", "--write")
     assert said.code == 0, said.text
@@ -103,7 +103,7 @@ def test_ssh_and_rsync_reach_the_node_of_a_job(
 @pytest.mark.root
 @pytest.mark.slow
 def test_what_is_printed_is_a_file_for_ssh(laptop: Any, ssh_site: Site, start: Callable[..., str]) -> None:
-    """A profile with a file of its own: the way leads through that file, wherever the entry stands."""
+    """A profile with its own SSH configuration: the route uses that file, wherever the entry stands."""
     laptop.knows(ssh_site)
     own = laptop.write("other/config", (laptop.ssh / "config").read_text())
     (laptop.ssh / "config").unlink()
@@ -116,9 +116,9 @@ def test_what_is_printed_is_a_file_for_ssh(laptop: Any, ssh_site: Site, start: C
     assert "jupyter slurm tunnel" in printed.stderr, "what to do where nodes take no ssh"
     entry = laptop.write("entry", printed.stdout)
     done = laptop.at_terminal("ssh", "-F", str(entry), f"far-{job}", "hostname", dialogue=[code])
-    assert set(done.text.split()) & set(ssh_site.nodes), done.text  # ssh may say more as its connection ends
+    assert set(done.text.split()) & set(ssh_site.nodes), done.text  # ssh may print more at the end of its connection
     assert not (laptop.ssh / "jupyter_slurm.conf").exists()
-    # Nobody is there to say yes: nothing is changed, and it is told what to write.
+    # Without an interactive user nothing is changed, and the command prints the needed lines.
     written = laptop.printed("ssh-config", job, "--cluster", "far", "--write")
     assert written.returncode == 0
     assert "Include jupyter_slurm.conf" in written.stderr
@@ -169,7 +169,7 @@ def test_on_the_cluster_itself_nothing_is_between(
     assert f"-{job} " in text
     asked = laptop.at_terminal("ssh", "-G", text.split("Host ")[1].split()[0]).text
     assert "hostkeyalias c4aiscw" in asked
-    # Nobody else's files: what cannot be written is told.
+    # Other users' files: an unwritable file causes an error.
     (laptop.ssh / "jupyter_slurm.conf").write_text("")
     laptop.ssh.chmod(0o500)
     refused = laptop.printed("ssh-config", job, "--write")
@@ -204,7 +204,7 @@ def test_the_way_is_that_of_the_profile() -> None:
 
 
 def test_two_clusters_may_have_nodes_of_one_name(tmp_path: Path) -> None:
-    """Where only a list of the administrators counts, the name in that list is used."""
+    """If only a list of the administrators counts, the name in that list is used."""
     known = tmp_path / "known"
     known.write_text(f"node1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{43 * 'A'}\n")
     place = SshConfigFiles("node1", "10.0.0.1")

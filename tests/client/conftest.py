@@ -1,4 +1,4 @@
-"""Reading the HTML that handles draw."""
+"""Parser of the HTML of handles, for tests."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Html(HTMLParser):
 
     @property
     def tags(self) -> set[str]:
-        """The kinds of elements."""
+        """Return the kinds of elements."""
         return {tag for tag, _ in self.seen}
 
     @property
     def attributes(self) -> set[str]:
-        """The names of attributes."""
+        """Return the names of attributes."""
         return {name for _, attributes in self.seen for name in attributes}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -36,5 +36,5 @@ class Html(HTMLParser):
 
 @pytest.fixture(scope="session")
 def read_html() -> Callable[[str], Html]:
-    """Take a piece of HTML apart."""
+    """Parse a piece of HTML."""
     return Html

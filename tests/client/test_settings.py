@@ -1,4 +1,4 @@
-"""Settings that cannot be: said in two lines, with the file, the name and what is allowed."""
+"""Tests of invalid settings: an error of two lines, with the file, the name and the allowed values."""
 
 from __future__ import annotations
 

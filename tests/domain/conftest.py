@@ -1,4 +1,4 @@
-"""The real sbatch under a glass: what it makes of its argv and of a script's header, without a cluster."""
+"""Tracing of the real sbatch: its parsing of an argv and of a script's header, without a cluster."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ DATA = Path(__file__).parents[1] / "data" / "options"
 
 @dataclass
 class Run:
-    """One run of getopt_long(3) within the program."""
+    """One run of getopt_long(3) in the program."""
 
     argv: list[str]
     taken: list[tuple[str, str | None]] = field(default_factory=list)
-    """Options that came back: first long name of the same value in the program's own table, and argument."""
+    """Returned options: the first long name with the same value in the program's own table, and the argument."""
     refused: bool = False
     rest: list[str] | None = None
     """Operands; None if the program ended before it had read all options."""
@@ -33,7 +33,7 @@ class Run:
 
 @dataclass
 class TracedSbatch:
-    """sbatch of one version with a SPANK plugin, whose calls of getopt_long are written down."""
+    """sbatch of one version with a SPANK plugin, whose calls of getopt_long are recorded."""
 
     program: str
     version: tuple[int, int]
@@ -45,7 +45,7 @@ class TracedSbatch:
         return subprocess.run([self.program, "--help"], env=self.env, capture_output=True, text=True, check=True).stdout
 
     def runs(self, *argv: str) -> list[Run]:
-        """Run it, and return the runs of getopt_long on something of its own."""
+        """Run sbatch, and return its runs of getopt_long on user input."""
         trace = self.folder / "trace"
         trace.unlink(missing_ok=True)
         env = {
@@ -59,11 +59,11 @@ class TracedSbatch:
         return list(_read_trace(trace.read_bytes().decode().split("\0")))
 
     def command_line(self, *argv: str) -> Run:
-        """Return what it makes of an argv; the script's header should stop it before it looks for a controller."""
+        """Return the parsed argv. The script's header must stop sbatch before it contacts a controller."""
         return self.runs(*argv)[0]
 
     def header(self, script: str) -> list[list[str]]:
-        """Return the words of a header, for each component of a het job; nothing if it refuses them."""
+        """Return the words of a header, for each component of a heterogeneous job; empty if sbatch refuses them."""
         path = self.folder / "script"
         path.write_text(script, encoding="utf-8", newline="")
         return [run.argv[1:] for run in self.runs(str(path))[1:]]
@@ -140,7 +140,7 @@ def _traced(installation: Installation, folder: Path) -> TracedSbatch:
 
 @pytest.fixture(scope="session", params=["installed", pytest.param("26.05", marks=pytest.mark.slow)])
 def traced_sbatch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TracedSbatch:
-    """The sbatch of this machine, then that of 26.05."""
+    """Provide the sbatch of this machine, then that of 26.05."""
     try:
         installation = installation_for("" if request.param == "installed" else str(slurm_root(request.param)))
         return _traced(installation, tmp_path_factory.mktemp(f"sbatch-{request.param}"))

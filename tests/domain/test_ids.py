@@ -1,4 +1,4 @@
-"""Ids of jobs, tasks, components and steps."""
+"""IDs of jobs, tasks, components and steps."""
 
 from __future__ import annotations
 

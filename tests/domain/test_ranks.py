@@ -1,4 +1,4 @@
-"""Output of several ranks in one stream: cut into frames, labelled, and taken apart again."""
+"""Output of several ranks in one stream: cut into frames, labelled, and parsed again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from jupyter_slurm.domain.ranks import RankedOutput, explain_ranks, several_task
 from jupyter_slurm.runner.ranks import frames, launch, torchrun
 from jupyter_slurm.runner.ranks.rank import set_variables
 
-# What a rank may print: text, half lines, progress bars, what looks like labels and frames, and bytes that are no text.
+# Possible output of a rank: any text, half lines, progress bars, imitated labels and frames, and bytes that are not
+# text.
 said = st.sampled_from(
     [
         b"a",
@@ -47,7 +48,7 @@ printed = st.lists(
 
 
 class Way:
-    """Ranks, the pipe between, and who writes the job's files."""
+    """Ranks, the pipe between, and the writer of the job's files."""
 
     def __init__(self) -> None:
         self.files: dict[bytes, bytes] = {b"o": b"", b"e": b""}
@@ -57,7 +58,7 @@ class Way:
         self.senders = {rank: frames.Sender(rank, self.pieces.append) for rank in range(4)}
 
     def gather(self, sizes: list[int]) -> None:
-        """Let the pipe deliver in pieces of these sizes, again and again."""
+        """Let the pipe deliver in pieces of these sizes, repeatedly."""
 
         def write(stream: bytes, data: bytes) -> None:
             self.files[stream] += data

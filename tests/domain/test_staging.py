@@ -1,4 +1,4 @@
-"""What travels with a job, and back: rsync's list is read, and what both sides changed is left."""
+"""File transfer before and after a job: parsing of rsync's listing, and files that both sides changed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_list_of_rsync_is_read_with_all_names_there_can_be():
     ],
 )
 def test_of_results_those_come_that_nobody_has_changed_here(there, known, here, travels):
-    """``None``: both have changed it, which is told."""
+    """Check that only locally unchanged files are copied back; ``None``: both sides changed the file (reported)."""
     choice = chosen([FolderChange("x", there, False)], {"x": known} if known else {}, lambda _: here, is_pull=True)
     assert (bool(choice.taken), bool(choice.left)) == (travels is True, travels is None)
 
@@ -86,7 +86,7 @@ def test_names_that_lead_out_are_left(name):
     "name", [".git/hooks/pre-commit", "sub/.GIT/config", ".git", ".venv/bin/python", "a/.rsync-partial/b"]
 )
 def test_nothing_comes_back_into_what_does_not_travel(name):
-    """Whatever the other side lists: a hook of git would be run here."""
+    """Check any listing of the remote host: this machine would execute a hook of git."""
     assert chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True).left == [name]
 
 

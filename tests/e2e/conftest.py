@@ -1,4 +1,4 @@
-"""A browser, and JupyterLab as a person has it open."""
+"""Fixtures: a browser, and an open JupyterLab."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from jupyter_slurm.embedded import EmbeddedCluster
 
-expect.set_options(timeout=60_000)  # of all tests of the browser: the machine may have other work
+expect.set_options(timeout=60_000)  # for all tests of the browser, on a busy machine
 
 QUIET = [
     "--no-sandbox",
@@ -31,13 +31,13 @@ LAB = """
 c.LabApp.expose_app_in_browser = True
 c.LabApp.check_for_updates_class = "jupyterlab.NeverCheckForUpdate"
 """
-# Without an answer JupyterLab asks in every picture whether it may fetch news.
+# Without a setting, JupyterLab asks in every picture whether it may fetch news.
 NOTIFICATIONS = ".jupyter/lab/user-settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium of this machine."""
+    """Provide the Chromium of this machine."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         if os.environ.get("CI"):
@@ -51,25 +51,25 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
-    """A cluster without the jobs of other tests: what the pictures show is what these tests made."""
+    """Provide a cluster without the jobs of other tests, for the pictures."""
     with EmbeddedCluster(directory=short_tmp / "browser") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def lab_files() -> dict[str, str]:
-    """Files in the home of whoever starts a JupyterLab whose commands a test can call: ``--config=lab.py``."""
+    """Provide the home files of a JupyterLab whose commands a test can call: ``--config=lab.py``."""
     return {"lab.py": LAB, NOTIFICATIONS: '{"fetchNews": "false"}'}
 
 
 @pytest.fixture(scope="module")
 def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str]) -> Any:
-    """A JupyterLab whose commands a test can call."""
+    """Provide a JupyterLab whose commands a test can call."""
     return start_jupyter("lab", "--config=lab.py", files=lab_files)
 
 
 def _close_all(lab: Any) -> None:
-    """Have JupyterLab forget what the tests before have left open."""
+    """Reset the workspace of JupyterLab to that without documents of earlier tests."""
     headers, address = {"Authorization": f"token {lab.token}"}, f"{lab.url}lab/api/workspaces"
     for name in httpx.get(address, headers=headers, timeout=60).raise_for_status().json()["workspaces"]["ids"]:
         httpx.delete(f"{address}/{name.lstrip('/')}", headers=headers, timeout=60).raise_for_status()
@@ -77,7 +77,7 @@ def _close_all(lab: Any) -> None:
 
 @pytest.fixture
 def page(browser: Browser, lab: Any) -> Iterator[Page]:
-    """A tab on that JupyterLab, logged in. What its console says is shown when the test fails."""
+    """Provide a logged-in tab on that JupyterLab. A failed test shows its console."""
     _close_all(lab)
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
@@ -86,7 +86,7 @@ def page(browser: Browser, lab: Any) -> Iterator[Page]:
     page.on("console", lambda message: logging.info("%s: %s", message.type, message.text))
     page.goto(f"{lab.url}lab?token={lab.token}")
     page.wait_for_selector("#jp-main-statusbar")
-    page.evaluate("window.jupyterapp.restored")  # before that, what opens is closed again
+    page.evaluate("window.jupyterapp.restored")  # before that, JupyterLab closes new documents again
     yield page
     context.close()
 
@@ -99,7 +99,7 @@ def _wear(page: Page, theme: str) -> None:
 
 @pytest.fixture
 def screenshot(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
-    """``screenshot(page, name)`` in both themes, into test-results/."""
+    """Return ``screenshot(page, name)``, which writes both themes into test-results/."""
     folder = Path(request.config.rootpath, "test-results")
 
     def take(page: Page, name: str) -> None:
@@ -121,11 +121,11 @@ FINDINGS = """async selector => {
 
 @pytest.fixture
 def axe(request: pytest.FixtureRequest) -> Callable[[Page, str], None]:
-    """``axe(page, selector)``: axe-core finds nothing to complain of in what is there, in light, dark and high contrast."""
+    """Return ``axe(page, selector)``, a check by axe-core of an element in light, dark and high contrast."""
     script = Path(request.config.rootpath, "labextension", "node_modules", "axe-core", "axe.min.js")
 
     def check(page: Page, selector: str) -> None:
-        page.locator(selector).locator("visible=true").first.wait_for()  # the side bar may be there, and hidden
+        page.locator(selector).locator("visible=true").first.wait_for()  # the side bar may exist, but be hidden
         if not page.evaluate("Boolean(window.axe)"):
             page.add_script_tag(path=script)
         found = {}

@@ -1,4 +1,4 @@
-"""The page of a job, in a real JupyterLab with a real Slurm behind it."""
+"""Tests of the page of a job, in a real JupyterLab with a real Slurm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LINES = 40_000
 
 @pytest.fixture
 def submit(lab: Any, cluster: Any) -> Callable[..., dict[str, Any]]:
-    """``submit(text, *options)``: a script of ours."""
+    """Return ``submit(text, *options)``, which submits a script through jupyter_slurm."""
     env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(cluster.slurm_conf)}
     context = {"cwd": str(lab.home), "env": env, "umask": 0o22, "limits": {}}
 
@@ -74,7 +74,7 @@ def test_a_job_is_followed_to_its_failure_and_submitted_again(
     expect(shown.locator(".jp-Slurm-timeLeft")).to_contain_text("of 10:00 left")
     expect(log.get_by_text("line 200")).to_be_visible()
 
-    # By the wheel to the beginning: what comes at the end does not take the person there.
+    # By the wheel to the beginning: new lines at the end do not move the view.
     log.hover()
     page.mouse.wheel(0, -100_000)
     red = log.get_by_text("red", exact=True)
@@ -155,7 +155,7 @@ def test_a_log_of_a_gigabyte_opens_at_its_end(
     def earlier() -> bool:
         log.evaluate("node => { node.scrollTop = 0 }")
         told = first.inner_text().removeprefix("line ")
-        return told.isdigit() and int(told) < before  # it is empty while lines are put in
+        return told.isdigit() and int(told) < before  # empty while lines are inserted
 
     wait_for(earlier, "scrolling up reads more")
     assert sum(sizes) < 2 * 2**20

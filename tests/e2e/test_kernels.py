@@ -1,4 +1,4 @@
-"""A notebook whose kernel runs on a node: added in the form, picked in the launcher, restarted, shut down."""
+"""Tests of a notebook with a remote kernel: added in the form, chosen in the launcher, restarted, shut down."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples/quickstart.ipynb"
 SHOWN = "Python on arandu, 1 GPU"
-LONG = 120_000  # until a kernel is there, on a machine with other work
+LONG = 120_000  # until the start of a kernel, on a busy machine
 WHERE = "import os; print('job', os.environ['SLURM_JOB_ID'], 'GPU', os.environ['CUDA_VISIBLE_DEVICES'], x)"
 
 
 def outputs(page: Page, code: str) -> Locator:
-    """What stands under the cell with this text."""
+    """Return the outputs of the cell with this text."""
     editor = page.locator(".jp-InputArea-editor", has_text=code)
     return page.locator(".jp-CodeCell", has=editor).locator(".jp-OutputArea").first
 
 
 def execute(page: Page, command: str, **args: Any) -> None:
-    """Execute a command of JupyterLab, and do not wait for its end: it may ask something."""
+    """Execute a command of JupyterLab without waiting for its end: it may open a dialog."""
     page.evaluate("([name, args]) => { void window.jupyterapp.commands.execute(name, args); }", [command, args])
 
 
 def run_cell(page: Page, code: str) -> Locator:
-    """Run the last cell of the notebook in front, which is empty."""
+    """Run the last cell of the active notebook, which is empty."""
     cell = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook .jp-Cell").last
     cell.locator(".cm-content").fill(code)
     cell.locator(".cm-content").press("Shift+Enter")
@@ -40,7 +40,7 @@ def run_cell(page: Page, code: str) -> Locator:
 
 
 def allocations(lab: Any) -> list[dict[str, Any]]:
-    """Return those that are not over, as the agent knows them."""
+    """Return the unfinished allocations, as the agent knows them."""
     headers = {"Authorization": f"token {lab.token}"}
     (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).raise_for_status().json()
     jobs = httpx.get(lab.api(f"v1/clusters/{known['id']}/jobs"), headers=headers, timeout=60).raise_for_status().json()
@@ -58,7 +58,7 @@ def test_from_the_form_to_a_notebook_whose_kernel_runs_on_a_node(
     _add(page, screenshot)
     execute(page, "launcher:create")
     page.locator(".jp-LauncherCard[data-category=Notebook]:visible", has_text=SHOWN).click()
-    expect(page.get_by_text(f"{SHOWN} | Idle")).to_be_visible(timeout=LONG)  # it says so before the node does
+    expect(page.get_by_text(f"{SHOWN} | Idle")).to_be_visible(timeout=LONG)  # shown before the node
     expect(run_cell(page, "x = 41; print('set', x)")).to_contain_text("set 41", timeout=LONG)
     status = page.locator("#jp-main-statusbar .jp-Slurm-status", has_text="Kernel on dgx01")
     expect(status).to_have_text(re.compile(r"Kernel on dgx01: [12]\d:\d\d left"))
@@ -133,7 +133,7 @@ def test_a_notebook_moves_to_a_node_and_to_a_follow_up_allocation(
 
 
 def _there(page: Page, which: str, screenshot: Callable[[Page, str], None] | None = None) -> str:
-    """Wait until the notebook in front is on a node, without a reload; what a cell prints there."""
+    """Wait until the active notebook is on a node, without a reload; return the output of a cell."""
     status = page.locator("#jp-main-statusbar .jp-Slurm-status [data-move]")
     expect(status).to_have_text(re.compile(rf"(Waiting for|Moving to) {SHOWN}"))
     if screenshot is not None:
@@ -162,12 +162,12 @@ def _add(page: Page, screenshot: Callable[[Page, str], None]) -> None:
 
 
 def _run_the_quickstart(page: Page, lab: Any) -> None:
-    """All of it, where its notebook names that kernel: the jobs that it submits come from a node."""
+    """Run all cells with that kernel in the notebook: its jobs are submitted from a node."""
     notebook = json.loads(NOTEBOOK.read_text())
     (name,) = [folder.name for folder in (lab.home / ".local/share/jupyter/kernels").iterdir()]
     notebook["metadata"]["kernelspec"] = {"name": name, "display_name": SHOWN, "language": "python"}
     (lab.home / "quickstart.ipynb").write_text(json.dumps(notebook))
-    page.set_viewport_size({"width": 1400, "height": 3000})  # cells that are out of sight are not drawn
+    page.set_viewport_size({"width": 1400, "height": 3000})  # invisible cells are not drawn
     execute(page, "docmanager:open", path="quickstart.ipynb")
     page.wait_for_function("window.jupyterapp.shell.currentWidget?.context?.path === 'quickstart.ipynb'")
     page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready.then(() => null)")

@@ -1,4 +1,4 @@
-"""`make demo` and `make lab`: the notebook's jobs, or JupyterLab on it; nothing is left however they end."""
+"""Tests of `make demo` and `make lab`: the notebook's jobs, or JupyterLab on it; nothing remains after any end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEMO = Path(__file__).resolve().parents[2] / "examples/run_demo.py"
 
 
 class Demo:
-    """The program of both, started by a shell as `make` does, with what it prints in a file."""
+    """Program of both, started by a shell as `make` does, with its output in a file."""
 
     def __init__(self, log: Path, env: dict[str, str], *arguments: str) -> None:
         self.log = log
@@ -37,7 +37,7 @@ class Demo:
 
     @property
     def program(self) -> int:
-        """The process id of the program."""
+        """Return the process id of the program."""
         (pid,) = Path(f"/proc/{self.shell.pid}/task/{self.shell.pid}/children").read_text().split()
         return int(pid)
 
@@ -49,7 +49,7 @@ class Demo:
 
 
 def processes_of(directory: Path) -> list[bytes]:
-    """What runs and has to do with the directory, by its arguments or its environment."""
+    """Return the processes with the directory in their arguments or environment."""
     wanted, found = os.fsencode(directory) + b"/", []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -64,7 +64,7 @@ def processes_of(directory: Path) -> list[bytes]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
-    """``start(*arguments)``: a running one, whose person has a home folder of its own."""
+    """Return ``start(*arguments)``, which runs the program for a user with a separate home."""
     foreign = ("JUPYTER", "XDG_", "SLURM")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     (tmp_path / "home").mkdir()
@@ -84,7 +84,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
 
 @pytest.fixture
 def lab(start: Callable[..., Demo], wait_for: Callable[..., Any]) -> Demo:
-    """JupyterLab, ready."""
+    """Provide JupyterLab, ready."""
     lab = start("--lab", "--no-browser", "--ServerApp.port=0")
     wait_for(lambda: lab.find(r"(http://127\.0\.0\.1:\d+/lab\S+token=\w+)"), "JupyterLab's address")
     return lab
@@ -116,7 +116,7 @@ def test_the_demo_runs_every_cell_and_takes_all_away(start: Callable[..., Demo],
         assert re.search(pattern, said), f"{pattern}\n{said}"
     assert "Traceback" not in said
     assert said.endswith("Next, the same notebooks in JupyterLab: make lab\n")
-    assert not demo.directory.exists()  # as it says
+    assert not demo.directory.exists()  # as announced
     nothing_left(demo, wait_for)
     assert {path.name for path in (demo.log.parent / "home").iterdir()} <= {".ipython", ".cache"}
 
@@ -128,7 +128,7 @@ def test_a_person_runs_a_cell_and_presses_ctrl_c(lab: Demo, browser: Browser, wa
     page.goto(str(lab.find(r"(http://127\.0\.0\.1:\d+/lab\S+token=\w+)")))
     cells = page.locator(".jp-Notebook .jp-CodeCell")
     expect(page.locator(".jp-Notebook h1")).to_have_text(re.compile("A cell becomes a job"), timeout=60_000)
-    # What is run before there is a kernel is not run at all.
+    # Cells run before the start of a kernel are ignored.
     expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=60_000)
     cells.first.click()
     for _ in range(2):  # %load_ext and %sinfo

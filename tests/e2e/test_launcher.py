@@ -1,4 +1,4 @@
-"""A Jupyter on a GPU node, from the click on its card to a cell that ran there."""
+"""Tests of a Jupyter on a GPU node, from the click on its card to a cell that ran in it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOCUSED = "document.activeElement.closest('[data-field]')?.dataset.field ?? docu
 
 @pytest.fixture(scope="module")
 def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
-    """With what a site says of its sessions."""
+    """Provide the site's settings of sessions."""
     return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.Settings.launch = {"cpus": 6}\n'}
 
 
@@ -50,7 +50,8 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     axe: Callable[[Page, str], None],
     wait_for: Callable[..., Any],
 ) -> None:
-    page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")  # a widget is no answer
+    # the result, a widget, cannot be serialized
+    page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
     card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text="GPU notebook on arandu")
     card.scroll_into_view_if_needed()
     axe(page, ".jp-LauncherCard[data-category=Slurm]")
@@ -59,13 +60,14 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     partition = form.get_by_label("Partition")
     expect(partition).to_be_focused()
     expect(partition).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
-    expect(form.get_by_label("Idle minutes")).to_have_value("1440")  # the setting's
-    expect(form.get_by_label("CPUs")).to_have_value("6")  # the profile's
+    expect(form.get_by_label("Idle minutes")).to_have_value("1440")  # from the setting
+    expect(form.get_by_label("CPUs")).to_have_value("6")  # from the profile
     screenshot(page, "launch-form")
     axe(page, ".jp-Slurm-launch")
 
-    # From here to the session by the keyboard alone. What is wrong is said as it is typed, and in sbatch's words when it is launched.
-    partition.press("a")  # a whole word is taken for two where the browser is slow between its letters
+    # From this point to the session by the keyboard alone. Errors appear during typing, and sbatch's words at the
+    # launch.
+    partition.press("a")  # a slow browser takes a whole word for two
     expect(partition).to_have_value("arandu")
     _tab_to(page, "gpus")
     page.keyboard.type("9")
@@ -76,7 +78,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(refusal).to_contain_text("all nodes in partition arandu have: 8 GPUs")
     screenshot(page, "launch-refused")
     axe(page, ".jp-Slurm-launch")
-    # By the field, not the page: after the themes of the pictures, a digit that was typed did not arrive in it once.
+    # By the field, not the page: once, after the theme changes of the pictures, the page lost a typed digit.
     gpus = form.get_by_label("GPUs", exact=True)
     gpus.press("ControlOrMeta+A")
     gpus.press("1")
@@ -139,7 +141,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
     expect(session).to_have_attribute("data-session", "ended", timeout=60_000)
     expect(session).to_contain_text("stopped")
     session.get_by_role("button", name="Launch another").click()
-    expect(form.get_by_label("Type of GPU")).to_have_value("a100")  # as the last one
+    expect(form.get_by_label("Type of GPU")).to_have_value("a100")  # as in the last launch
     expect(form.get_by_label("Name", exact=True)).to_have_value("")
     form.get_by_role("button", name="Look again").click()
     expect(form.get_by_label("Partition")).to_contain_text("arandu (8 of 8 a100 free, no time limit)")
@@ -147,7 +149,7 @@ def test_from_the_card_in_the_launcher_to_a_cell_on_the_node(
 
 
 def _look_at_what_is_free(page: Page, screenshot: Callable[[Page, str], None]) -> None:
-    """The session has one of eight GPUs; Slurm is asked anew for who presses the button."""
+    """The session has one of eight GPUs; the button causes a new query to Slurm."""
     panel = page.locator("#jupyter-slurm-panel")
     panel.get_by_text("What is free on arandu").click()
     free = panel.locator(".jp-Slurm-resources")

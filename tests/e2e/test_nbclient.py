@@ -1,4 +1,4 @@
-"""The quickstart notebook, executed whole: undisturbed, and with controller and agent ended under it."""
+"""Tests of the quickstart notebook, executed whole: undisturbed, and after the end of controller and agent."""
 
 import json
 import os
@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def quickstart(tmp_path, short_path, monkeypatch):
-    """The notebook on a cluster of its own, and that cluster; nothing of the person who runs the tests is touched."""
+    """Provide the notebook on a cluster of its own, and that cluster; no file of the tester is touched."""
     settings = {name: str(short_path / name) for name in ("job_root", "state_dir", "runtime_dir")}
     (tmp_path / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": settings}))
     monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path))
@@ -45,7 +45,7 @@ def run_cli(*words):
 
 
 def text_of(cell):
-    """All that a person reads under a cell."""
+    """Return the visible text under a cell."""
     parts = []
     for output in cell.outputs:
         if output.output_type == "stream":
@@ -58,7 +58,7 @@ def text_of(cell):
 
 
 def check(notebook):
-    """What each cell must have shown; the errors are those that the notebook wants."""
+    """Check the output of each cell; only the intended errors may occur."""
     cells = {cell.source.splitlines()[0]: text_of(cell) for cell in notebook.cells if cell.cell_type == "code"}
     signs = ("wait as=hello", "hello.id", "fit.wait", "long.wait", "devwork   wait")
     found = {sign: text for sign in signs for head, text in cells.items() if sign in head}
@@ -86,7 +86,7 @@ def test_quickstart_shows_what_it_promises(quickstart):
 
 
 def test_quickstart_survives_a_controller_restart_and_a_killed_agent(quickstart):
-    """Both again and again while the notebook runs."""
+    """Both happen repeatedly while the notebook runs."""
     notebook, cluster = quickstart
     over, killed = threading.Event(), []
 

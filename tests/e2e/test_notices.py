@@ -1,4 +1,4 @@
-"""What JupyterLab and Notebook 7 tell of jobs by themselves, and what their menus and keys do."""
+"""Tests of the notifications of JupyterLab and Notebook 7 about jobs, and of their menus and keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slurm]
 
 HOSTILE = "<img src=x onerror=alert(1)> **b**"
 TOAST = ".Toastify__toast"
-# What the browser would show, and a tab that nobody sees.
+# Notifications of the browser, and an invisible tab.
 RECORD = "window.told = []; window.Notification = class { static permission = 'granted'; constructor(_, { body }) { told.push(body); } }"
 HIDE = """hidden => {
     Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden });
@@ -32,7 +32,7 @@ c.JupyterNotebookApp.expose_app_in_browser = True
 
 @pytest.fixture
 def submit(cluster: Any) -> Iterator[Callable[..., str]]:
-    """``submit(server, script, *options)``: a job of ours; its id. Cancelled at the end of the test."""
+    """Return ``submit(server, script, *options)``, which submits a job until the end of the test; returns its id."""
     env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(cluster.slurm_conf)}
     ids: list[str] = []
 
@@ -92,7 +92,7 @@ def test_notices_are_told_once_also_by_the_browser(
 
 
 def call(page: Page, command: str) -> None:
-    """Call a command by the palette."""
+    """Run a command by the palette."""
     page.keyboard.press("ControlOrMeta+Shift+C")
     expect(page.locator(".lm-CommandPalette-input")).to_be_focused()
     page.keyboard.type(command)
@@ -106,8 +106,8 @@ def test_menu_and_keys(
     screenshot: Callable[[Page, str], None],
     axe: Callable[[Page, str], None],
 ) -> None:
-    """After the menu was looked at, by the keyboard alone: the form, and a job that is opened, found and cancelled."""
-    expect(page.locator(LIVE)).to_have_text("Slurm: no jobs")  # those of the test before are over
+    """After a check of the menu, by the keyboard alone: the form, and a job that is opened, found and cancelled."""
+    expect(page.locator(LIVE)).to_have_text("Slurm: no jobs")  # the jobs of the test before have ended
     asked = ("-J", "training", "-p", "arandu", "--gpus=1", "--time=2:00:00")
     job = submit(lab, 'for n in {1..9}; do echo "epoch $n: loss 0.$((99 - 9 * n))"; done; sleep 600', *asked)
     expect(page.locator(LIVE)).to_have_text("Slurm: 1 running")
@@ -190,7 +190,7 @@ def test_notebook_7(
     submit: Callable[..., str],
     screenshot: Callable[[Page, str], None],
 ) -> None:
-    """It has neither a launcher nor a status bar; the menu is there, and pages of ours stand beside its own."""
+    """Notebook 7 has no launcher and no status bar; the menu exists, and the extension's pages stand beside its own."""
     served = start_jupyter("notebook", "--config=nb.py", files={"nb.py": NOTEBOOK})
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()

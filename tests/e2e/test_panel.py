@@ -1,4 +1,4 @@
-"""The status bar and the table of jobs, in a real JupyterLab with a real Slurm behind it."""
+"""Tests of the status bar and the table of jobs, in a real JupyterLab with a real Slurm."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOSTILE = "<img src=x onerror=alert(1)><b>a b</b>"
 
 @pytest.fixture
 def sbatch(cluster: Any, lab: Any) -> Iterator[Callable[..., str]]:
-    """``sbatch(*options, user=None)``: a job from a terminal, which sleeps; its id. Cancelled at the end of the test."""
+    """Return ``sbatch(*options, user=None)``, which submits a sleeping job from a terminal; returns its id."""
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
     ids: list[str] = []
 
@@ -42,7 +42,7 @@ def sbatch(cluster: Any, lab: Any) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def submit(lab: Any, cluster: Any) -> Callable[..., str]:
-    """``submit(*options)``: a job of ours, which sleeps; its id."""
+    """Return ``submit(*options)``, which submits a sleeping job through jupyter_slurm; returns its id."""
     env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(cluster.slurm_conf)}
     context = {"cwd": str(lab.home), "env": env, "umask": 0o22, "limits": {}}
 
@@ -75,7 +75,7 @@ SAVED_TABLE = """async () => {
 def _look_at_everybodys(
     page: Page, other: str, job: str, screenshot: Callable[[Page, str], None], axe: Callable[[Page, str], None]
 ) -> None:
-    """Those of others are there when they are asked for, with their user, and nothing can be done with them."""
+    """Jobs of others appear on request, with their user, and without actions."""
     panel, rows = page.locator("#jupyter-slurm-panel"), page.locator(ROWS)
     panel.get_by_role("button", name="Everybody's").click()
     expect(rows).to_have_count(3)
@@ -84,7 +84,7 @@ def _look_at_everybodys(
     expect(row.locator(".jp-Slurm-name")).to_be_empty()
     row.click()
     expect(row).to_have_attribute("aria-selected", "true")
-    expect(panel.get_by_role("button", name=re.compile("^(Cancel|Hold) "))).to_have_count(2)  # one's own
+    expect(panel.get_by_role("button", name=re.compile("^(Cancel|Hold) "))).to_have_count(2)  # only on jobs of the user
     expect(panel.locator(".jp-Slurm-others")).to_contain_text("The jobs of others as of")
     screenshot(page, "panel-everybody")
     axe(page, ".jp-Slurm-panel")
@@ -105,7 +105,7 @@ def test_jobs_are_seen_and_cancelled(
     axe: Callable[[Page, str], None],
 ) -> None:
     status = page.locator(".jp-Slurm-status button")
-    expect(status).to_have_text("Slurm: no jobs")  # those that follow are seen by the one poller, every 10 s
+    expect(status).to_have_text("Slurm: no jobs")  # the one poller sees the following jobs, every 10 s
     running = sbatch("-p", "arandu", "--gpus=1")
     waiting = submit("-J", HOSTILE, "-p", "devwork", "--begin=now+1hour")
     expect(status).to_have_text("Slurm: 1 running, 1 pending")
@@ -120,7 +120,7 @@ def test_jobs_are_seen_and_cancelled(
     screenshot(page, "panel")
     axe(page, ".jp-Slurm-panel")
     axe(page, ".jp-Slurm-status")
-    if os.geteuid() == 0:  # else nobody else can have jobs here
+    if os.geteuid() == 0:  # otherwise no other user can have jobs
         other = request.getfixturevalue("bob")
         _look_at_everybodys(page, other, sbatch("-J", HOSTILE, "--hold", user=other), screenshot, axe)
 
@@ -143,7 +143,7 @@ def test_jobs_are_seen_and_cancelled(
     expect(row.get_by_role("button")).to_have_count(0)
     expect(status).to_have_text("Slurm: 1 running")
 
-    page.reload()  # what was over before the page was loaded is shown as well
+    page.reload()  # jobs that ended before the load are shown as well
     status.click()
     expect(row.locator(".jp-Slurm-state")).to_contain_text("CANCELLED")
     expect(rows).to_have_count(2)
@@ -169,16 +169,16 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     axe: Callable[[Page, str], None],
     screenshot: Callable[[Page, str], None],
 ) -> None:
-    """The keyboard alone finds, unfolds and selects; one job was cancelled elsewhere meanwhile, one is not to be had."""
+    """The keyboard alone finds, unfolds and selects; one job was cancelled meanwhile, one is not available."""
     status = page.locator(".jp-Slurm-status button")
     later = ("--begin=now+1hour", "-p")
     held = [sbatch("-J", f"sweep {name}", *later, "arandu") for name in ("a", HOSTILE, "c")]
     sbatch("-J", "sweep array", *later, "arandu", "--array=1-3")
-    other = submit("-J", "other", *later, "devwork")  # ours, and the last: with it the poller sees all
+    other = submit("-J", "other", *later, "devwork")  # through jupyter_slurm, and last: then the poller sees all
     expect(status).to_have_text("Slurm: 5 pending")
-    page.goto(f"{lab.url}lab/workspaces/side")  # so that other tests do not begin with the side bar as it is here
+    page.goto(f"{lab.url}lab/workspaces/side")  # so that other tests do not start with this side bar
     page.evaluate("window.jupyterapp.restored")
-    expect(page.locator(".jp-LauncherCard").first).to_be_visible()  # which takes the keyboard when it comes
+    expect(page.locator(".jp-LauncherCard").first).to_be_visible()  # the launcher takes the focus when it appears
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:show-side-bar')")
     rows = page.locator(f"#jupyter-slurm-side-bar {ROWS}")
     expect(page.get_by_label("Filter jobs by")).to_be_focused()
@@ -186,7 +186,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     expect(page.get_by_label("Filter jobs by")).to_have_value("SWEEP arandu")
     expect(rows).to_have_count(4)
     expect(row_of(page, held[1]).locator(".jp-Slurm-name")).to_have_text(f"sweep {HOSTILE}")
-    page.keyboard.press("ArrowDown")  # the array was the last to be submitted of those that are shown
+    page.keyboard.press("ArrowDown")  # the array was submitted last of those shown
     expect(page.get_by_role("treegrid")).to_be_focused()
     page.keyboard.press("ArrowRight")
     expect(rows).to_have_count(7)
@@ -210,7 +210,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
     env = {**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}
     limits = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.split()
     assert limits == ["1:30:00"] * 3
-    # Somebody else is quicker with one of them: of that, nothing is left to hold.
+    # Another client holds one of them earlier: no hold remains for that job.
     subprocess.run(["scancel", held[0]], env={**os.environ, "SLURM_CONF": str(cluster.slurm_conf)}, check=True)
     page.get_by_role("button", name="Hold 4 jobs").click()
     failures = page.locator(".jp-Slurm-failures li")
@@ -228,7 +228,7 @@ def test_many_are_acted_on_in_the_side_bar_and_what_is_refused_is_told(
 
     headers = {"Authorization": f"token {lab.token}"}
     (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).json()
-    tab = page.context.new_page()  # another tab, by a link to the job that is left
+    tab = page.context.new_page()  # another tab, by a link to the remaining job
     tab.goto(f"{lab.url}lab/workspaces/side?slurm-job={known['id']}/{other}")
     expect(tab.locator(".jp-Slurm-status button")).to_have_text("Slurm: 1 pending")
     expect(tab.locator(".lm-DockPanel-tabBar .lm-mod-current", has_text="other")).to_be_visible()
@@ -264,16 +264,18 @@ FRAMES = """async ([frames, act]) => {
 
 
 def frame(page: Page, act: str) -> float:
-    """Milliseconds within which nine of ten frames come, in the quietest of three rounds."""
+    """Return the milliseconds of the 90th percentile of frames, in the quietest of three rounds."""
     page.bring_to_front()
-    page.evaluate(FRAMES, [20, act])  # what is compiled, and looked up for the first time
+    page.evaluate(FRAMES, [20, act])  # warm-up: compilation and first look-ups
     rounds = [page.evaluate(FRAMES, [60, act]) for _ in range(3)]
     return float(min(took[int(len(took) * 0.9)] for took in rounds))
 
 
 def test_fifty_thousand_jobs_are_scrolled_and_filtered_without_a_stutter(page: Page) -> None:
-    """No longer than three frames of an empty page, which are 50 ms; or, where this machine has much else to do, not
-    five times as long as with a thirtieth of them."""
+    """Check frames against three frames of an empty page (50 ms).
+
+    On a busy machine, the limit is five times the duration with a thirtieth of the jobs.
+    """
     states = ("RUNNING", "PENDING", "COMPLETED", "FAILED", "CANCELLED")
     empty = dict.fromkeys(["key", "label", "start_time", "end_time", "partition", "unknown_since", "tasks"])
     told = [
@@ -325,7 +327,7 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
 ) -> None:
     page.keyboard.press("ControlOrMeta+Shift+C")
     typed = page.locator(".lm-CommandPalette-input")
-    expect(typed).to_be_focused()  # it is empty until then
+    expect(typed).to_be_focused()  # empty until then
     typed.fill("slurm show jobs")
     page.locator(".lm-CommandPalette-item[data-command='jupyter-slurm:open']").click()
     expect(page.locator(".jp-Slurm-panel h2")).to_have_text("My Slurm jobs")
@@ -335,7 +337,8 @@ def test_the_palette_has_the_command_and_the_panel_comes_back_after_a_reload(
 
 
 def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], None]) -> None:
-    page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")  # a widget is no answer
+    # the result, a widget, cannot be serialized
+    page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
     card = page.locator(".jp-LauncherCard", has_text="Slurm Jobs")
     card.scroll_into_view_if_needed()
     screenshot(page, "launcher")
@@ -344,7 +347,7 @@ def test_the_launcher_has_a_card(page: Page, screenshot: Callable[[Page, str], N
 
 
 def restart(lab: Any) -> None:
-    """Start the JupyterLab that has ended again, at its address."""
+    """Restart a JupyterLab that has ended, at its address."""
     port = f"--port={urlsplit(lab.url).port}"
     command = [port if word == "--port=0" else word for word in lab.process.args]
     with (lab.home / "server.log").open("ab") as log:
@@ -361,11 +364,13 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     submit: Callable[..., str],
     screenshot: Callable[[Page, str], None],
 ) -> None:
-    """What is shown is told to be old, jobs that run are seen above those that wait, and all is as before afterwards:
-    in both panels, and on the page of a job."""
+    """Old data is marked as old, running jobs are sorted above waiting ones, and everything recovers afterwards.
+
+    This holds in both panels, and on the page of a job.
+    """
     status = page.locator(".jp-Slurm-status button")
     sbatch("-p", "devwork", "--hold", "--array=1-2000")
-    running = submit("-p", "arandu")  # ours, and the last: with it the poller sees both
+    running = submit("-p", "arandu")  # through jupyter_slurm, and last: then the poller sees both
     expect(status).to_have_text("Slurm: 1 running, 1 pending")
     status.click()
     rows = page.locator(ROWS)
@@ -403,7 +408,7 @@ def test_a_controller_that_is_down_an_agent_that_is_killed_and_a_server_that_end
     expect(shown.locator(".jp-Slurm-problem")).to_have_count(0, timeout=90_000)
     cancel = lab.api(f"v1/clusters/{known['id']}/jobs/{running}/cancel")
     httpx.post(cancel, json={"signal": None}, headers=headers, timeout=60).raise_for_status()
-    expect(shown.locator(".jp-Slurm-state")).to_have_text("CANCELLED")  # both streams are there again
+    expect(shown.locator(".jp-Slurm-state")).to_have_text("CANCELLED")  # both streams are open again
     expect(row_of(page, running).locator(".jp-Slurm-state")).to_have_text("CANCELLED")
 
 

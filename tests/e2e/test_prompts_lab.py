@@ -1,4 +1,4 @@
-"""A log-in from JupyterLab: what hosts ask comes as dialogs, and what was made in the browser serves every notebook."""
+"""Tests of a login from JupyterLab: prompts of hosts are dialogs, and the login serves every notebook."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.slurm, pytest.mark.root, pytest.m
 
 @pytest.fixture(scope="module")
 def site(new_ssh_site: Callable[..., Site]) -> Site:
-    """A site that asks for a password and a one-time code, and whose gateway this laptop has never seen."""
+    """Provide a site with a password and a one-time code, and with a gateway unknown to this laptop."""
     return new_ssh_site(way_in="password+code", nodes=1)
 
 
 @pytest.fixture(scope="module")
 def lab(start_jupyter: Callable[..., Any], lab_files: dict[str, str], site: Site) -> Any:
-    """JupyterLab on a laptop with a profile of that site."""
+    """Provide JupyterLab on a laptop with a profile of that site."""
     known = site.known_hosts.read_text().splitlines(keepends=True)
     (site.directory / "laptop_known").write_text("".join(line for line in known if site.gateway.address not in line))
     config = site.ssh_config.read_text().replace(str(site.known_hosts), str(site.directory / "laptop_known"))
@@ -97,9 +97,9 @@ def test_a_log_in_is_made_in_the_browser(
 
 @pytest.fixture
 def cell(page: Page) -> Callable[[str], Locator]:
-    """``cell(code)``: run it in a new notebook; where its output appears."""
+    """Return ``cell(code)``, which runs a cell in a new notebook and returns its output area."""
     page.evaluate("window.jupyterapp.commands.execute('notebook:create-new', {kernelName: 'python3'}).then(() => null)")
-    # What is run before there is a kernel is not run at all.
+    # Cells run before the start of a kernel are ignored.
     expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle")
 
     def run(code: str) -> Locator:
@@ -164,7 +164,7 @@ def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(
     expect(output.locator("input")).to_have_count(0)
     expect(cell("print(6 * 7)")).to_contain_text(
         "42"
-    )  # JupyterLab runs no cell while it takes one to wait for an answer
+    )  # JupyterLab runs no cell while it believes that another one waits for input
     expect(page.get_by_text(site.password)).to_have_count(0)
     kept = [file for file in lab.home.rglob("*") if file.is_file() and site.password.encode() in file.read_bytes()]
     assert kept == []
@@ -173,13 +173,13 @@ def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(
 def test_openssh_asks_in_the_browser_and_under_the_cell(
     page: Page, site: Site, lab: Any, cell: Callable[[str], Locator], watch: Watch
 ) -> None:
-    """The same hosts by the ssh of this machine: both questions are answered in dialogs, and leave nothing under the cell.
+    """The same hosts by the local ssh: both prompts are answered in dialogs, and leave nothing under the cell.
 
-    What was typed is in no command line and no environment: of the browser, JupyterLab, the agent, ssh, or a host.
+    The answers are in no command line and no environment: of the browser, JupyterLab, the agent, ssh, or a host.
     """
     output = cell("%load_ext jupyter_slurm\n%slurm use second")
     expect(dialog(page)).to_contain_text(re.compile("Password|fingerprint"))
-    if "fingerprint" in dialog(page).inner_text():  # when no test before has met the gateway
+    if "fingerprint" in dialog(page).inner_text():  # if no test before has connected to the gateway
         dialog(page).get_by_role("button", name="Accept").click()
         expect(dialog(page)).to_contain_text("Password")
     field = output.locator("input")
@@ -196,5 +196,5 @@ def test_openssh_asks_in_the_browser_and_under_the_cell(
     watch.stop()
     assert watch.where("jupyter_slurm.cli.main\0disconnect", "cmdline"), "it looked"
     assert not watch.where(site.password)
-    assert not watch.where(code, "cmdline")  # six digits: in an environment they may be anything
-    assert not watch.where(lab.token, "cmdline")  # whoever started JupyterLab gave it in its environment
+    assert not watch.where(code, "cmdline")  # six digits are too common to search in an environment
+    assert not watch.where(lab.token, "cmdline")  # the environment contains it: JupyterLab was started with it

@@ -1,4 +1,4 @@
-"""The quickstart notebook as a person runs it: all cells, in a real JupyterLab, as jobs of a real Slurm."""
+"""Tests of the quickstart notebook in a browser: all cells, in a real JupyterLab, as jobs of a real Slurm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTEBOOK = Path(__file__).resolve().parents[2] / "examples/quickstart.ipynb"
 
 
 def outputs(page: Page, code: str) -> Locator:
-    """What stands under the cell with this text."""
+    """Return the outputs of the cell with this text."""
     editor = page.locator(".jp-InputArea-editor", has_text=code)
     return page.locator(".jp-CodeCell", has=editor).locator(".jp-OutputArea").first
 
@@ -27,7 +27,7 @@ def test_every_cell_shows_what_its_job_did(
     page: Page, lab: Any, screenshot: Callable[[Page, str], None], wait_for: Callable[..., Any]
 ) -> None:
     shutil.copy(NOTEBOOK, lab.home / "quickstart.ipynb")
-    page.set_viewport_size({"width": 1400, "height": 3000})  # cells that are out of sight are not drawn
+    page.set_viewport_size({"width": 1400, "height": 3000})  # invisible cells are not drawn
     page.goto(f"{lab.url}lab/tree/quickstart.ipynb")
     page.wait_for_function("window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
     page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.ready")
@@ -38,7 +38,7 @@ def test_every_cell_shows_what_its_job_did(
     expect(listing).to_contain_text("cell.py", timeout=240_000)
     for state in ("COMPLETED", "CANCELLED", "FAILED"):
         expect(listing).to_contain_text(state)
-    # While other cells ran, the job's own cell has been given what the job printed.
+    # While other cells ran, the output of the job was added to its own cell.
     fit = outputs(page, "# Fit sin(x) by")
     expect(fit).to_contain_text(re.compile(r"step\s+1 +loss\s+99\.5000.*step 2000 +loss", re.DOTALL))
     expect(fit).to_contain_text("COMPLETED")

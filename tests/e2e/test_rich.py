@@ -1,4 +1,4 @@
-"""What a Python cell shows beside text: in the browser, as if it had run there."""
+"""Tests of rich output of a Python cell: in the browser, as from a local cell."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ shown.update("after")
 
 
 def _expect_order(shown: Locator) -> None:
-    """Text and pictures from the top to the bottom, as they were made."""
+    """Check the order of text and pictures from top to bottom."""
     parts = [shown.get_by_text("above the picture"), shown.locator("img"), shown.get_by_text("below the picture")]
     parts += [
         shown.get_by_text("and a warning"),
@@ -76,7 +76,7 @@ def test_figures_and_tables_are_there_also_when_the_tab_was_closed(
     open_notebook(page, url)
     run_cell(page, 0)
     live = run_cell(page, 1)
-    expect(live).to_contain_text("before", timeout=90_000)  # as it is made: the job goes on
+    expect(live).to_contain_text("before", timeout=90_000)  # during the job
     _expect_pictures(live)
     _expect_order(live)
     page.goto("about:blank")

@@ -1,4 +1,4 @@
-"""Widgets in a real JupyterLab and Notebook 7: what they show, and what a click does while a cell runs."""
+"""Tests of widgets in a real JupyterLab and Notebook 7: their content, and clicks while a cell runs."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ NOTEBOOK = "c.JupyterNotebookApp.expose_app_in_browser = True"
 
 @pytest.fixture(scope="module")
 def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
-    """With what a site says of its sessions."""
+    """Provide the site's settings of sessions."""
     return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.Settings.launch = {"memory": "2G"}\n'}
 
 
 def _mean_it(place: Locator, word: str) -> None:
-    """Press a button and answer its question, which waits five seconds: a browser with much else to do misses it."""
+    """Press a button and its confirmation, which lasts five seconds: a busy browser misses it."""
     question = place.get_by_role("button", name=f"Really {word.lower()}?")
     for _ in range(10):
         place.get_by_role("button", name=word, exact=True).click()
         with contextlib.suppress(PlaywrightTimeout):
-            question.click(delay=500, timeout=4000)  # no double click
+            question.click(delay=500, timeout=4000)  # not a double click
             return
     raise AssertionError(f"{word} asks nothing")
 
 
 def _cancel_while_a_cell_runs(page: Page, go: Path, screenshot: Look, axe: Look, name: str) -> None:
-    """Run the table, the card of a job and a cell that does not end; look at the job, and cancel it meanwhile."""
+    """Run the table, the card of a job and an endless cell; look at the job, and cancel it meanwhile."""
     table = run_cell(page, 0)
     row = table.locator(".widget-hbox", has=page.locator(".jupyter-slurm-row"), has_text="<img").first
     expect(row).to_contain_text("RUNNING", timeout=90_000)
@@ -96,7 +96,7 @@ def test_forms_submit_and_launch(page: Page, lab: Any, screenshot: Look, axe: Lo
     page.set_viewport_size({"width": 1200, "height": 1500})
     open_notebook(page, f"{lab.url}lab/tree/forms.ipynb")
     launcher = run_cell(page, 0)
-    expect(launcher.get_by_label("Memory")).to_have_value("2G")  # as the profile says
+    expect(launcher.get_by_label("Memory")).to_have_value("2G")  # from the profile
     launcher.get_by_label("Partition").fill("arandu")
     launcher.get_by_label("GPUs").fill("9")
     expect(launcher.get_by_role("status")).to_contain_text("all nodes in partition arandu have: 8 GPUs")

@@ -1,4 +1,4 @@
-"""Which files a stage of the tests need not look into: to collect all takes each of its workers as long as five tests."""
+"""Selection of the test files that a stage has to collect: to collect all takes each worker as long as five tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 __all__ = ["pytest_collection_modifyitems", "pytest_ignore_collect"]
 
-# What stands in each file that has a test with this mark; that nothing is missed is seen whenever all are collected.
+# Texts that every file with a test of this mark contains. Omissions are detected whenever all files are collected.
 _SIGNS = {
     "alone": re.compile(r"mark\.alone\b"),
     "browser": re.compile(r"mark\.browser\b"),
@@ -27,7 +27,7 @@ def _shows(path: Path, mark: str) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file with none of the chosen tests, where those are said as ``mark and not another``."""
+    """Ignore a file without any of the selected tests, if the selection has the form ``mark and not another``."""
     chosen = re.fullmatch(r"(\w+)( and not \w+)*", str(config.getoption("markexpr")).strip())
     if chosen is None or chosen[1] not in _SIGNS or not re.fullmatch(r"test_\w+\.py", collection_path.name):
         return None
@@ -36,7 +36,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """See that no stage leaves out a test of its own."""
+    """Check that no stage ignores a test of its own."""
     for item in items:
         for mark in _SIGNS:
             if item.get_closest_marker(mark) and not _shows(item.path, mark):

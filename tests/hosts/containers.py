@@ -1,4 +1,4 @@
-"""A Docker of the tests' own, and an image of Debian's Python that no registry has to give."""
+"""Docker daemon of the test suite, and an image of Debian's Python that needs no registry."""
 
 from __future__ import annotations
 
@@ -59,16 +59,16 @@ _LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Docker:
-    """A running daemon.
+    """A running Docker daemon.
 
     Attributes
     ----------
     host : str
-        What DOCKER_HOST says of it.
+        Value of DOCKER_HOST.
     image : str
-        A small image with Python in it.
+        A small image with Python.
     pid : int
-        Of the daemon.
+        Process ID of the daemon.
     """
 
     host: str
@@ -76,24 +76,24 @@ class Docker:
     pid: int
 
     def run(self, *words: str, check: bool = True) -> str:
-        """Run a command of the client; return what it printed."""
+        """Run a command of the client and return its output."""
         env = {**os.environ, "DOCKER_HOST": self.host}
         return subprocess.run(["docker", *words], env=env, capture_output=True, text=True, check=check).stdout
 
     def running(self) -> list[str]:
-        """Return the names of the containers that there are, also of those that have ended."""
+        """Return the names of all containers, including those that have ended."""
         return self.run("ps", "--all", "--format", "{{.Names}}").split()
 
 
 @pytest.fixture(scope="session")
 def image_tar(unavailable: Callable[[str], None]) -> Path:
-    """A root file system with Python: kept between runs where unpacked versions of Slurm are, too."""
+    """Provide a root file system with Python, kept between runs beside the unpacked versions of Slurm."""
     return _kept(_PACKAGES, unavailable)
 
 
 @pytest.fixture(scope="session")
 def jupyter_tar(unavailable: Callable[[str], None]) -> Path:
-    """The same with the Jupyter of Debian 12: notebook 6.4."""
+    """Provide the same with the Jupyter of Debian 12: notebook 6.4."""
     return _kept(f"{_PACKAGES},python3-notebook", unavailable)
 
 
@@ -123,24 +123,24 @@ def _build(path: Path, packages: str) -> None:
 
 @pytest.fixture(scope="session")
 def image_tree(image_tar: Path, short_tmp: Path, alice: str) -> Path:
-    """The first one, unpacked by alice, as Charliecloud and Apptainer take it."""
+    """Provide the Python image, unpacked by alice, in the form of Charliecloud and Apptainer."""
     return _unpacked(image_tar, short_tmp / "it's an image", alice)
 
 
 @pytest.fixture(scope="session")
 def jupyter_tree(jupyter_tar: Path, short_tmp: Path, alice: str) -> Path:
-    """The one with Jupyter, unpacked."""
+    """Provide the Jupyter image, unpacked."""
     return _unpacked(jupyter_tar, short_tmp / "jupyter image", alice)
 
 
 @pytest.fixture(scope="session")
 def wheels() -> Path:
-    """What pip needs to install a JupyterLab in the image, without a network: kept between runs, too."""
+    """Provide the wheels that install JupyterLab in the image without a network; also kept between runs."""
     return kept_wheels("jupyterlab", "jupyterlab", "pip")
 
 
 def kept_wheels(name: str, *wanted: str) -> Path:
-    """Return the folder of this name with wheels for the image's Python, fetched where that was not done before."""
+    """Return the folder of this name with wheels for the image's Python; fetch them if missing."""
     folder = default_cache() / f"wheels-{name}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w", encoding="ascii") as lock:
@@ -155,7 +155,7 @@ def kept_wheels(name: str, *wanted: str) -> Path:
 
 @pytest.fixture(scope="session")
 def pip_tree(image_tar: Path, wheels: Path, short_tmp: Path, alice: str) -> Path:
-    """The first one with pip, unpacked."""
+    """Provide the Python image with pip, unpacked."""
     tree = _unpacked(image_tar, short_tmp / "pip image", alice)
     with zipfile.ZipFile(next(wheels.glob("pip-*.whl"))) as wheel:
         wheel.extractall(tree / "usr/lib/python3/dist-packages")
@@ -174,7 +174,7 @@ def _unpacked(tar: Path, folder: Path, user: str) -> Path:
 
 @pytest.fixture(scope="session")
 def apptainer(unavailable: Callable[[str], None]) -> Path:
-    """A folder for the PATH with Apptainer of Debian sid in it, under both its names; kept between runs."""
+    """Provide a folder for PATH with Debian sid's Apptainer under both its names; kept between runs."""
     if missing := [name for name in ("mmdebstrap", "patchelf") if find_program(name) is None]:
         unavailable(f"not installed: {', '.join(missing)}")
     root = default_cache() / "apptainer"
@@ -187,7 +187,7 @@ def apptainer(unavailable: Callable[[str], None]) -> Path:
 
 
 def _unpack_apptainer(root: Path) -> None:
-    """Unpack it, and bind it to the loader and the libraries beside it; what it looks for, it looks for beside itself."""
+    """Unpack Apptainer, and bind it to the loader and the libraries beside it, with paths relative to itself."""
     made = root.with_suffix(".new")
     shutil.rmtree(made, ignore_errors=True)
     argv = ["mmdebstrap", "--quiet", "--variant=extract", "--include=apptainer"]
@@ -210,7 +210,7 @@ def _unpack_apptainer(root: Path) -> None:
 
 @contextlib.contextmanager
 def _running(folder: Path, image_tar: Path, group: int, wait_for: Callable[..., Any]) -> Iterator[Docker]:
-    """A daemon that changes nothing of the machine's network."""
+    """Run a daemon that does not change the machine's network."""
     folder.mkdir(mode=0o711)
     argv = ["dockerd", f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
     argv += [f"--host=unix://{folder}/s", f"--group={group}", "--bridge=none", "--userland-proxy=false"]
@@ -233,7 +233,7 @@ def _running(folder: Path, image_tar: Path, group: int, wait_for: Callable[..., 
 def new_docker(
     image_tar: Path, short_tmp: Path, alice: str, unavailable: Callable[[str], None], wait_for: Callable[..., Any]
 ) -> Callable[[str], contextlib.AbstractContextManager[Docker]]:
-    """``with new_docker(name) as docker``: a daemon to disturb, which root and alice may use."""
+    """Return a factory: ``with new_docker(name) as docker`` starts a daemon to disturb, usable by root and alice."""
     if missing := [name for name in ("docker", "dockerd") if shutil.which(name) is None]:
         unavailable(f"not installed: {', '.join(missing)}")
     return lambda name: _running(short_tmp / name, image_tar, pwd.getpwnam(alice).pw_gid, wait_for)
@@ -241,13 +241,13 @@ def new_docker(
 
 @pytest.fixture(scope="session")
 def docker(new_docker: Callable[[str], contextlib.AbstractContextManager[Docker]]) -> Iterator[Docker]:
-    """A Docker for this session, which root and alice may use."""
+    """Provide a Docker for this session, usable by root and alice."""
     with new_docker("docker") as running:
         yield running
 
 
 def _end_others(folder: Path) -> None:
-    """End what a daemon that was killed has left: its containerd, which has the folder in its command line."""
+    """End the remains of a killed daemon: its containerd, which has the folder in its command line."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             if f"{folder}/exec".encode() in path.read_bytes():
@@ -255,7 +255,7 @@ def _end_others(folder: Path) -> None:
 
 
 def _unmount(folder: Path) -> None:
-    """Unmount what a daemon leaves behind: its network namespace, and what it could not when it was killed."""
+    """Unmount the remains of a daemon: its network namespace, and the mounts of a killed daemon."""
     places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in sorted((place for place in places if place.startswith(f"{folder}/")), reverse=True):
         subprocess.run(["umount", "--lazy", place], check=False)
@@ -272,7 +272,7 @@ def _wait(daemon: subprocess.Popen[bytes]) -> None:
 
 @dataclass
 class Node:
-    """Runs jobs as Slurm would, as alice: one is a folder with a job.json."""
+    """A node that runs jobs as Slurm would, as alice. A job is a folder with a job.json."""
 
     folder: Path
     user: str

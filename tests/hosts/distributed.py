@@ -1,4 +1,4 @@
-"""What is distributed over nodes, for real: Ray of PyPI, and PyTorch of Debian; neither is installed into this machine."""
+"""Frameworks distributed over nodes, for real: Ray of PyPI, and PyTorch of Debian, without installing them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _check_python(unavailable: Callable[[str], None]) -> None:
 
 @pytest.fixture(scope="session")
 def ray_packages(unavailable: Callable[[str], None]) -> Path:
-    """A folder for PYTHONPATH with Ray for Debian's Python, which is that of the images; kept between runs."""
+    """Provide a folder for PYTHONPATH with Ray for Debian's Python, which the images have; kept between runs."""
     _check_python(unavailable)
     folder = default_cache() / f"ray-{RAY}"
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def ray_packages(unavailable: Callable[[str], None]) -> Path:
 
 @pytest.fixture(scope="session")
 def torch_variables(unavailable: Callable[[str], None]) -> dict[str, str]:
-    """What brings Debian's PyTorch, which has no GPUs and takes a tenth of PyPI's room, into a job; kept between runs."""
+    """Provide the variables that give a job Debian's PyTorch: no GPUs, a tenth of PyPI's size; kept between runs."""
     _check_python(unavailable)
     if find_program("mmdebstrap") is None:
         unavailable("mmdebstrap is not installed")
@@ -65,7 +65,7 @@ def torch_variables(unavailable: Callable[[str], None]) -> dict[str, str]:
 
 
 def _compile(folder: Path) -> None:
-    """Have what is imported there compiled: else each of a dozen processes does so, where Python may not keep it."""
+    """Compile the imported modules. Otherwise each of a dozen processes does, if it may not write the folder."""
     stamp = folder / ".compiled"
     if not stamp.exists():
         argv = [
@@ -76,17 +76,18 @@ def _compile(folder: Path) -> None:
             "-x",
             "/(rllib|tune|train|llm|serve|tests|hypothesis|sympy)/",
         ]
-        subprocess.run([*argv, str(folder)], check=False, capture_output=True)  # some are of another Python
+        subprocess.run([*argv, str(folder)], check=False, capture_output=True)  # some files are for another Python
         stamp.touch()
 
 
 def _unpack_torch(root: Path) -> None:
-    """Unpack it with all that it needs, which a machine may have or not."""
+    """Unpack PyTorch with all its dependencies, even if the machine has them."""
     made = root.with_suffix(".new")
     shutil.rmtree(made, ignore_errors=True)
     argv = ["mmdebstrap", "--quiet", "--variant=extract", "--include=python3-torch", "bookworm", str(made)]
     subprocess.run([*argv, f"deb {debian_mirror()} bookworm main"], check=True, capture_output=True)
-    # Python 3.11 no longer counts a flag that is nothing: torchrun of this PyTorch, of 2022, does not find its default.
+    # Python 3.11 no longer iterates over an enumeration's empty flag: torchrun of this PyTorch, of 2022, misses its
+    # default.
     module = made / "usr/lib/python3/dist-packages/torch/distributed/elastic/multiprocessing/api.py"
     module.write_text(module.read_text().replace("for s in Std:", "for s in (*Std, Std.NONE):"))
     made.chmod(0o755)

@@ -1,8 +1,8 @@
-"""Makes the collection of the tests cheap: imported before all else, since each worker of each stage imports all tests.
+"""Speed-up of test collection: imported first, because each worker of each stage imports all tests.
 
-What pytest makes of them is kept, also where PYTHONDONTWRITEBYTECODE is set (for us alone: not for what tests start); and
-jsonschema, which others import, builds no grammars for kinds of addresses that we have nowhere. Without this it takes
-twice as long.
+The modules that pytest compiles are kept even if PYTHONDONTWRITEBYTECODE is set (only in pytest, not in programs
+started by tests). And jsonschema, which others import, builds no grammars for formats of addresses that the project
+does not use. Otherwise the collection takes twice as long.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Notebooks, and how a browser opens one and runs its cells."""
+"""Notebooks, and a browser that opens one and runs its cells."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_notebook(path: Path, *cells: str) -> None:
 
 
 def open_notebook(page: Page, address: str) -> None:
-    """Open a notebook, and not one of the test before, which comes back first; wait for its kernel."""
+    """Open a notebook, not that of the previous test, which JupyterLab restores first; wait for its kernel."""
     page.goto(address)
     page.wait_for_function(
         """path => {
@@ -40,7 +40,7 @@ def open_notebook(page: Page, address: str) -> None:
 
 
 def run_cell(page: Page, number: int) -> Locator:
-    """Run a cell; return what is below it."""
+    """Run a cell and return its output."""
     page.evaluate(
         """number => {
             window.jupyterapp.shell.currentWidget.content.activeCellIndex = number;

@@ -1,4 +1,4 @@
-"""A core that answers at once and remembers what it was asked: for tests of what lies between a client and a core."""
+"""Core that answers at once and records its calls, for tests of the parts between a client and a core."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROMPT = Prompt("gateway", "password", "Log in", "", (Question("Password: "),))
 
 
 class PlumbingJobs:
-    """Of :class:`PlumbingCluster`: every job whose number begins with 1."""
+    """Jobs of :class:`PlumbingCluster`: every job whose ID begins with 1 exists."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -44,7 +44,7 @@ class PlumbingJobs:
 
 
 class PlumbingActions:
-    """Of :class:`PlumbingCluster`."""
+    """Actions of :class:`PlumbingCluster`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -59,7 +59,7 @@ class PlumbingActions:
 
 
 class PlumbingSteps:
-    """Of :class:`PlumbingCluster`: its steps, the kernels in them, and folders that come back."""
+    """Steps of :class:`PlumbingCluster`, with the kernels in them, and directories that are copied back."""
 
     def of(self, allocation: dict[str, Any]) -> list[dict[str, Any]]:
         return [allocation]
@@ -75,7 +75,7 @@ class PlumbingSteps:
 
 
 class PlumbingResults:
-    """Of :class:`PlumbingCluster`."""
+    """Results of :class:`PlumbingCluster`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -119,7 +119,7 @@ class PlumbingResults:
 
 
 class _Asked:
-    """What a question of the inventory is answered, and how it was asked."""
+    """A fixed answer to a query of the inventory, and the recorded arguments."""
 
     def __init__(self, core: PlumbingCore, name: str, answer: Mapping[str, Any]) -> None:
         self._core, self._name, self._answer = core, name, answer
@@ -133,7 +133,7 @@ class _Asked:
 
 
 class PlumbingInventory:
-    """Of :class:`PlumbingCluster`: there is nothing."""
+    """Empty inventory of :class:`PlumbingCluster`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         known = {"asked_at": 0.0, "unknown_since": None, "said": ""}
@@ -147,7 +147,7 @@ class PlumbingInventory:
 
 
 class PlumbingCluster:
-    """The one of :class:`PlumbingCore`."""
+    """The cluster of :class:`PlumbingCore`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -178,7 +178,7 @@ class PlumbingCluster:
 
 
 class PlumbingClusters:
-    """The registry of :class:`PlumbingCore`."""
+    """The cluster registry of :class:`PlumbingCore`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -223,7 +223,7 @@ class PlumbingClusters:
 
 
 class PlumbingExaminations:
-    """Of :class:`PlumbingCore`."""
+    """Examinations of :class:`PlumbingCore`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -242,7 +242,7 @@ class PlumbingExaminations:
 
 
 class PlumbingTunnels:
-    """Of :class:`PlumbingCore`."""
+    """Tunnels of :class:`PlumbingCore`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -267,7 +267,7 @@ class PlumbingTunnels:
 
 
 class PlumbingSessions:
-    """Of :class:`PlumbingCore`."""
+    """Sessions of :class:`PlumbingCore`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -305,7 +305,7 @@ class PlumbingSessions:
 
 
 class PlumbingImages:
-    """Images that are there, and one that a job makes."""
+    """Images that exist, and one that a job builds."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -327,7 +327,7 @@ class PlumbingImages:
 
 
 class PlumbingHousekeeping:
-    """Of :class:`PlumbingCore`."""
+    """Housekeeping of :class:`PlumbingCore`."""
 
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
@@ -338,12 +338,12 @@ class PlumbingHousekeeping:
 
 
 class PlumbingCore:
-    """Answers at once and remembers what it was asked: for tests of what lies between a client and a core.
+    """Core that answers at once and records its calls, for tests of the parts between a client and a core.
 
     Attributes
     ----------
     local : PlumbingCluster
-        The only cluster; ``failure`` is raised when it is looked for.
+        The only cluster; a search for it raises ``failure``.
     """
 
     def __init__(self) -> None:

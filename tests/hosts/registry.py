@@ -1,4 +1,4 @@
-"""A registry of images on this machine, with TLS: what `docker pull` and the like ask for, as files.
+"""Image registry on this machine, with TLS: serves the requests of `docker pull` and the like from files.
 
 Source: the OCI distribution specification, "Pull".
 """
@@ -36,7 +36,7 @@ def _digest(data: bytes) -> str:
 
 
 def _small(base: Path) -> bytes:
-    """Return a root file system without Python: a shell and what it needs."""
+    """Return a root file system without Python: a shell and its libraries."""
     small = io.BytesIO()
     with tarfile.open(base) as whole, tarfile.open(fileobj=small, mode="w") as kept:
         for member in whole:
@@ -46,21 +46,21 @@ def _small(base: Path) -> bytes:
 
 
 def _packed(plain: bytes, level: int) -> tuple[str, bytes]:
-    """Return what a layer is known by, and the layer."""
+    """Return the digest of a layer, and the layer."""
     return hashlib.sha256(plain).hexdigest(), gzip.compress(plain, level, mtime=0)
 
 
 class Registry:
-    """It has what a test has put into it; names that begin with ``private/`` want a password.
+    """Registry with the images that a test has added. Names that begin with ``private/`` require a password.
 
     Attributes
     ----------
     host : str
-        What the names of its images begin with.
+        Prefix of the names of its images.
     certificate : Path
-        By which it is known.
+        Certificate that clients must trust.
     asked : list of str
-        The paths that it was asked for.
+        The requested paths.
     """
 
     def __init__(self, base: Path, folder: Path) -> None:
@@ -93,16 +93,16 @@ class Registry:
 
     @property
     def env(self) -> dict[str, str]:
-        """What a job needs to know it by."""
+        """Return the variables with which a job trusts the registry."""
         path = str(self.certificate)
         return {"SSL_CERT_FILE": path, "REQUESTS_CA_BUNDLE": path}
 
     def add(
         self, name: str, *, is_held: bool = False, files: dict[str, bytes] | None = None
     ) -> tuple[str, Callable[[], None]]:
-        """Put an image of three layers in; return its name, and what lets its last layer go, where that is held.
+        """Add an image of three layers; return its name, and the event that releases its last layer if that is held.
 
-        It has a shell, and its name in /etc/image. With ``files``, it has these and Python, too.
+        The image has a shell, and its name in /etc/image. With ``files``, it has these and Python too.
         """
         base = self._base if files is None else _packed(self._root.read_bytes(), 1)
         own = {"etc/passwd": b"", "etc/group": b"", **(files or {})}
@@ -192,7 +192,7 @@ class Registry:
 
 @pytest.fixture(scope="session")
 def registry(image_tar: Path, short_tmp: Path, unavailable: Callable[[str], None]) -> Iterator[Registry]:
-    """A registry for this session."""
+    """Provide a registry for this session."""
     if find_program("openssl") is None:
         unavailable("openssl is not installed")
     folder = short_tmp / "registry"

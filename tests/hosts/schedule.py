@@ -1,7 +1,7 @@
-"""What pytest-xdist does when a worker of a run by groups or files dies: it went on to wait for ever.
+"""Scheduler for pytest-xdist that survives the death of a worker in runs by groups or files.
 
-It hands on what that worker had, with what was done already and the very test that it died of; and a new worker waits
-for a second test before it begins with its first one (pytest-xdist 3.8).
+The original waits for ever. It passes on the dead worker's tests, including finished ones and the test that killed it.
+A new worker waits for a second test before it begins its first (pytest-xdist 3.8).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Surviving(LoadGroupScheduling):
         if crashed is not None:
             for unit in work.values():
                 if crashed in unit:
-                    unit[crashed] = True  # it counts as failed
+                    unit[crashed] = True  # counts as failed
             self.workqueue.update((scope, unit) for scope, unit in work.items() if not all(unit.values()))
             for other in self.nodes:
                 self._reschedule(other)
@@ -41,7 +41,7 @@ class _SurvivingFiles(_Surviving):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute by groups, and by files, so that the tests of a worker that died are run by others."""
+    """Distribute tests by groups and files, so that other workers run the tests of a dead worker."""
     kinds = {"loadgroup": _Surviving, "loadfile": _SurvivingFiles}
     kind = kinds.get(config.getvalue("dist"))
     return kind(config, log) if kind else None

@@ -1,4 +1,4 @@
-"""Sessions as tests have them: a front door that launches, a browser that opens, and who looks for what is left."""
+"""Sessions in tests: a front end that launches, a browser that opens, and checks for leftovers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 60}
-_PATIENCE = 150.0  # seconds for an answer of a Jupyter on a busy machine
+_PATIENCE = 150.0  # seconds for an answer of Jupyter on a busy machine
 _OVER = ("CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "PREEMPTED", "TIMEOUT")
 
 
@@ -54,7 +54,7 @@ def launch(desk: Any, *options: str, **more: Any) -> dict[str, Any]:
 
 
 class Page:
-    """The page of a session, as a browser has it: it posts what is in the form, and goes where it is sent."""
+    """The page of a session, as in a browser: it posts the form, and follows the redirect."""
 
     def __init__(self, path: str) -> None:
         assert os.stat(path).st_mode & 0o777 == 0o600
@@ -91,26 +91,26 @@ class Page:
 
 
 class Address(NamedTuple):
-    """Where a Jupyter answers, and what it asks for, to whom the page says nothing."""
+    """Address and token of a Jupyter that the page does not show."""
 
     url: str
     token: str
 
 
 async def run_a_cell(page: Page | Address, code: str) -> str:
-    """Start a kernel, run a cell in it, and return what it prints."""
+    """Start a kernel, run a cell in it, and return its output."""
     return await run_in(page, await start_kernel(page), code)
 
 
 async def start_kernel(page: Page | Address) -> str:
-    """Start a kernel; return its id."""
+    """Start a kernel and return its ID."""
     headers = {"Authorization": f"token {page.token}"}
     async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=_PATIENCE) as http:
         return str((await http.post(f"{page.url}api/kernels", json={})).json()["id"])
 
 
 async def run_in(page: Page | Address, kernel: str, code: str) -> str:
-    """Run a cell in a kernel over its WebSocket, and return what it prints."""
+    """Run a cell in a kernel over its WebSocket, and return its output."""
     headers = {"Authorization": f"token {page.token}"}
     url = f"{page.url}api/kernels/{kernel}/channels".replace("http", "ws", 1)
     asked = HTTPRequest(url, headers=headers, connect_timeout=_PATIENCE, request_timeout=_PATIENCE)
@@ -136,13 +136,13 @@ async def run_in(page: Page | Address, kernel: str, code: str) -> str:
             if told["msg_type"] == "status" and told["content"]["execution_state"] == "idle":
                 break
         channel.close()
-        while text is not None:  # until it is closed at both ends: else nobody closes its socket
+        while text is not None:  # until both ends have closed: otherwise the socket stays open
             text = await channel.read_message()
     return printed
 
 
 async def ready(desk: Any, asked: dict[str, Any]) -> dict[str, Any]:
-    """Follow a session until it is ready, as a front door does."""
+    """Follow a session until it is ready, as a front end does."""
     seen = []
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PATIENCE):
@@ -162,7 +162,7 @@ async def ready(desk: Any, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 async def ended(folder: str) -> None:
-    """See that no process is left of a session."""
+    """Check that no process of a session is left."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(60):
             while processes(folder):
@@ -171,7 +171,7 @@ async def ended(folder: str) -> None:
 
 
 async def nothing_left(desk: Any, told: dict[str, Any], docker: Docker | None = None) -> None:
-    """See that nothing is left of a session that is over; ``told``: of when it was ready, if it was."""
+    """Check that nothing is left of a finished session; ``told``: its description when it was ready, if it was."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(60):
             while left(desk, told, docker):
@@ -180,7 +180,7 @@ async def nothing_left(desk: Any, told: dict[str, Any], docker: Docker | None = 
 
 
 def left(desk: Any, told: dict[str, Any], docker: Docker | None = None) -> dict[str, list[str]]:
-    """Return what there is of a session: its job, processes on the node and before it, ports at both ends, containers."""
+    """Return the remains of a session: job, processes on the node and before it, ports at both ends, containers."""
     session, tunnels = told["session"], desk.core.tunnels.told(desk.id)
     queue = ["squeue", "--me", "--noheader", "--states=all", "--format=%A %T"]
     rows = [row.split() for row in subprocess.run(queue, env=desk.env, **_TEXT).stdout.splitlines()]
@@ -196,14 +196,14 @@ def left(desk: Any, told: dict[str, Any], docker: Docker | None = None) -> dict[
 
 
 def runner_of(folder: str) -> int:
-    """The process of a session's runner, not the one that measures for it."""
+    """Return the process of a session's runner, not its measuring process."""
     found = [line.split()[0] for line in processes(folder) if re.search(r"-serve\.py ", line)]
     (runner,) = [int(pid) for pid in found if Path(f"/proc/{pid}/comm").read_text() != "usage\n"]
     return runner
 
 
 def processes(folder: str, job: str = "no job", conf: str = "") -> list[str]:
-    """Processes that have to do with a job directory, or with a job: the runner, Jupyter, its kernels, their children."""
+    """Return the processes of a job directory or a job: the runner, Jupyter, its kernels, their children."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -221,7 +221,7 @@ def _listens(port: int | None) -> bool:
 
 
 def _is_ours(port: int | None) -> bool:
-    """Whether we listen there; a port that is free again may go to a session of another worker at once."""
+    """Return whether this process listens on the port: another worker's session may reuse a free port at once."""
     own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
     sockets = psutil.net_connections("tcp")
     return any(s.pid in own and s.status == psutil.CONN_LISTEN and s.laddr.port == port for s in sockets)
@@ -229,7 +229,7 @@ def _is_ours(port: int | None) -> bool:
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have agents look at the queue, and for a way to a session, every second: of tests that wait for that many times."""
+    """Make agents poll the queue, and check the route to a session, every second, for tests that wait for both."""
     monkeypatch.setattr("jupyter_slurm.services.sessions.manager._AGAIN", (0.5, 1.0))
     monkeypatch.setattr(
         "jupyter_slurm.services.clusters.composition.Poller",
@@ -239,7 +239,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def launched(desk: Any) -> AsyncIterator[Callable[..., Any]]:
-    """``await launched("-p", "arandu", name=…)``: a session that is ready; none is left after the test."""
+    """Return a factory: ``await launched("-p", "arandu", name=…)`` is a ready session; none is left after the test."""
     keys = []
 
     async def begin(*options: str, wait: bool = True, **more: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The hosts that other tests use are what they say: real sshd, networks of their own, and nothing left afterwards."""
+"""Checks of the hosts that other tests use: real sshd, separate networks, and nothing left afterwards."""
 
 from __future__ import annotations
 

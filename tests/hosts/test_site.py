@@ -1,4 +1,4 @@
-"""The site of the tests is what it says: one way in, second factors, two login hosts behind one name, a real Slurm."""
+"""Checks of the test site: one route in, second factors, two login hosts behind one name, a real Slurm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A carrier goes from one connection to the next: soon after one that has held, later and later after those that break."""
+"""Tests of the delays between connections: short after a long-lived connection, increasing after broken ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link between a front and a keeper: nothing is lost or told twice, wherever connections are cut."""
+"""Tests of the link between a proxy and a keeper: messages arrive once, wherever connections are cut."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Clock:
 
 
 class Pair:
-    """A front and a keeper, and the connection between them."""
+    """A proxy and a keeper, and the connection between them."""
 
     def __init__(self, limit: int = 1 << 62) -> None:
         self.clock = Clock()
@@ -48,7 +48,7 @@ class Pair:
         (self.front if end == "front" else self.keeper).confirm()
 
     def carry(self, end: str, most: int = 1 << 30) -> int:
-        """Bring up to so many bytes to an end; return how many."""
+        """Deliver up to a number of bytes; return their number."""
         there, here = (self.front, self.keeper) if end == "front" else (self.keeper, self.front)
         data = bytes(here.pending()[:most])
         here.written(len(data))
@@ -114,7 +114,7 @@ def test_only_output_is_dropped_the_oldest_first_and_how_much_is_told(
     for is_second, name in enumerate("ab"):
         lost = [number for number in missing if said[number][2] == bool(is_second)]
         told = sum(note["messages"] for note in notes if note["parent"]["msg_id"] == name)
-        assert told >= len(lost)  # of some of them it is not known that they have arrived
+        assert told >= len(lost)  # the arrival of some of them is unknown
         assert bool(told) >= bool(lost)
     if sum(size + 30 for size, _, _ in said) < 2000:
         assert not missing
@@ -162,7 +162,7 @@ def test_a_front_that_is_new_gets_what_the_one_before_has_not_confirmed() -> Non
     pair.front.send(SHELL, [b"1"])
     pair.settle()
     pair.keeper.send(IOPUB, [b"2"])
-    pair.front.feed(bytes(pair.keeper.pending()))  # it dies before it has passed that on
+    pair.front.feed(bytes(pair.keeper.pending()))  # the keeper dies before the delivery
     pair.front, pair.told["front"] = Link(clock=pair.clock), []
     pair.front.send(SHELL, [b"7"])
     pair.keeper.forget()
@@ -203,7 +203,7 @@ def test_who_does_not_know_the_secret_is_a_stranger(who: str) -> None:
 
 
 def test_what_an_end_has_said_proves_nothing_for_the_other_role() -> None:
-    """A stranger who sends back what it hears gets nowhere."""
+    """A stranger who returns the received bytes gets nowhere."""
     front = ProxyHandshake(SECRET, b"8" * 8, 0)
     other = ProxyHandshake(SECRET, b"8" * 8, 0)
     keeper = KeeperHandshake(SECRET, lambda who: 0)
@@ -239,7 +239,7 @@ def test_silence_breaks_a_connection_and_a_long_message_does_not() -> None:
     pair = Pair()
     pair.connect()
     pair.keeper.send(IOPUB, [b"1", bytes(10_000_000)])
-    for _ in range(100):  # for 100 s bytes go one way
+    for _ in range(100):  # for 100 s only one direction works
         pair.clock.now += 1
         pair.carry("front", 90_000)
         pair.front.tick()

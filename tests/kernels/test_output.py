@@ -1,4 +1,4 @@
-"""A large output becomes several, which say the same; what is no plain output stays as it is."""
+"""Tests of the division of a large output into several, with the same text; other output stays unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = 20
 
 
 def pieces(content: bytes, header: dict[str, Any] = HEADER, buffers: int = 0) -> list[list[bytes]]:
-    """Return the frames of each piece, as they travel."""
+    """Return the frames of each piece, as sent."""
     frames = [json.dumps(header).encode(), b'{"msg_id": "cell"}', b'{"of": 1}', content, *[b"buffer"] * buffers]
     found = list(messages.pieces(header, frames, SIZE))
     return [[b"".join(part) if isinstance(part, tuple) else part for part in piece] for piece in found]

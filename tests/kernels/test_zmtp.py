@@ -1,4 +1,4 @@
-"""What a kernel's sockets say is understood without pyzmq: against the real libzmq, over a Unix socket."""
+"""Tests of the parser of a kernel's sockets without pyzmq: against the real libzmq, over a Unix socket."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MESSAGES = [[b"one"], [b"", b"a" * 255, b"b" * 256, b"c" * 70_000], [os.urandom(
 
 
 class Client:
-    """A connection of ours to a socket of libzmq."""
+    """A connection to a socket of libzmq."""
 
     def __init__(self, path: Path, kind: str, identity: bytes = b"") -> None:
         self.peer = zmtp.Peer(kind, identity)

@@ -1,4 +1,4 @@
-"""A real kernel on a real cluster, and what a front end would see of it."""
+"""Fixtures: a real kernel on a real cluster, and its messages for a front end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 
 
 class Ran:
-    """What one cell did."""
+    """Result of one cell."""
 
     def __init__(self, reply: dict[str, Any], messages: list[dict[str, Any]]) -> None:
         self.status: str = reply["status"]
@@ -47,7 +47,7 @@ class Ran:
 
     @property
     def display(self) -> str | None:
-        """The display id of what the cell showed."""
+        """Return the display id of the cell's display."""
         shown = [
             part for part in self._content("display_data") if "jupyter-slurm-job" in part["data"].get("text/html", "")
         ]
@@ -56,7 +56,7 @@ class Ran:
 
 
 class Kernel:
-    """A kernel and the messages that it published."""
+    """A kernel and its published messages."""
 
     def __init__(self, env: dict[str, str], folder: Path) -> None:
         self.env, self.folder = env, folder
@@ -66,7 +66,7 @@ class Kernel:
         self._start()
 
     def _start(self) -> None:
-        # Ports are handed out twice, at times, where many tests start kernels.
+        # With many parallel tests that start kernels, the same port is sometimes assigned twice.
         self.manager = KernelManager(transport="ipc", connection_file=tempfile.mktemp(".json", "k-", self.folder))
         self.manager.start_kernel(env=self.env, cwd=str(self.folder))
         self.client: BlockingKernelClient = self.manager.blocking_client()
@@ -79,7 +79,7 @@ class Kernel:
         self.manager.cleanup_resources()
 
     def restart(self) -> None:
-        """Begin anew, as after "Restart kernel"."""
+        """Restart the kernel, as "Restart kernel" does."""
         self.stop()
         self._start()
         self.run("%load_ext jupyter_slurm")
@@ -89,7 +89,7 @@ class Kernel:
         return self.client.execute(code, allow_stdin=self.answer is not None)
 
     def pump(self, seconds: float = 0.05) -> None:
-        """Take in what was published, and answer when asked."""
+        """Read published messages, and answer input requests."""
         try:
             while True:
                 self.messages.append(self.client.get_iopub_msg(timeout=seconds))
@@ -127,28 +127,28 @@ class Kernel:
         return self.end(self.begin(code), timeout)
 
     def ok(self, code: str, timeout: float = 90.0) -> Ran:
-        """Run a cell that must not fail."""
+        """Run a cell that must succeed."""
         ran = self.run(code, timeout)
         assert ran.status == "ok", ran.traceback
         return ran
 
     def complete(self, code: str) -> tuple[list[str], list[str]]:
-        """Return what Tab offers at the end of the code's first line, and what it says of each."""
+        """Return the completions at the end of the code's first line, with their descriptions."""
         at = len(code.partition("\n")[0])
         reply = self.client.complete(code, at, reply=True, timeout=60)["content"]
         said = reply["metadata"].get("_jupyter_types_experimental") or []
         return list(reply["matches"]), [one["type"].replace("\N{NO-BREAK SPACE}", " ") for one in said]
 
     def value(self, expression: str) -> str:
-        """Return what an expression prints."""
+        """Return the printed value of an expression."""
         return self.ok(f"print({expression})").stdout.removesuffix("\n")
 
     def under(self, request: str) -> list[dict[str, Any]]:
-        """Return what was published under a cell."""
+        """Return the messages published under a cell."""
         return [m for m in self.messages if m["parent_header"].get("msg_id") == request]
 
     def drawn(self, display: str | None) -> list[dict[str, Any]]:
-        """Return what was drawn under a display id, one after the other."""
+        """Return the successive contents of a display id."""
         assert display is not None
         return [
             m["content"]["data"]
@@ -158,7 +158,7 @@ class Kernel:
         ]
 
     def outputs(self, request: str) -> list[dict[str, Any]]:
-        """Return what is under a cell now beside its job: MIME bundles."""
+        """Return the present outputs of a cell except its job: MIME bundles."""
         self.pump()
         ids = [
             m["content"]["transient"]["display_id"]
@@ -169,7 +169,7 @@ class Kernel:
         return [bundle for bundle in drawn if bundle and "application/vnd.jupyter.widget-view+json" not in bundle]
 
     def text(self, display: str | None) -> str:
-        """Return what is there now."""
+        """Return the present text."""
         self.pump()
         return str(self.drawn(display)[-1]["text/plain"])
 
@@ -180,7 +180,7 @@ class Kernel:
 
 @pytest.fixture(scope="session")
 def settings_of() -> Callable[..., dict[str, str]]:
-    """``settings_of(folder, **settings)``: write a configuration, return the environment that leads to it."""
+    """Return ``settings_of(folder, **settings)``, which writes a configuration and returns its environment."""
 
     def write(folder: Path, **settings: Any) -> dict[str, str]:
         chosen = {
@@ -203,7 +203,7 @@ def settings_of() -> Callable[..., dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def home(short_tmp: Path, way: Way) -> Iterator[Path]:
-    """A short folder: a Unix socket lives in it."""
+    """Provide a short folder, for the path of a Unix socket."""
     folder = Path(tempfile.mkdtemp(prefix="m", dir=short_tmp))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -213,7 +213,7 @@ def home(short_tmp: Path, way: Way) -> Iterator[Path]:
 def environment(
     way: Way, cluster: EmbeddedCluster, home: Path, settings_of: Callable[..., dict[str, str]]
 ) -> Iterator[dict[str, str]]:
-    """The environment of a kernel that reaches the cluster; the agent ends with the module."""
+    """Provide the environment of a kernel with access to the cluster; the agent ends with the module."""
     reached = way.settings(cluster, home, str(home / "jobs"))
     settings = settings_of(home, **reached, **({"cluster": "far"} if way.is_remote else {}))
     slurm = {} if way.is_remote else cluster.env()
@@ -225,7 +225,7 @@ def environment(
     folders = {"job_root": str(home / "jobs"), "runtime_dir": str(home / "run"), "state_dir": str(home / "state")}
     with contextlib.suppress(AgentError):
         client = AgentClient.connect(Settings(**folders), start=False)
-        if way.is_remote:  # else what carries it stays
+        if way.is_remote:  # otherwise its SSH connection stays
             client.post("/v1/clusters", json={"profile": "far"})
             client.post("/v1/clusters/far/disconnect")
         client.stop_agent()
@@ -233,13 +233,13 @@ def environment(
 
 @pytest.fixture(scope="session")
 def start_kernel() -> Callable[[dict[str, str], Path], Kernel]:
-    """``start_kernel(env, folder)``: a kernel with that environment; the caller stops it."""
+    """Return ``start_kernel(env, folder)``, which starts a kernel with that environment; the caller stops it."""
     return Kernel
 
 
 @pytest.fixture(scope="module")
 def kernel(environment: dict[str, str], home: Path) -> Iterator[Kernel]:
-    """A running kernel with our magics."""
+    """Provide a running kernel with the magics."""
     running = Kernel({**os.environ, **environment}, home)
     running.ok("%load_ext jupyter_slurm")
     yield running
@@ -248,7 +248,7 @@ def kernel(environment: dict[str, str], home: Path) -> Iterator[Kernel]:
 
 @pytest.fixture
 def bare_kernel(environment: dict[str, str], home: Path) -> Iterator[Kernel]:
-    """A running kernel without our magics."""
+    """Provide a running kernel without the magics."""
     running = Kernel({**os.environ, **environment}, home)
     yield running
     running.stop()
@@ -256,6 +256,6 @@ def bare_kernel(environment: dict[str, str], home: Path) -> Iterator[Kernel]:
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Callable[[str], Path]:
-    """``gate(name)``: a file whose making lets a waiting job go on."""
+    """Return ``gate(name)``, the path of a file whose creation lets a waiting job continue."""
     tmp_path.chmod(0o755)
     return lambda name: tmp_path / name

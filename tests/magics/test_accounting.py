@@ -1,4 +1,4 @@
-"""The magics that ask a database, as a person types them where there is one."""
+"""Tests of the magics that query a database, on a cluster with accounting."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster(accounting_cluster: EmbeddedCluster) -> EmbeddedCluster:
-    """The kernel of this module is on the cluster with accounting."""
+    """Provide the cluster with accounting for the kernel of this module."""
     return accounting_cluster
 
 
@@ -27,7 +27,7 @@ def test_what_was_and_what_runs(kernel: Any, cluster: EmbeddedCluster, wait_for:
     kernel.ok("%%sbatch -p arandu as=job -J 'a|b <i>'\n#!/bin/sh\nsleep 1000")
     kernel.ok("%%sbatch -p arandu as=failed\n#!/bin/sh\nexit 3")
     job, number = kernel.value("job.id, failed.id").split()
-    # The database hears of an end a little later.
+    # The database receives the end of a job a little later.
     argv = ["sacct", "-n", "-P", "-X", "-o", "State", "-j"]
     wait_for(lambda: cluster.run(*argv, number).stdout == "FAILED\n", "the end of one")
     wait_for(lambda: cluster.run(*argv, job).stdout == "RUNNING\n", "the beginning of the other")
@@ -75,7 +75,7 @@ def test_the_database_answers_with_a_table(kernel: Any, line: str, column: str, 
 def test_no_secret_of_a_session_is_in_the_database(
     kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> None:
-    """Neither its token nor one of the Jupyter that launched it, in any column, of the job or its steps."""
+    """Neither its token nor one of the Jupyter server that launched it, in any column, of the job or its steps."""
     kernel.ok("%slurm launch -p arandu name=quiet")
     job, folder = kernel.value("quiet.id, quiet.data['folder']").split()
     file = Path(folder, "serving", "token")
@@ -92,7 +92,7 @@ def test_no_secret_of_a_session_is_in_the_database(
 def test_what_was_used_is_told_by_whom_and_where_and_what_is_left(
     kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> None:
-    """Of oneself and of an account; a job that runs counts up to now, and what lies outside of the period does not."""
+    """Of the user and of an account; a running job counts up to now, and only time within the period counts."""
     cluster.run("sacctmgr", "-i", "modify", "account", "c4ai", "set", "GrpTRESMins=cpu=60000,gres/gpu=6000")
     kernel.ok("import jupyter_slurm, time\nbegin = time.time()")
     kernel.ok("%%sbatch -p arandu --gpus 2 -n 4 wait as=done\n#!/bin/sh\nsleep 3")

@@ -1,4 +1,4 @@
-"""The way to a step is cut while it prints: it goes on, and so does its cell when the way is back."""
+"""Tests of a cut connection to a step that prints: the step continues, and so does its cell after the reconnection."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _drawn_under(kernel: Any, request: str) -> str:
 
 
 def _cut(kernel: Any, way: Any) -> None:
-    """Break all connections to the host, and allow no new ones; here: kill the agent, which is the way."""
+    """Break all connections to the host, and refuse new ones; without a host, kill the agent."""
     if way.is_remote:
         way.host.stop()
         way.host.kill_sessions()
@@ -93,7 +93,7 @@ def test_an_interrupt_while_the_way_is_cut_says_whether_it_came_there(
         assert "could NOT be interrupted and may go on. The connection to far is lost" in ran.traceback
         way.host.start()
         stop.touch()
-        kernel.ok("step.wait(check=False)")  # its interrupt may come there late
+        kernel.ok("step.wait(check=False)")  # the interrupt may arrive late
     else:
         assert "was interrupted; its allocation goes on." in ran.traceback
         assert kernel.value("step.wait(check=False).state") == "CANCELLED"

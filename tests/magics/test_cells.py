@@ -1,4 +1,4 @@
-"""Cells as jobs: a real kernel, a real agent, a real Slurm."""
+"""Tests of cells as jobs: a real kernel, a real agent, a real Slurm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_loading_is_quick_and_starts_nothing(bare_kernel: Any, home: Path) -> No
         "print(sorted(set(sys.modules) - before))"
     )
     assert set(re.findall(r"[\w.]+", ran.stdout)) == {
-        "IPython.core.magics.extension",  # that is %load_ext itself
+        "IPython.core.magics.extension",  # imported by %load_ext itself
         "jupyter_slurm",
         "jupyter_slurm._version",
         "jupyter_slurm.client",
@@ -93,7 +93,7 @@ def test_a_progress_bar_is_one_line(kernel: Any) -> None:
     assert "\x1b" not in text
     ran = kernel.ok(
         "%%sbatch as=odd wait\n#!/bin/sh\nprintf 'caf\\351 \\377 \\0 end\\n'\n"
-    )  # of Latin-1, and of nothing
+    )  # not valid in Latin-1, and not valid in UTF-8
     assert kernel.text(ran.display).endswith("caf\N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER}  end")
     assert kernel.value("ascii(odd.stdout)") == ascii("caf\ufffd \ufffd \0 end\n")
 
@@ -105,10 +105,10 @@ def test_a_python_cell_that_fails_shows_its_own_traceback_once(kernel: Any) -> N
     assert "values[7]" in ran.traceback
     assert re.search(
         r"Cell In\[\d+\], line 3|File \"In\[\d+\]\", line 3", ran.traceback
-    )  # with IPython there, or without
+    )  # first with IPython on the node, or else without it
     assert "FAILED" in ran.traceback
     assert "exit code 1" in ran.traceback
-    assert "jupyter_slurm/client/" not in ran.traceback  # nothing of our own stack
+    assert "jupyter_slurm/client/" not in ran.traceback  # no frames of jupyter_slurm
     assert kernel.value("bad.stdout") == "before\n"
     assert "IndexError" in kernel.value("bad.tail(1, 'stderr')")
     number = int(re.search(r"In\[(\d+)\]", ran.traceback)[1])  # type: ignore[index]
@@ -220,7 +220,7 @@ def test_what_no_command_can_be_given_is_refused(kernel: Any, way: Way) -> None:
         "zero = 'a\\0b'\nget_ipython().run_cell_magic('sbatch', '-J {zero}', 'print(1)')": "NUL",
         "import os\nlong = 'x' * (1 << 17)\nget_ipython().run_cell_magic('sbatch', '-- {long}', '1')": "Write it to a file",
     }
-    if not way.is_remote:  # where the environment does not travel
+    if not way.is_remote:  # over SSH the environment is not sent
         cases["os.environ['LONG'] = long\nget_ipython().run_cell_magic('sbatch', '', '1')"] = "os.environ.pop('LONG')"
         many = "os.environ['LONG'] = ''\nos.environ |= {f'LONG{i}': long[:99999] for i in range(99)}\n"
         cases[many + "get_ipython().run_cell_magic('sbatch', '', '1')"] = "too long together"
@@ -345,7 +345,7 @@ def test_a_large_output_is_capped_and_drawn_seldom(kernel: Any) -> None:
     assert kernel.value("large.stdout_path") in text
     assert kernel.value("large.stdout.count(chr(10))") == "30000"
     assert kernel.value("large.tail(2)").startswith("29999 of")
-    took = 1 + float(kernel.value("large.end_time - large.submit_time")) + 15  # until the poller saw the end
+    took = 1 + float(kernel.value("large.end_time - large.submit_time")) + 15  # until the poller has seen the end
     assert len(kernel.drawn(ran.display)) <= 4 * took
 
 
@@ -416,7 +416,7 @@ def test_a_job_that_nobody_shows_is_mentioned(kernel: Any) -> None:
     for shown in ("%%sbatch\n#!/bin/sh\ntrue", "%sbatch --wrap true"):
         assert kernel.ok(shown).stdout == ""
     assert kernel.ok("1 + 1").stdout == ""
-    line = "show -J {given} in=given,code"  # in a function its variables count, as they do for line magics
+    line = "show -J {given} in=given,code"  # in a function its variables count, as for line magics
     kernel.ok(f"code = 1\ndef cell(given): return get_ipython().run_cell_magic('sbatch', {line!r}, 'print(given)')")
     assert " -J 7 " in kernel.ok("cell(7)").result["text/plain"]
 

@@ -1,4 +1,4 @@
-"""%squeue and the others, as a person types them."""
+"""Tests of %squeue and the other Slurm commands as magics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "<b>x</b> a|b"
 
 @pytest.fixture
 def waiting(kernel: Any, gate: Callable[[str], Path]) -> Any:
-    """A running job with a nasty name, in the variable ``waiting``."""
+    """Provide a running job with a difficult name, in the variable ``waiting``."""
     kernel.ok(f"name = {NAME!r}")
     cell = f"import os, time\nwhile not os.path.exists('{gate('go')}'): time.sleep(0.1)"
     kernel.ok(f"%%sbatch as=waiting -J {{name}}\n{cell}")
@@ -128,7 +128,7 @@ MAGICS = ["%%sbatch", "%sbatch", "%%srun", "%srun", "%%remote", "%remote", "%sal
 
 
 def asked(kernel: Any, magic: str) -> str:
-    """What ``?`` shows."""
+    """Return the text of ``?``."""
     request = kernel.client.execute(f"{magic}?")
     reply = kernel.client.get_shell_msg(timeout=60)
     while reply["parent_header"]["msg_id"] != request:

@@ -1,4 +1,4 @@
-"""The Tab key, as a front end asks the kernel about it."""
+"""Tests of completion, requested from the kernel as by a front end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 @pytest.fixture(scope="module")
 def offered(kernel: Any) -> Callable[[str], list[str]]:
-    """``offered(code)``: what the kernel offers at the end of the code's first line."""
+    """Return ``offered(code)``: the completions of the kernel at the end of the code's first line."""
     return lambda code: list(kernel.complete(code)[0])
 
 
@@ -47,8 +47,8 @@ def test_nothing_of_ours_where_others_know_better(offered: Callable[[str], list[
 
 @pytest.fixture(scope="module")
 def known(kernel: Any, wait_for: Callable[..., Any]) -> dict[str, str]:
-    """What there is to offer: the cluster's own names, a job, variables. ``{held}`` stands for the job's number."""
-    kernel.ok("%sinfo -h")  # nobody is asked to log in for the sake of the Tab key
+    """Provide a kernel with names for completion: of the cluster, a job, variables. ``{held}`` is the job's number."""
+    kernel.ok("%sinfo -h")  # completion never causes a login prompt
     kernel.ok("%%sbatch --hold as=held -J train\n#!/bin/sh\ntrue")
     kernel.ok(
         "import math\nrates = [{'lr': 1}, {'lr': 2}]\nweights, pair = {'lr': [1]}, [held]\n"
@@ -159,7 +159,7 @@ def test_what_is_offered_says_what_it_is(known: dict[str, str], kernel: Any) -> 
 def test_a_key_press_asks_slurm_nothing(
     known: dict[str, str], offered: Callable[[str], list[str]], cluster: EmbeddedCluster
 ) -> None:
-    """Counted by the controller: of what the names come from, nothing was asked again."""
+    """Counted by the controller: no source of the names was queried again."""
 
     def asked() -> dict[str, int]:
         counts = dict(re.findall(r"^\s+(REQUEST_\w+)\s+\(\s*\d+\) count:(\d+)", cluster.run("sdiag").stdout, re.M))
@@ -208,7 +208,7 @@ def test_odd_names_can_be_typed(known: dict[str, str], offered: Callable[[str], 
 
 
 def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> None:
-    """With a job that sbatch takes as a warning, with one that it refuses as the hint of the error."""
+    """For an accepted job as a warning, for a refused one as the hint of the error."""
     taken = kernel.ok("%%sbatch --hold\n#!/bin/sh\n#SBATCH -n 65\ntrue")
     assert re.fullmatch(
         r"Warning: The job needs 65 CPUs, and there are 64 in partition devwork\. \(facts as of \d\d:\d\d\)\n",
@@ -217,7 +217,7 @@ def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> Non
     refused = kernel.run("%%sbatch -p arndu\n#!/bin/sh\ntrue")
     assert (refused.error, refused.stderr) == ("SubmitRefused", "")
     assert refused.traceback.count("There is no partition arndu. Did you mean arandu?") == 1
-    python = kernel.run("%%sbatch -p arandu --gres gpu:a100:9 python=/usr/bin/python3\nprint()")  # asked about before
+    python = kernel.run("%%sbatch -p arandu --gres gpu:a100:9 python=/usr/bin/python3\nprint()")  # requested before
     assert (python.error, python.stderr) == ("SubmitRefused", "")
     assert python.traceback.count("at most 8 a100 GPUs") == 1
     assert "facts as of" not in kernel.ok("%%sbatch --hold -n 64\n#!/bin/sh\ntrue").stderr

@@ -1,4 +1,4 @@
-"""``after=`` and its kinds: jobs that wait for others, by variable or by id; several at once."""
+"""Tests of ``after=`` and its kinds: jobs that wait for others, by variable or by id; several at once."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
         "True DependencyNeverSatisfied"
     )
     assert kernel.value("sorted(task.index for task in jupyter_slurm.as_completed(pair))") == "[0, 1]"
-    # What is over needs no waiting for, or can never be waited for.
+    # A finished job needs no dependency, or its condition can never be met.
     shown = kernel.ok("%%sbatch after=good afternotok=bad,pair[1] show\n#!/bin/sh\ntrue").result["text/plain"]
     assert "--dependency" not in shown
     told = kernel.run("%%sbatch after=both\n#!/bin/sh\ntrue")
     assert "ended as FAILED, so this job would never start" in told.traceback
     assert "afterany=" in told.traceback
-    told = kernel.run("%%sbatch aftercorr=pair --array=0-1\n#!/bin/sh\ntrue")  # which Slurm may have forgotten by now
+    told = kernel.run("%%sbatch aftercorr=pair --array=0-1\n#!/bin/sh\ntrue")  # which Slurm may have removed by now
     assert "those that did not end well would never start" in told.traceback
     shown = kernel.ok("%%sbatch aftercorr=good --array=0-1 show\n#!/bin/sh\ntrue").result["text/plain"]
     assert "--dependency" not in shown
     for waiting in ("never.wait()", "await never", "list(jupyter_slurm.as_completed([good, never]))"):
-        told = kernel.run(waiting)  # nobody waits for what cannot come
+        told = kernel.run(waiting)  # no wait for a condition that can never be met
         assert told.error == "JobFailed"
         assert "ended as FAILED" in told.traceback
     assert "1 is no job" in kernel.run("jupyter_slurm.wait([1])").traceback

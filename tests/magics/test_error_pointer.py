@@ -1,4 +1,4 @@
-"""Which part of the line a message of sbatch is about."""
+"""Tests of the mark on the part of a line that a message of sbatch concerns."""
 
 from __future__ import annotations
 

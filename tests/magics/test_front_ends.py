@@ -1,4 +1,4 @@
-"""The same cells without a browser: nbclient, and IPython in a terminal."""
+"""Tests of the same cells without a browser: nbclient, and IPython in a terminal."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_terminal_says_what_a_job_waits_for(environment: dict[str, str], home:
     )
     done = _in_a_terminal(code, environment, home)
     assert re.search(r"^Job \d+ \(cell.sh\): PENDING", done.stderr, re.MULTILINE), done.stderr
-    assert done.stderr.count(": PENDING\n") == 1  # said once, however often it is heard
+    assert done.stderr.count(": PENDING\n") == 1  # printed once, however often it is received
     assert len(re.findall(r"Job \d+ \(looped\): PENDING", done.stdout)) == 2
 
 

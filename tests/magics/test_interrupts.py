@@ -1,4 +1,4 @@
-"""An interrupted wait: what becomes of the job is decided once, and said."""
+"""Tests of interrupted waits: the decision about the job is made once, and reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _until(path: Path) -> str:
 
 
 def _interrupted(kernel: Any, wait_for: Callable[..., Any], gate: Path) -> tuple[Any, str]:
-    """Interrupt a waiting cell as soon as its job runs; return what it said and the job's number."""
+    """Interrupt a waiting cell as soon as its job runs; return its message and the job's number."""
     cell = f"open('{gate}.started', 'w').close()\n{_until(gate)}"
     request = kernel.begin(f"%%sbatch wait as=held\n{cell}")
     wait_for(lambda: kernel.pump() or Path(f"{gate}.started").exists(), "the job runs")

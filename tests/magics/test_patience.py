@@ -1,4 +1,4 @@
-"""Magics in a row, and a Slurm that does not answer: nobody waits without a word, and everybody learns what to do."""
+"""Tests of many magics in a row, and of a silent Slurm: every wait has a message, with the next step."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def _told(kernel: Any, request: str) -> bool:
 
 
 def test_what_is_mistyped_takes_nothing_from_what_one_may_ask(bare_kernel: Any) -> None:
-    # A loop of ten seconds would say that it waits: the agent is the one of the test before.
+    # A loop of ten seconds would report its wait: the agent is the one of the test before.
     bare_kernel.ok("%load_ext jupyter_slurm")
     code = "try:\n    get_ipython().run_line_magic('squeue', '--no-such')\nexcept Exception as e:\n    print(e)\n"
     for _ in range(2):
         ran = bare_kernel.ok(code)
     assert "unrecognized option" in ran.stdout
-    assert "waits" not in ran.stderr  # the second follows the first without a word
+    assert "waits" not in ran.stderr  # the second follows the first without a message
 
 
 @pytest.mark.here_only("it is about the way from the agent to the notebook")
 def test_a_cell_that_prints_a_byte_now_and_then_is_followed_through_every_silence(
     kernel: Any, gate: Callable[[str], Path], wait_for: Callable[..., Any]
 ) -> None:
-    """Each silence is longer than the kernel waits for the agent's signs of life: it comes back, and reads on."""
+    """Each silence is longer than the kernel's limit for signs of life: the follower reconnects, and reads on."""
     kernel.ok(
         "from jupyter_slurm.agent.client import agent_client as client\nkept, client._STREAM_TIMEOUT = client._STREAM_TIMEOUT, 0.4"
     )
@@ -70,13 +70,13 @@ def test_a_cell_that_prints_a_byte_now_and_then_is_followed_through_every_silenc
         wait_for(lambda number=number: "abc"[: number + 1] in kernel.text(ran.display), "the byte")
     assert kernel.value("slow.wait().stdout") == "abc"
     assert kernel.text(ran.display).count("abc") == 1
-    assert kernel.value("reads[-1]['stdout']") in ("2", "3")  # it goes on where it was
+    assert kernel.value("reads[-1]['stdout']") in ("2", "3")  # continues at the same position
     kernel.ok("client._STREAM_TIMEOUT, client.AgentClient.astream = kept, real")
 
 
 @pytest.fixture
 def slurm_conf(kernel: Any) -> Any:
-    """Names another slurm.conf in the kernel, or none; afterwards the old one is back."""
+    """Set another slurm.conf in the kernel, or none; restore the old one afterwards."""
     before = kernel.value("__import__('os').environ['SLURM_CONF']")
 
     def use(path: str | None) -> None:

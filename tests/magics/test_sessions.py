@@ -1,4 +1,4 @@
-"""Sessions from a notebook and from a terminal: a real kernel, a real agent, a real Slurm, a real Jupyter."""
+"""Tests of sessions from a notebook and from a terminal: a real kernel, a real agent, a real Slurm, a real Jupyter."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nothing_is_left(kernel: Any) -> Iterator[None]:
 
 @pytest.fixture
 def slurm(environment: dict[str, str], home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run ``jupyter slurm WORDS`` where the kernel is."""
+    """Run ``jupyter slurm WORDS`` in the environment of the kernel."""
 
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -85,7 +85,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
         argv = wait_for(lambda: (home / "browser.argv").is_file(), "a browser") and (home / "browser.argv").read_text()
         assert argv.splitlines()[-1] == f"file://{page}"
         assert token not in argv
-        # Each has a token of its own.
+        # Each session has its own token.
         assert client.get(kernel.value("training.url") + "api/contents").status_code == 403
     wait_for(lambda: kernel.value("training.url") in kernel.text(asked), "its card")
     assert re.search(r"Session \d+ \(training\): ready, on dgx01, .*1 GPU, jupyterlab \d", kernel.text(asked))
@@ -138,7 +138,7 @@ def test_an_interrupt_asks_whether_it_is_to_be_kept(
 def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: Any, home: Path) -> None:
     served = ["python3", "-m", "http.server", "{port}", "--bind", "{host}"]
     (home / "seen here").touch()
-    kernel.ok("port, host = 99, '0.0.0.0'")  # what is meant is the node's
+    kernel.ok("port, host = 99, '0.0.0.0'")  # the node's values are meant
     asked = kernel.ok("%slurm launch -p arandu name=files -- " + " ".join(served)).display
     done = slurm("launch", "-p", "arandu", "noopen", "--", *served)
     assert done.returncode == 0, done.stderr
@@ -146,7 +146,7 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     where = re.search(r"^http://127\.0\.0\.1:8\d{3}/$", done.stdout, re.MULTILINE)
     assert where, done.stdout
     assert "seen here" in httpx.get(where[0], trust_env=False).text
-    # It may be ready before anybody has looked whether it is starting.
+    # The session may be ready before the first query of its state.
     assert re.search(r"^Session \d+ \(python3-1\): (starting|ready)", done.stdout, re.MULTILINE), done.stdout
     kernel.ok("files.wait_ready()")
     assert "seen here" in httpx.get(kernel.value("files.url"), trust_env=False).text
@@ -167,7 +167,7 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     assert "is not told on which port it is to listen" in refused.traceback
     done = slurm("launch", "-p", "arandu", "noopen", "name=quoted", "--", "no-such --port {port}")
     assert "without quotes around them all" in done.stderr
-    # What to do next is the runner's or Slurm's word, whoever was first; the lines are there either way.
+    # The next step comes from the runner or from Slurm, whichever was first; the lines appear in both cases.
     assert re.search(r"Last lines of \S+stderr:\n {4}.* has no no-such --port", done.stderr), done.stderr
     assert "--port {port}" in refused.traceback
 
@@ -178,7 +178,7 @@ def test_the_example_shows_what_it_promises(kernel: Any) -> None:
     for cell in cells:
         if cell.cell_type == "code":
             told[cell.source] = ran = kernel.ok(cell.source)
-            if "training.page" in cell.source:  # it goes when the session ends
+            if "training.page" in cell.source:  # the file is removed at the end of the session
                 modes.append(Path(ran.result["text/plain"].strip("'")).stat().st_mode & 0o777)
 
     def under(part: str) -> Any:
@@ -204,7 +204,7 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
     assert "--array has no place here" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
     done = slurm("launch", "-p", "arandu", "python=/usr/bin/python3")
     assert done.returncode == 1
-    assert "Session" not in done.stdout  # none was submitted
+    assert "Session" not in done.stdout  # nothing was submitted
     assert "/usr/bin/python3 has no Jupyter." in done.stderr
     assert "/usr/bin/python3 has no Jupyter.\njupyter=install" in done.stderr
     assert "'../x' is no name" in slurm("launch", "name=../x").stderr

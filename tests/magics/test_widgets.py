@@ -1,4 +1,4 @@
-"""Widgets in a real kernel: what a front end is told, and what becomes of what is clicked."""
+"""Tests of widgets in a real kernel: their messages to a front end, and the effect of clicks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 class FrontEnd:
-    """The models of widgets as a front end has them; it hands over clicks in a subshell, as JupyterLab does, or not."""
+    """Models of widgets as in a front end, which sends clicks to a subshell, as JupyterLab does, or not."""
 
     def __init__(self, kernel: Any, *, subshell: bool = True) -> None:
         self._kernel = kernel
@@ -50,7 +50,7 @@ class FrontEnd:
         return [m["content"]["comm_id"] for m in self._kernel.messages if m["msg_type"] == "comm_close"]
 
     def seen(self, root: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return what is within a widget now, from its top to its end."""
+        """Return the present content of a widget, from top to bottom."""
         models = self.models
         found: list[tuple[str, dict[str, Any]]] = []
 
@@ -67,7 +67,7 @@ class FrontEnd:
         return "\n".join(str(model.get("value", "")) for _, model in self.seen(root))
 
     def find(self, root: str, **state: str) -> str:
-        """Return the one that has these values."""
+        """Return the widget with these values."""
         found = [name for name, model in self.seen(root) if state.items() <= model.items()]
         assert len(found) == 1, (state, self.seen(root))
         return found[0]
@@ -87,7 +87,7 @@ class FrontEnd:
 
 
 def _shown(kernel: Any, code: str) -> tuple[str, dict[str, Any]]:
-    """Run a cell that shows a widget; return its model and what the file keeps."""
+    """Run a cell that shows a widget; return its model and the stored bundle."""
     bundle = kernel.ok(f"import jupyter_slurm\n{code}").result
     return bundle[VIEW]["model_id"], bundle
 
@@ -156,12 +156,12 @@ def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
     wait_for(lambda: front.models[hold]["tooltip"] == f"Release {about}", "it is held")
     front.click(hold)
     wait_for(lambda: front.models[hold]["tooltip"] == f"Hold {about}", "it is not held any more")
-    kernel.ok("over = later.cancel()")  # what a cell ends with is shown, with a button below it until its end
+    kernel.ok("over = later.cancel()")  # the result of a cell is shown, with a button below it until the end of the job
     kernel.ok("shown.close()\nassert shown._feed._work is None")
     kernel.ok(
         "from jupyter_slurm.widgets.job_feed import JobFeed\nlook, JobFeed.look = JobFeed.look, lambda feed: 1 / 0"
     )
-    assert "ZeroDivisionError" in kernel.run("jupyter_slurm.monitor()").traceback  # as where no agent answers
+    assert "ZeroDivisionError" in kernel.run("jupyter_slurm.monitor()").traceback  # as without an agent
     kernel.ok("JobFeed.look = look")
     hears = (
         "[type(getattr(each, '__self__', None)).__name__ for each in get_ipython().events.callbacks['pre_run_cell']]"
@@ -183,24 +183,24 @@ def test_what_is_free_is_shown_by_type(kernel: Any, wait_for: WaitFor) -> None:
 
 def test_below_the_card_of_a_job_stands_what_can_be_done_with_it(kernel: Any, wait_for: WaitFor) -> None:
     submitted = kernel.ok("%%sbatch as=long -t 5\nimport time\ntime.sleep(600)")
-    assert not [m for m in submitted.messages if VIEW in m["content"].get("data", ())]  # it would take its time
+    assert not [m for m in submitted.messages if VIEW in m["content"].get("data", ())]  # it would delay the submission
     front = FrontEnd(kernel)
     shown = kernel.ok("long").messages
     (bundle,) = [
         m["content"]["data"] for m in shown if m["msg_type"] == "display_data" and VIEW in m["content"]["data"]
     ]
-    assert bundle["text/html"] == ""  # the card says it all, also in the file
+    assert bundle["text/html"] == ""  # the card suffices, also in the file
     root = bundle[VIEW]["model_id"]
     wait_for(lambda: "of 5:00" in front.html(root), "how long it runs, of how long it may")
     cancel = front.find(root, description="Cancel")
-    for _ in range(2):  # as one does by habit, before the question is there to be read
+    for _ in range(2):  # a habitual double click, before the question can be read
         front.click(cancel)
     wait_for(lambda: front.models[cancel]["description"] == "Really cancel?", "it asks")
     assert kernel.value("long.refresh().state") == "RUNNING"
     wait_for(lambda: front.click(cancel) or kernel.value("long.state") == "CANCELLED", "it is cancelled")
     wait_for(lambda: root in front.closed, "and they go")
     stale = "long._data = {**long._data, 'state': 'RUNNING', 'finished': False}"
-    again = kernel.ok(f"{stale}\nlong").messages  # it has ended meanwhile, which closes them at once
+    again = kernel.ok(f"{stale}\nlong").messages  # the job has ended meanwhile, which closes the widgets at once
     assert [m["msg_type"] for m in again if m["msg_type"] in ("display_data", "error")] == ["display_data"]
 
 
@@ -231,9 +231,12 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
 
 
 def _programs_without_scripts_of_ours_show_it(models: dict[str, Any], bundles: list[dict[str, Any]]) -> None:
-    """VS Code brings the widgets of ipywidgets itself, and no others. Without their kernel it shows what comes next in its
-    order, which is text/html (``orderOfMimeTypes`` in microsoft/vscode, extensions/ipynb/src/deserializers.ts): in a page
-    that has no colours of Jupyter's."""
+    """Check the form for programs without the extension.
+
+    VS Code has the widgets of ipywidgets, and no others. Without their kernel it shows the next type in its order,
+    which is text/html (``orderOfMimeTypes`` in microsoft/vscode, extensions/ipynb/src/deserializers.ts): in a page
+    without Jupyter's colours.
+    """
     assert {model["model_module"] for model in models.values()} <= {
         "@jupyter-widgets/base",
         "@jupyter-widgets/controls",
@@ -269,10 +272,10 @@ def test_a_file_keeps_what_was_known(environment: dict[str, str], home: Path, mo
         2,
         1,
         1,
-    ]  # below the card of the job, what can be done with it
+    ]  # controls below the card of the job
     assert HOSTILE in shown[1][0]["text/plain"]
     assert "a100" in shown[4][0]["text/plain"]
-    widgets = made.metadata.pop("widgets")  # JupyterLab saves them only if told to
+    widgets = made.metadata.pop("widgets")  # JupyterLab saves them only if configured
     _programs_without_scripts_of_ours_show_it(widgets[STATE]["state"], [one for each in shown for one in each])
     exported, _ = HTMLExporter().from_notebook_node(made)
     assert HOSTILE not in exported

@@ -1,4 +1,4 @@
-"""What goes wrong between a laptop and its cluster: nothing is lost, nothing is there twice, and one is told."""
+"""Tests of faults between a laptop and its cluster: jobs are neither lost nor doubled, and the user is notified."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def login_dies(laptop: Laptop) -> None:
 
 
 async def silence(laptop: Laptop) -> None:
-    """Drop all packets, without a word, until that is noticed."""
+    """Drop all packets silently until that is detected."""
     laptop.site.gateway.drop()
     await laptop.until(lambda: laptop.state == "lost", "the silence is noticed", 20)
     laptop.site.gateway.restore()
@@ -76,7 +76,7 @@ async def found(laptop: Laptop, job: dict[str, Any]) -> dict[str, Any]:
 
 
 async def long_silence(laptop: Laptop) -> None:
-    """Drop all packets until whoever waits for an answer has given that up."""
+    """Drop all packets until every waiting request has timed out."""
     laptop.site.gateway.drop()
     tracker = laptop.core.cluster("far").tracker
     await laptop.until(lambda: [entry for entry in tracker.entries.values() if entry.error], "it is given up", 30)
@@ -88,7 +88,7 @@ async def test_in_the_middle_of_sbatch(
     laptop: Laptop, site: Site, broken: Callable[[Laptop], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if broken is long_silence:
-        await laptop.submit("#!/bin/sh\ntrue\n")  # what is asked of sbatch before is known from now on
+        await laptop.submit("#!/bin/sh\ntrue\n")  # the preparations of sbatch are known from now on
         monkeypatch.setattr(transport, "_PATIENCE", 3.0)
     site.slurm.freeze_controller()
     submitting = asyncio.create_task(laptop.submit("#!/bin/sh\nsleep 300\n"))
@@ -99,14 +99,14 @@ async def test_in_the_middle_of_sbatch(
     assert times_in_queue(site, job) == 1
     await laptop.core.cluster("far").actions.cancel(
         job["key"]
-    )  # what became of it, a busy machine may tell with the next look
+    )  # on a busy machine, the next query of the queue reports the final state
     async with asyncio.timeout(90):
         while (await laptop.job(job["key"]))["state"] not in ("CANCELLED", "COMPLETING"):
             await asyncio.sleep(0.2)
 
 
 async def test_in_the_middle_of_a_tail(laptop: Laptop, site: Site) -> None:
-    """A job prints all the time, and the connection breaks in each of the ways."""
+    """A job prints all the time, and the connection breaks in each way."""
     script = f"#!/bin/bash\nfor ((i = 0; i < {LINES}; i++)); do echo line $i; ((i % 500)) || sleep 0.5; done\n"
     job, received = await laptop.submit(script), bytearray()
     following = asyncio.create_task(laptop.follow(job, received))
@@ -151,7 +151,7 @@ async def test_in_the_middle_of_a_transfer(laptop: Laptop, site: Site, broken: C
 
 
 async def test_another_login_node_answers(laptop: Laptop, site: Site) -> None:
-    """Another host key, another /tmp, the same home: the jobs are followed on, and new ones submitted."""
+    """Another host key, another /tmp, the same home: the jobs are followed again, and new ones are submitted."""
     script = "#!/bin/bash\necho begun\nuntil [ -e ~/go.$SLURM_JOB_ID ]; do sleep 0.1; done\necho over\n"
     job, received = await laptop.submit(script), bytearray()
     following = asyncio.create_task(laptop.follow(job, received))
@@ -172,7 +172,7 @@ async def test_another_login_node_answers(laptop: Laptop, site: Site) -> None:
 async def test_a_lock_that_a_connection_took_with_it_is_taken_again(
     laptop: Laptop, site: Site, tmp_path: Path, at_laptop: Callable[..., Any], remote_carrier: str
 ) -> None:
-    """Two laptops see a submission without an answer; the first one's connection breaks. One of them brings it to its end."""
+    """Two laptops see a submission without an answer; the first one's connection breaks. One of them completes it."""
     (tmp_path / "other").mkdir()
     async with at_laptop(site, tmp_path / "other", carrier=remote_carrier, command_timeout=15.0) as other:
         site.slurm.freeze_controller()
@@ -202,7 +202,7 @@ def _can_be_locked(path: Path) -> bool:
 async def test_keys_are_changed_under_load(
     new_ssh_site: Callable[..., Site], at_laptop: Callable[..., Any], tmp_path: Path, remote_carrier: str
 ) -> None:
-    """As after a gigabyte, here after every megabyte; and the server allows two sessions."""
+    """As after a gigabyte, in this test after every megabyte; and the server allows two sessions."""
     site = new_ssh_site(nodes=1, login_options={"RekeyLimit": "1M", "MaxSessions": 2, "Subsystem": "sftp /bin/false"})
     data = os.urandom(MB) * 20
     async with at_laptop(site, tmp_path, carrier=remote_carrier) as laptop:

@@ -1,4 +1,4 @@
-"""The quickstart notebook on a laptop: the same cells, after `%slurm use`."""
+"""Tests of the quickstart notebook on a laptop: the same cells, after `%slurm use`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def notebook(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Any]:
-    """The notebook of somebody who has no Slurm on this machine, but a profile."""
+    """Provide the notebook of a user without a local Slurm, but with a profile."""
     home = short_tmp / f"q-{remote_carrier}"
     home.mkdir()
     settings = Way(remote_carrier, login_host).settings(cluster, home, str(home / "jobs"))
@@ -50,7 +50,7 @@ def notebook(
 
 
 def text_of(cell: Any) -> str:
-    """All that a person reads under a cell."""
+    """Return the visible text under a cell."""
     parts = {
         "stream": lambda output: output.text,
         "error": lambda output: "\n".join(output.traceback),

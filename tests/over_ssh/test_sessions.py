@@ -1,4 +1,4 @@
-"""A session behind the real ways in: laptop -> gateway with a one-time code -> login node -> compute node."""
+"""Tests of a session behind a real site: laptop -> gateway with a one-time code -> login node -> compute node."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ async def site(ssh_site: Site) -> AsyncIterator[Site]:
 
 @pytest.fixture
 def attempts(monkeypatch: pytest.MonkeyPatch, site: Site, tmp_path: Path) -> list[object]:
-    """The attempts to connect; all times of a link are a tenth of what they are, so that a cut of seconds is a long one.
+    """Return the attempts to connect; all times of a link are a tenth of the real ones, so that cuts seem long.
 
-    Found out after 2 s and not 17, given up after 1 s each and not 30, with 3 s between two and not 30, and who opens a
-    page meanwhile hears of it after 2 s and not 60.
+    A cut is detected after 2 s instead of 17, an attempt ends after 1 s instead of 30, with 3 s instead of 30 between
+    two. A client that opens a page meanwhile gets an error after 2 s instead of 60.
     """
     made, opens = list[object](), PersistentLink._open
 
@@ -64,7 +64,7 @@ async def laptop(
 
 
 def session(laptop: Laptop, key: str) -> dict[str, Any]:
-    """What a list of sessions shows of one."""
+    """Return a session as shown by a list of sessions."""
     return next(one for one in laptop.core.sessions.told(NAME, active=False) if one["key"] == key)
 
 
@@ -78,7 +78,7 @@ async def until(laptop: Laptop, key: str, wanted: str) -> dict[str, Any]:
 async def launched(
     laptop: Laptop, user_python: tuple[list[str], dict[str, str]], name: str = "mine", wanted: str = "ready"
 ) -> dict[str, Any]:
-    """Launch a session on the first node; return what is told of it when it is ready."""
+    """Launch a session on the first node; return its API object when it is ready."""
     (python,), _ = user_python
     env = {} if python == sys.executable else {"PYTHONPATH": sysconfig.get_path("purelib")}
     asked = {**laptop.submission("#!", "--nodelist=node1"), "python": python, "context": {"env": env}}
@@ -103,7 +103,7 @@ async def test_a_session_outlives_a_link_that_is_cut_for_long(
     told = await until(laptop, key, "reconnecting")
     assert "The connection to far is lost" in told["session"]["message"]
     tried = len(attempts)
-    with pytest.raises(httpx.TransportError):  # who opens the page meanwhile is not kept waiting
+    with pytest.raises(httpx.TransportError):  # a client that opens the page meanwhile gets an error soon
         await page.get("api/contents")
     await laptop.until(lambda: len(attempts) >= tried + 5, "it is tried again and again")
     assert session(laptop, key)["session"]["state"] == "reconnecting"
@@ -145,7 +145,7 @@ async def test_a_node_without_ssh_and_steps_lets_its_person_in_and_nobody_else(
             (tmp_path / "another").mkdir()
             async with at_laptop(
                 site, tmp_path / "another", tunnels=ways
-            ) as another:  # the same log-in, another machine
+            ) as another:  # the same login, another machine
                 found = await until(another, told["key"], "ready")
                 assert found["session"]["port"] == told["session"]["port"]
                 assert found["session"]["local_port"] != told["session"]["local_port"]

@@ -1,4 +1,4 @@
-"""What walks the routes of a Jupyter server."""
+"""Fixtures: an inventory of the routes of a Jupyter server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-# A server extension that writes down which handlers of ours the server has, whatever their names are.
+# A server extension that lists the handlers of the package in the server, whatever their names.
 _WALK = """
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ c.ServerApp.jpserver_extensions = {"walk": True}
 
 @pytest.fixture(scope="module")
 def walked(start_jupyter: Callable[..., Any], wait_for: Callable[..., Any]) -> tuple[Any, list[dict[str, Any]]]:
-    """A server that lets nobody in by mistake, and what it has of ours: handler, pattern, methods, whether WebSocket."""
+    """Provide a server, and its handlers of the package: handler, pattern, methods, whether WebSocket."""
     files = {"walk.py": _WALK, "config.py": _CONFIG}
     server = start_jupyter(
         "server", "--config=config.py", "--ServerApp.allow_unauthenticated_access=False", files=files

@@ -1,4 +1,4 @@
-"""Who may ask what of a real Jupyter server, started as a person starts it."""
+"""Tests of permissions in a real Jupyter server, started as a user starts it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def server(walked: Any) -> Any:
 
 @pytest.fixture
 def client(server: Any) -> Iterator[httpx.Client]:
-    """What has the token."""
+    """Provide a client with the token."""
     with httpx.Client(headers={"Authorization": f"token {server.token}"}, timeout=60) as client:
         yield client
 
@@ -46,7 +46,7 @@ def client(server: Any) -> Iterator[httpx.Client]:
 @pytest.mark.parametrize("path", ADDRESSES)
 def test_without_a_token_or_with_a_wrong_one_nothing_is_answered(server: Any, verb: str, path: str) -> None:
     for headers in ({}, {"Authorization": "token " + "0" * 32}, {"Authorization": "Bearer x"}, {"Cookie": "_xsrf=1"}):
-        # No authorities: to read their list takes longer than all the rest, two hundred times.
+        # No certificate authorities: two hundred reads of their list take longer than all the rest.
         answer = httpx.request(verb, server.api(path), headers=headers, verify=False)
         assert answer.status_code == 403, (headers, answer.text)
         assert "jupyter-slurm:error" not in answer.text
@@ -140,7 +140,7 @@ STRANGERS: list[dict[str, str]] = [
 
 @pytest.fixture(scope="module")
 def asked(walked: Any) -> list[tuple[str, str, dict[str, str]]]:
-    """Requests that reach each handler: method, path, headers."""
+    """Return requests that reach each handler: method, path, headers."""
     found = []
     for route in walked[1]:
         shortest = find(st.from_regex(route["pattern"].rstrip("$"), fullmatch=True), lambda text: text.isascii())
@@ -152,7 +152,7 @@ def asked(walked: Any) -> list[tuple[str, str, dict[str, str]]]:
 
 @pytest.fixture(scope="module")
 def operations() -> list[tuple[str, str]]:
-    """Each operation of the API, with names that nothing has."""
+    """Return each operation of the API, with unused names."""
     values = defaultdict(
         lambda: "0123456789abcdef", job="1", kind="accounts", command="sbatch", key="20260101-000000-00000000"
     )
@@ -195,7 +195,7 @@ def test_no_route_answers_a_stranger(
 
 @pytest.fixture
 def browser(server: Any) -> Iterator[httpx.Client]:
-    """What is logged in with a cookie."""
+    """Provide a client that is logged in with a cookie."""
     with httpx.Client(timeout=60) as browser:
         browser.get(server.url + "tree", params={"token": server.token}, follow_redirects=True)
         assert browser.cookies

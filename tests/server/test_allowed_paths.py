@@ -1,4 +1,4 @@
-"""Only what the agent's document describes is passed on, spelt by us."""
+"""Tests that only documented requests are forwarded, with a path built by the server."""
 
 from __future__ import annotations
 

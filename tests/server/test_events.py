@@ -1,4 +1,4 @@
-"""Which events of Jupyter the agent's become."""
+"""Tests of the Jupyter events for the agent's events."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ENDED = {"state": "COMPLETED", "finished": True}
 
 
 class Told:
-    """What was emitted."""
+    """Emitted events."""
 
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
         self._events = Events(lambda *, schema_id, data: self.seen.append(data))
 
     def job(self, **more: Any) -> int:
-        """Tell of a job; returns how many events there are now."""
+        """Report a job; return the number of events so far."""
         self._events.told("job", {"cluster": "c", "key": "k", "id": "1", "state": "RUNNING", "finished": False, **more})
         return len(self.seen)
 

@@ -1,4 +1,4 @@
-"""What the extension says of itself when it is loaded."""
+"""Tests of the log messages of the extension when it is loaded."""
 
 from __future__ import annotations
 

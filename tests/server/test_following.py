@@ -1,4 +1,4 @@
-"""What the server hears of agents that end, and of those that others start."""
+"""Tests of the server's event subscription after the end of an agent, and to agents started by others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_another_agent_is_heard_whoever_started_it_and_none_is_started_to_
         raise ValueError("an event that is not understood")
 
     async def hears(client: AgentClient) -> None:
-        """Each cluster that the agent did not know is an event."""
+        """Return whether an event arrives: each cluster that the agent did not know causes one."""
         heard.clear()
         async with asyncio.timeout(60):
             while not heard:

@@ -1,4 +1,4 @@
-"""Kernels on nodes, as a browser adds them to those of its Jupyter server, and removes them."""
+"""Tests of remote kernels that a browser adds to its Jupyter server, and removes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = ["arandu", "-p", "arandu", "--gpus=a100:1", "idle=30", "name=Mine"]
 
 @pytest.fixture
 def client(walked: Any) -> Iterator[httpx.Client]:
-    """What has the token."""
+    """Provide a client with the token."""
     server = walked[0]
     headers = {"Authorization": f"token {server.token}"}
     base = f"{server.url}jupyter-slurm/api/server/"
@@ -24,7 +24,7 @@ def client(walked: Any) -> Iterator[httpx.Client]:
 
 
 def offered(walked: Any, client: httpx.Client) -> dict[str, Any]:
-    """Return what Jupyter itself offers."""
+    """Return the kernelspecs of Jupyter itself."""
     told: dict[str, Any] = client.get(f"{walked[0].url}api/kernelspecs").raise_for_status().json()["kernelspecs"]
     return told
 
@@ -40,7 +40,7 @@ def test_a_kernel_is_added_listed_and_removed(walked: Any, client: httpx.Client)
     assert spec["display_name"] == "Mine"
     assert spec["metadata"]["kernel_provisioner"]["provisioner_name"] == "jupyter-slurm"
     assert "--gpus=a100:1" in spec["argv"]
-    again = client.post("kernelspecs", json={"words": WORDS})  # no second one of the same
+    again = client.post("kernelspecs", json={"words": WORDS})  # no second kernelspec for the same request
     assert (again.status_code, again.json()) == (201, added)
 
     assert client.delete(f"kernelspecs/{added['name']}").status_code == 200
@@ -48,7 +48,7 @@ def test_a_kernel_is_added_listed_and_removed(walked: Any, client: httpx.Client)
     gone = client.delete(f"kernelspecs/{added['name']}")
     assert gone.status_code == 404
     assert gone.headers["content-type"] == "application/problem+json"
-    assert client.delete("kernelspecs/python3").status_code == 404  # none of ours
+    assert client.delete("kernelspecs/python3").status_code == 404  # not a remote kernel
 
 
 @pytest.mark.parametrize(

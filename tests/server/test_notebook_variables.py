@@ -1,4 +1,4 @@
-"""Variables of a real kernel, of which the Jupyter server believes nothing."""
+"""Tests of variables of a real kernel, which the Jupyter server does not trust."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_a_kernel_that_tells_of_more_than_it_was_asked_for_fills_no_disk(
 async def test_a_snapshot_that_nobody_waits_for_is_let_go(
     visitor: variables.VariableTransfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a move is given up; the kernel may have little memory left."""
+    """As after a cancelled move; the kernel may have little memory left."""
     ready = f"len(__import__('sys').modules['{variables._luggage()[0]}.transit']._ready)"
     await visitor._reply(lambda: str(visitor._client.execute("x = bytes(40_000)")))
     asked = asyncio.Event()
@@ -76,7 +76,7 @@ async def test_a_snapshot_that_nobody_waits_for_is_let_go(
 
 
 async def test_what_cells_print_does_not_wait_in_the_server(visitor: variables.VariableTransfer) -> None:
-    """What is published is read until the kernel has begun, and by a visitor who never asks that not at all."""
+    """Published messages are read until the kernel has started, and not at all by a client without that interest."""
     other = variables.VariableTransfer(visitor._manager)
     await other.idle(lambda: None)
     assert other._client._iopub_channel is None

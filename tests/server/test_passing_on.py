@@ -1,4 +1,4 @@
-"""What a browser gets of the agent: answers, bytes, events and errors as they are."""
+"""Tests of forwarded answers, bytes, events and errors of the agent, which reach a browser unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def client(server: Any) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def submit(server: Any, client: httpx.Client) -> Callable[[str], dict[str, Any]]:
-    """``submit(script)`` as a front end would; returns the job."""
+    """Return ``submit(script)``, which submits as a front end would and returns the job."""
     (known,) = client.get(server.api("v1/clusters")).json()
 
     def submit(text: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_events_come_while_the_stream_is_open_and_its_end_reaches_the_agent(
         job = submit("#!/bin/bash\nsleep 300\n")
         seen = next(data for name, data in events(answer.iter_lines()) if name == "job" and data["key"] == job["key"])
         assert seen["cluster"] == job["cluster"]
-    # At once: not only when the next sign of life, 15 s later, cannot be sent.
+    # At once: not only when the next sign of life fails, 15 s later.
     wait_for(lambda: streams() == 0, "the agent's stream ends when the browser leaves", timeout=10)
     cancelled = client.post(address(server, job, "cancel"), json={"signal": None})
     assert cancelled.status_code == 200

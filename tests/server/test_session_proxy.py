@@ -1,4 +1,4 @@
-"""Sessions through a Jupyter server with a prefix, as a hub has it: a browser that has only its cookie."""
+"""Tests of sessions through a Jupyter server with a prefix, as in a hub: the browser has only its cookie."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ c.ServerApp.logging_config = {
 
 @pytest.fixture(scope="module")
 def hub_server(start_jupyter: Callable[..., Any]) -> Any:
-    """A server with a prefix, as a hub starts it; its log has all that any library of it has to say."""
+    """Provide a server with a prefix, as a hub starts it, with the debug log of all libraries."""
     files = {"log.py": LOGS_ALL}
     return start_jupyter("server", "--ServerApp.base_url=/user/ana/", "--debug", "--config=log.py", files=files)
 
 
 class Owner:
-    """Who asks the API of that server, with its token."""
+    """Client of that server's API, with its token."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -87,7 +87,7 @@ def owner(hub_server: Any) -> Iterator[Owner]:
 
 @pytest.fixture(scope="module")
 def session(owner: Owner, wait_for: Callable[..., Any]) -> Iterator[dict[str, Any]]:
-    """One that is ready, launched through that server as a browser does: Python, folder and environment are the server's."""
+    """Provide a ready session, launched through that server: Python, folder and environment are the server's."""
     told = owner.launch("-p", "arandu", "-t", "10", python=None, context=None)
     assert (told["work_dir"], told["session"]["path"][:10]) == (str(owner.server.home), "/user/ana/")
     key = told["key"]
@@ -97,7 +97,7 @@ def session(owner: Owner, wait_for: Callable[..., Any]) -> Iterator[dict[str, An
 
 @pytest.fixture
 def browser(hub_server: Any) -> Iterator[httpx.Client]:
-    """What is logged in with a cookie, and has not been at a session."""
+    """Provide a client that is logged in with a cookie, and has not opened a session."""
     with httpx.Client(timeout=60, base_url=hub_server.url.removesuffix("/user/ana/")) as browser:
         browser.get("/user/ana/tree", params={"token": hub_server.token}, follow_redirects=True)
         for name in [name for name in browser.cookies if name == "_xsrf"]:
@@ -106,7 +106,7 @@ def browser(hub_server: Any) -> Iterator[httpx.Client]:
 
 
 def token_of(server: Any, job: dict[str, Any]) -> str:
-    """What the session knows its person by; no browser is to see it."""
+    """Return the token of the session, which no browser may see."""
     return Path(job["folder"], "serving", "token").read_text()
 
 
@@ -163,7 +163,7 @@ async def test_a_page_and_a_kernel_of_a_session(
         re.findall(r'id="jupyter-config-data" type="application/json">\s*(\{.*?\})\s*</script>', page.text, re.S)[0]
     )
     assert (config["baseUrl"], config["token"]) == (path, "")
-    xsrf = {"X-XSRFToken": browser.cookies["_xsrf"]}  # the only one: that of the session's local port went
+    xsrf = {"X-XSRFToken": browser.cookies["_xsrf"]}  # the only cookie: that of the session's local port was removed
     assert browser.post(f"{path}api/kernels", json={}).status_code == 403
     answer = browser.post(f"{path}api/kernels", json={}, headers=xsrf)
     assert answer.status_code == 201, answer.text
@@ -220,7 +220,7 @@ def test_what_comes_back_is_what_was_there(hub_server: Any, session: dict[str, A
     assert browser.get(f"{path}files/{name}", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     head = browser.head(f"{path}files{quoted}")
     assert (head.status_code, head.content) == (200, b"")
-    # Nothing that is no session of ours is reached, whatever stands in the address.
+    # No port other than that of a session is reached, whatever the address contains.
     for other in (
         "20260101-000000-00000000",
         "127.0.0.1:22",
@@ -233,7 +233,7 @@ def test_what_comes_back_is_what_was_there(hub_server: Any, session: dict[str, A
     assert "Traceback" not in hub_server.log
 
 
-# Says what it was asked; to /raw?HEX, what that says.
+# Returns the request; for /raw?HEX, the given bytes.
 ECHO = """
 import http.server, json, sys
 

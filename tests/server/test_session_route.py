@@ -1,4 +1,4 @@
-"""What travels between a browser and a session, and how it is spelt."""
+"""Tests of the headers and paths between a browser and a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The services on a real cluster, without the HTTP in between."""
+"""Fixtures: the services on a real cluster, without HTTP."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from jupyter_slurm.services.agent_core import Core
 
 
 def new_key() -> str:
-    """A submission key, as a front door makes one."""
+    """Make a submission key, as a front end does."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
 
 
 class Desk:
-    """A started core and one cluster of it: what a front door has before it.
+    """A started core and one of its clusters, in place of a front end.
 
     Attributes
     ----------
     env : dict
-        For commands that the test itself runs on the cluster.
+        Environment of commands that the test itself runs on the cluster.
     folder : str
-        Where the submissions say that they are.
+        Working directory of the submissions.
     root : str
-        Folder of the job directories.
+        Parent directory of the job directories.
     """
 
     def __init__(self, core: Core, cluster: dict[str, Any], env: dict[str, str], folder: str, way: Way) -> None:
@@ -52,10 +52,10 @@ class Desk:
         return str(self.cluster["folder"])
 
     def asked(self, text: str, *options: str, **more: Any) -> dict[str, Any]:
-        """A submission; a Python cell unless the text begins with ``#!``."""
+        """Return a submission: a Python cell unless the text begins with ``#!``."""
         kind = "script" if text.startswith("#!") else "python"
         context = {"cwd": self.folder, "env": self.env, "umask": 0o022, "limits": {}, **more.pop("context", {})}
-        if self.way.is_remote:  # nothing travels but what is named
+        if self.way.is_remote:  # over SSH only named parts are sent
             context["env"] = dict(context["env"].items() - self.env.items())
         asked = {"key": new_key(), "kind": kind, "text": text, "options": list(options), "args": [], "context": context}
         return {**asked, "python": sys.executable if kind == "python" else None, "dry_run": False, **more}
@@ -86,7 +86,7 @@ class Desk:
     async def until(
         self, reference: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 90.0
     ) -> dict[str, Any]:
-        """Wait until a job is as it should be; follow it meanwhile, as a notebook does."""
+        """Wait for a condition of a job, and follow it meanwhile, as a notebook does."""
         job = await self.job(reference)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -109,10 +109,10 @@ class Desk:
 
 @contextlib.asynccontextmanager
 async def desk_at(way: Way, cluster: Any, folder: Any, **settings: Any) -> AsyncIterator[Desk]:
-    """Start a core whose folders lie below ``folder``, where the settings do not name others."""
+    """Start a core whose folders are below ``folder``, unless the settings name others."""
     env = cluster.env()
     job_root = settings.pop("job_root", str(folder / "jobs"))
-    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short: Unix sockets live there
+    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short, for the paths of Unix sockets
     places = {"state_dir": str(folder / "state"), "runtime_dir": runtime, **way.settings(cluster, folder, job_root)}
     core = Core(Settings(**{**places, **settings}))
     await core.start()
@@ -124,10 +124,10 @@ async def desk_at(way: Way, cluster: Any, folder: Any, **settings: Any) -> Async
             registered = await core.clusters.register(str(cluster.slurm_conf), env.get("PATH", os.defpath))
         yield Desk(core, registered, env, str(folder), way)
     finally:
-        if way.is_remote:  # else what carries it may stay
+        if way.is_remote:  # otherwise its connection may stay
             await core.clusters.disconnect("far")
         await core.stop()
-        shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH tidies up at the same time
+        shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH removes files at the same time
 
 
 @pytest.fixture
@@ -138,11 +138,11 @@ async def desk(cluster, tmp_path, way) -> AsyncIterator[Desk]:
 
 @pytest.fixture
 def open_desk(way: Way) -> Callable[..., Any]:
-    """``async with open_desk(cluster, folder, **settings) as desk``: for tests that need several, or other settings."""
+    """Return ``open_desk(cluster, folder, **settings)``, a context manager for several desks, or other settings."""
     return functools.partial(desk_at, way)
 
 
 @pytest.fixture
 def open_far_desk(remote_carrier: str, login_host: Any) -> Callable[..., Any]:
-    """The same, for tests that have a meaning over SSH only."""
+    """Return the same, for tests that make sense only over SSH."""
     return functools.partial(desk_at, Way(remote_carrier, login_host))

@@ -1,4 +1,4 @@
-"""The notebook of each site, executed whole on its replica, by a laptop in front of it: all cells, and what they show."""
+"""Tests of the notebook of each site, executed whole by a laptop with the site's replica: all cells and outputs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from replicas import Replica
 from jupyter_slurm.sites.shipped import shipped_names
 
 LOGIN_SHARE = 0.15
-"""Of one CPU of the login node, on average, while a notebook is executed."""
+"""Share of one CPU of the login node, on average, during a notebook."""
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def text_of(cell: Any) -> str:
-    """All that a person reads under a cell."""
+    """Return the visible text under a cell."""
     parts = {
         "stream": lambda output: output.text,
         "error": lambda output: "\n".join(output.traceback),
@@ -34,13 +34,13 @@ def text_of(cell: Any) -> str:
 
 
 class Told:
-    """What stands under the cells of an executed notebook."""
+    """Outputs of an executed notebook."""
 
     def __init__(self, notebook: Any) -> None:
         self._cells = [(cell.source, text_of(cell)) for cell in notebook.cells if cell.cell_type == "code"]
 
     def under(self, part: str) -> str:
-        """What stands under the one cell with this text in it."""
+        """Return the outputs of the one cell with this text."""
         (text,) = [text for source, text in self._cells if part in source]
         return text
 
@@ -131,7 +131,7 @@ CHECKS: dict[str, Callable[[Told, Replica], None]] = {
 
 @pytest.fixture
 def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
-    """A site with what its notebook wants of a person: in Pisa two environments in the profile."""
+    """Provide a site with the user's preparation of its notebook: in Pisa two environments in the profile."""
     if replica.name == "unipi":
         packages = request.getfixturevalue("ray_packages")
         (image,) = replica.site.software.images
@@ -144,11 +144,11 @@ def person(replica: Replica, request: pytest.FixtureRequest) -> Replica:
     return replica
 
 
-@pytest.mark.timeout(600)  # images are packed, on a machine that does much else
+@pytest.mark.timeout(600)  # images are packed, on a busy machine
 @pytest.mark.sites(*CHECKS)
 def test_the_notebook_of_a_site_does_what_its_guide_does(person: Replica, wait_for: Callable[..., Any]) -> None:
-    """And leaves the login node to others: it submits and copies there, and computes nothing."""
-    listed = ["squeue", "--noheader", "--format=%A"]  # a node that an earlier test's job still has is not taken
+    """And spares the login node: it submits and copies, and computes nothing."""
+    listed = ["squeue", "--noheader", "--format=%A"]  # a node with a remaining job of an earlier test is not used
     wait_for(lambda: not person.controller.run(*listed).stdout.split(), "nobody on the nodes")
     begun, before = time.monotonic(), person.login.cpu_seconds()
     told = Told(person.laptop.execute(EXAMPLES / f"{person.name}.ipynb"))
@@ -160,7 +160,7 @@ def test_the_notebook_of_a_site_does_what_its_guide_does(person: Replica, wait_f
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_a_notebook_is_kept_clean_and_does_nothing_that_the_guides_forbid(name: str) -> None:
-    """Without outputs; no question to Slurm in a loop, no GPU that Slurm did not give, no work in a shell of the laptop."""
+    """Without outputs; no Slurm query in a loop, no GPU outside of Slurm, no work in a shell of the laptop."""
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     text = (EXAMPLES / f"{name}.ipynb").read_text(encoding="utf-8")
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -1,4 +1,4 @@
-"""The page that puts the guides' commands and ours side by side: each of ours is one, by our own parsers."""
+"""Tests of the page that compares the guides' commands with jupyter_slurm's, parsed by jupyter_slurm's own parsers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jupyter_slurm.sites.shipped import shipped_names
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAGE = (EXAMPLES / "clusters.md").read_text(encoding="utf-8")
-# Of a table the last column is ours; `|` is escaped in tables.
+# The last column of a table has jupyter_slurm's commands; `|` is escaped in tables.
 ROWS = [re.split(r"(?<!\\)\|", row)[1:-1] for row in re.findall(r"^\|.*\|$", PAGE, re.MULTILINE)]
 PROSE = re.sub(r"^\|.*\|$", "", PAGE, flags=re.MULTILINE)
 OURS = sorted(
@@ -47,7 +47,7 @@ _FIRST = {"%sbatch": ("sbatch", FILE_WORDS), "%srun": ("srun", LINE_WORDS)}
 
 
 def parse(line: str) -> None:
-    """Take a command apart as a notebook or a terminal would; raise where it cannot be."""
+    """Parse a command as a notebook or a terminal would; raise if it is not valid."""
     if line.startswith("jupyter slurm "):
         words = shlex.split(line)[2:]
         module, parser = _parser(words[0])

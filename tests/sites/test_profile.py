@@ -1,4 +1,4 @@
-"""Site profiles: what is taken, and what is refused in which words."""
+"""Tests of site profiles: accepted values, and refusals with their messages."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_key_arrives():
 
 
 def test_the_example_of_the_readme_is_right():
-    """As it stands, and with all that is commented out in it."""
+    """As published, and with all its commented lines."""
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[login]" in text]
     assert parse_profile("arandu", example.encode(), "README").host == "arandu"
@@ -301,7 +301,7 @@ def test_those_that_ship_can_be_used_as_they_are(name):
 
 
 def test_what_a_profile_knows_stands_in_for_the_cluster_and_then_beside_its_word():
-    """Live facts win: of the profile only what Slurm does not know is left."""
+    """Live facts win: the profile supplies only the facts unknown to Slurm."""
     profile = parse_profile("sdumont", shipped_text("sdumont").encode(), "x")
     known = {**profile.known, "cost": profile.cost}
     offered = dict(named_in(known, "partition"))
@@ -320,7 +320,7 @@ def test_what_a_profile_knows_stands_in_for_the_cluster_and_then_beside_its_word
 
 
 async def test_before_the_log_in_names_are_those_of_the_profile(tmp_path):
-    """Who types `-p` before the first code is asked for, or fills in a form, has more than an empty list."""
+    """A user who types `-p` before the first login, or fills in a form, gets the profile's names."""
     (tmp_path / "sky.toml").write_text('extends = "skynet"\n[partitions]\nours = { max_time = "1-0" }\n')
     core = Core(
         Settings(**{name: str(tmp_path) for name in ("job_root", "state_dir", "runtime_dir")}, sites=[str(tmp_path)])

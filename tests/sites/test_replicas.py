@@ -1,6 +1,6 @@
-"""Each site on its replica: the profile that ships leads there, and what its guide asks for holds.
+"""Tests of each site on its replica: its built-in profile connects, and the requirements of its guide hold.
 
-Nothing here knows a site by name: what is expected stands in its profile and in ``tests/sites/NAME.toml``.
+These tests know no site by name: the expected values are in its profile and in ``tests/sites/NAME.toml``.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from jupyter_slurm.sites.profile import load_profile, told_by
 
 
 def gpus_of(replica: Replica, partition: Partition) -> int:
-    """GPUs of a node of a partition."""
+    """Return the number of GPUs of a node of a partition."""
     return min(group.gpu_count for group in replica.site.cluster.nodes if set(group.names) & set(partition.nodes))
 
 
 def options(replica: Replica, partition: Partition, gpus: int = 1) -> list[str]:
-    """What a job of that partition has to say."""
+    """Return the necessary options of a job in that partition."""
     words = ["-p", partition.name]
     words += ["-A", partition.allow_accounts[0]] if partition.allow_accounts else []
     return [*words, "-N", "1", *(["--gpus", str(gpus)] if gpus_of(replica, partition) else [])]
 
 
 def submit(replica: Replica, text: str, *words: str) -> str:
-    """Run a cell that submits and waits; return what the job has printed."""
+    """Run a cell that submits and waits; return the output of the job."""
     cell = replica.laptop.run(f"%%sbatch {' '.join(words)} as=job wait\n{text}")
     assert not cell.error, cell.error
     return replica.laptop.value("job.stdout")
 
 
 def state(replica: Replica, number: str) -> str:
-    """State of a job, as the controller knows it."""
+    """Return the state of a job, as the controller knows it."""
     question = ["squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T"]
     return replica.controller.run(*question).stdout.strip()
 
 
 def refused(replica: Replica, *words: str) -> str:
-    """Run a cell that no node may ever take; return what its person reads: of Slurm's refusal, or before it waits."""
+    """Run a cell that no node can execute; return the message: Slurm's refusal, or the warning before the wait."""
     cell = replica.laptop.run(f"%%sbatch {' '.join(words)} as=beyond\n#!/bin/sh\ntrue")
     if cell.error:
         assert "SubmitRefused" in cell.error, f"{words}: {cell.error}"
         return cell.error
-    replica.laptop.run("beyond.cancel()")  # not every site has Slurm refuse what would wait for ever
+    replica.laptop.run("beyond.cancel()")  # on some sites, Slurm accepts a job that waits forever
     assert "Warning" in cell.text, f"{words}: {cell.text}"
     return cell.text
 
@@ -113,7 +113,7 @@ def test_a_job_runs_in_each_partition(replica: Replica) -> None:
     for partition, line in zip(described.partitions, told.splitlines(), strict=True):
         state, node, visible, given = line.split(" ")
         assert (state, node in partition.nodes) == ("COMPLETED", True), f"{partition.name}: {line}"
-        # Slurm set it, and nobody else did: GPUs are counted in the order of their devices.
+        # Only Slurm sets this variable: GPUs are counted in the order of their devices.
         expected = (
             gpus_of(replica, partition)
             if partition.oversubscribe == "EXCLUSIVE"
@@ -192,7 +192,7 @@ def test_a_container_has_the_gpus_of_its_job_and_is_gone_with_it(
     gpus = gpus_of(replica, partition)
     image = image if image.startswith("/") else f"docker://{image}"
     wish = [f"-w {node}", f'"env={image}"', "as=job", *options(replica, partition, 2)]
-    if gpus:  # the first one is another job's, and no other one is that of a job which is still being cleaned away
+    if gpus:  # the first GPU belongs to another job, and no other one to a job that is still ending
         listed = ["squeue", "--noheader", f"--nodelist={node}", "--format=%A"]
         wait_for(lambda: not replica.controller.run(*listed).stdout.split(), f"nobody on {node}")
         taken = replica.laptop.run(
@@ -249,14 +249,14 @@ def test_who_has_the_right_takes_the_place_of_who_has_not(replica: Replica, wait
 
 
 def test_nobody_is_disturbed(replica: Replica, wait_for: Callable[..., Any]) -> None:
-    """The controller is asked seldom; nothing is left on the login node, nor in the home but what is small."""
+    """The controller is queried seldom; nothing remains on the login node, and only small files in the home."""
     laptop = replica.laptop
-    submit(replica, "print(1)", *options(replica, replica.site.cluster.partitions[0]))  # brings the runner there
+    submit(replica, "print(1)", *options(replica, replica.site.cluster.partitions[0]))  # copies the runner to the site
     told = replica.controller.run("sdiag").stdout
     (asked,) = re.findall(rf"^\s*{replica.user}\s.*count:(\d+)", told, re.M)
     (submitted,) = re.findall(r"REQUEST_SUBMIT_BATCH_JOB\s.*count:(\d+)", told)
     assert int(asked) - int(submitted) <= (
-        0.2 * (time.monotonic() - laptop.since) + 1.5 * laptop.cells + 8 * laptop.commands  # those ask what there is
+        0.2 * (time.monotonic() - laptop.since) + 1.5 * laptop.cells + 8 * laptop.commands  # queries of resources
     ), told
 
     before = sizes(replica.home)
@@ -274,12 +274,12 @@ def test_nobody_is_disturbed(replica: Replica, wait_for: Callable[..., Any]) -> 
 
 
 def sizes(folder: Path) -> dict[str, int]:
-    """Sizes of all files below a folder, by path."""
+    """Return the sizes of all files below a folder, by path."""
     found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return {str(path.relative_to(folder)): path.stat().st_size for path in found}
 
 
 def processes(replica: Replica) -> list[str]:
-    """What the person runs on the login node."""
+    """Return the user's processes on the login node."""
     listed = replica.login.run("ps", "-o", "args=", "-u", replica.user, check=False).stdout
     return [line for line in listed.splitlines() if line]

@@ -1,4 +1,4 @@
-"""Another cluster takes two files, and is proven by what proves those that ship: the command that CONTRIBUTING.md names."""
+"""Tests of another cluster from two files, by the checks of the built-in sites: the command in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ max_time = "1:00:00"
 default = true
 """
 PROVEN = ("profile_leads_there", "runs_in_each_partition", "gpus_of_its_job")
-"""Of the checks in test_replicas.py, those that go through most of a site: its profile, jobs, a container."""
+"""The checks of test_replicas.py that cover most of a site: its profile, jobs, a container."""
 
 
 @pytest.mark.timeout(600)

@@ -1,4 +1,4 @@
-"""Data parallel training on a replica, with a real PyTorch: one Slurm task a GPU, over two nodes."""
+"""Tests of data parallel training on a replica, with a real PyTorch: one Slurm task for each GPU, over two nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from replicas import Replica
 
-# Each rank has one of four points, and learns the line through all of them: the gradients meet, over the network.
+# Each rank has one of four points and learns the line through all: the gradients are combined over the network.
 TRAIN = """
 import os, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel

@@ -1,4 +1,4 @@
-"""What a person is told of a job that waits, where the Slurm of the site itself tells something else."""
+"""Tests of the explanation of a waiting job, if the site's Slurm reports another reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_who_waits_for_memory_reads_of_it_although_slurm_names_the_limit_of_gpus
     assert reason in ("QOSMaxGRESPerUser", "Resources")
     assert "for memory" in step
     assert "--mem=64G" in step, "what the site advises"
-    if reason != "Resources":  # as a newer Slurm may say
+    if reason != "Resources":  # as a newer Slurm may report
         assert "limit of the QOS for GPUs" in words
         assert "or it waits for something else, such as memory" in words
     laptop.run("first.cancel(); second.cancel()")

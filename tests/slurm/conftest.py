@@ -1,4 +1,4 @@
-"""Looking for what a cluster could have left behind."""
+"""Search for the remains of a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def _processes_about(directory: Path) -> list[str]:
-    """Every live process that names the directory in its arguments or environment, found without the package."""
+    """Return the live processes that have the directory in arguments or environment, found without the package."""
     wanted, found = os.fsencode(directory) + b"/", []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
@@ -32,19 +32,19 @@ def _groups() -> set[Path]:
 
 @pytest.fixture
 def processes_about() -> Callable[[Path], list[str]]:
-    """``processes_about(directory)``: the live processes that have to do with a cluster's directory."""
+    """Return a function: ``processes_about(directory)`` gives the live processes of a cluster's directory."""
     return _processes_about
 
 
 @pytest.fixture
 def nothing_left(wait_for: Callable[..., bool]) -> Callable[[Path], None]:
-    """``nothing_left(directory)``: no process, no file, no control group more than when the test began."""
+    """Return a check: ``nothing_left(directory)`` finds no process, file or control group that is new."""
     before = _groups()
 
     def check(directory: Path) -> None:
         assert not directory.exists()
         assert _processes_about(directory) == []
-        # Clusters of others come and go on this machine meanwhile, and a group of theirs is empty for a moment.
+        # Other clusters come and go on this machine meanwhile, and their groups are empty for a moment.
         wait_for(lambda: not any(_is_empty(group) for group in _groups() - before), "no empty control group is left")
 
     return check

@@ -1,4 +1,4 @@
-"""``jupyter slurm embedded`` as it is typed."""
+"""``jupyter slurm embedded`` on the command line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = 'name = "tiny"\n[[nodes]]\nnames = "n1"\n[[partitions]]\nname = "p"\nnod
 
 @pytest.fixture
 def embedded(short_tmp, tmp_path, capsys):
-    """``embedded(action, *options)`` on a directory of its own: exit code and both outputs."""
+    """Run ``embedded(action, *options)`` with its own directory: exit code and both outputs."""
     directory = short_tmp / "cli"
     config = tmp_path / "tiny.toml"
     config.write_text(SMALL)

@@ -1,4 +1,4 @@
-"""How little the controller hears of us, whatever is open: counted by the controller itself."""
+"""Load on the controller from all parts of jupyter_slurm, counted by the controller itself."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from jupyter_slurm.embedded import EmbeddedCluster
 pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 
 OWN, FOREIGN, SECONDS = 1_000, 20_000, 60
-# One look in ten seconds, both ends of the minute included; each is two requests (squeue sorts by partition).
+# One query in ten seconds, including both ends of the minute; each is two requests (squeue sorts by partition).
 LOOKS, REQUESTS = 7, 14
 
-# Runs as the ordinary user. First jobs and kernels, then a line on stdin, then the minute that counts.
+# Runs as the ordinary user. First jobs and kernels, then a line on stdin, then the measured minute.
 PROGRAM = r"""
 import os, subprocess, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
@@ -81,20 +81,20 @@ cluster.client.stop_agent()
 
 @pytest.fixture
 def crowd(new_cluster: Callable[..., EmbeddedCluster], bob: str) -> EmbeddedCluster:
-    """A cluster whose controller holds twenty thousand jobs of bob, none of which can start."""
+    """Provide a cluster whose controller has twenty thousand jobs of bob, none of which can start."""
     cluster = new_cluster()
     done = subprocess.run(
         ["sbatch", "--parsable", "--hold", "--chdir=/", "--output=/dev/null", f"--array=0-{FOREIGN - 1}", "--wrap=true"],
         env=cluster.env(), user=bob, group=pwd.getpwnam(bob).pw_gid, extra_groups=[], cwd="/",
         check=True, capture_output=True, text=True,
     )  # fmt: skip
-    # An array is one record of the controller's until something is said of its tasks alone.
+    # The controller keeps an array as one record until a command changes some of its tasks.
     cluster.run("scontrol", "update", f"JobId={done.stdout.strip()}_[0-{FOREIGN - 2}]", "Nice=2")
     return cluster
 
 
 def _counts(cluster: EmbeddedCluster) -> tuple[dict[str, int], dict[str, int]]:
-    """Return how many requests the controller counted, by type and by user."""
+    """Return the number of requests that the controller counted, by type and by user."""
     text = cluster.run("sdiag").stdout
     types, users = text.split("statistics by message type")[1].split("statistics by user")
     row = r"^\s+(\S+)\s+\(\s*\d+\) count:(\d+)"
@@ -106,7 +106,7 @@ def test_a_thousand_jobs_three_kernels_and_the_command_line(
     alice: str,
     user_python: tuple[list[str], dict[str, str]],
 ) -> None:
-    """Whatever is open asks the agent; the agent asks the controller once in ten seconds, for one's own jobs only."""
+    """Check that all parts use the agent, which queries only the user's jobs, once in ten seconds."""
     (python, env), account = user_python, pwd.getpwnam(alice)
     own = {"HOME": account.pw_dir, "USER": alice, "LOGNAME": alice}
     program = subprocess.Popen(

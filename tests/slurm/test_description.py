@@ -1,4 +1,4 @@
-"""The TOML description: what is understood, and that nothing in it can become a second setting."""
+"""The TOML description: accepted values, and protection against values that become a second setting."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_described_stands_in_slurm_conf(tmp_path):
 
 
 def test_daemons_may_have_hosts_of_their_own(tmp_path):
-    """The addresses of those stand in the configuration, and everybody who is there reaches them."""
+    """Check that the configuration has the hosts' addresses, and that all daemons reach them."""
     description = parse_description(tomllib.loads(SMALL))
     nodes = {name: Host(name, f"10.0.0.{i}", ("enter", name)) for i, name in enumerate(description.node_names, 2)}
     hosts = Hosts(Host("head", "10.0.0.1", ("enter", "head")), nodes)
@@ -206,7 +206,7 @@ def test_a_number_too_long_to_be_read_or_written_is_told(tmp_path, number):
 
 
 def _texts(data):
-    """Each place of a description that takes a text, as a function that puts a text there."""
+    """Return each text field of a description, as a function that sets the field."""
     return [
         lambda text: data | {"name": text},
         lambda text: data | {"extra": [text]},
@@ -235,7 +235,7 @@ def test_no_text_becomes_another_line_of_slurm_conf(place, text, tmp_path_factor
     expected = len(plain) + len(description.node_names) - 3 + (2 if description.extra else 0)
     assert len(lines) == expected
     for line in lines:
-        # One blank ends a setting: only a whole line of slurm.conf that was given as such may have more of them.
+        # A blank ends a setting: only a whole line of slurm.conf given as such may contain more.
         words = [word for word in line.split(" ") if word]
         assert line in description.extra or all(re.fullmatch(r"[A-Za-z]+=\S+", word) for word in words)
 

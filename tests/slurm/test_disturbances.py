@@ -1,4 +1,4 @@
-"""What the other tests do to a cluster does what it says."""
+"""Disturbances that other tests cause in a cluster have the intended effect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_jobs_outlive_a_restart_of_the_controller(new_cluster, wait_for, number)
     before = cluster.status().daemons["slurmctld"]
     steps = wait_for(lambda: _steps(cluster), "the job to have begun on its node")
     if number == signal.SIGKILL:
-        # slurmctld does not save by itself that backfill started a job; after a change to the job it does, in a moment.
+        # slurmctld does not save at once that backfill started a job, but it soon saves a change to the job.
         cluster.run("scontrol", "update", f"jobid={job}", "comment=saved")
         saved = cluster.layout.controller_state / "job_state"
         wait_for(lambda: saved.exists() and b"c4aiscw1" in saved.read_bytes(), "the running job on disk")

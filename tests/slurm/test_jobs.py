@@ -1,4 +1,4 @@
-"""Jobs of the embedded cluster get what a real one gives: GPUs, CPU masks, memory limits, clean-up, users."""
+"""Jobs of the embedded cluster get the resources of a real one: GPUs, CPU masks, memory limits, clean-up, users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 @pytest.fixture
 def state_of(cluster, wait_for):
-    """``state_of(job)``: the state a job ends in."""
+    """Return a function: ``state_of(job)`` waits for the end of a job and returns its state."""
 
     def get(job: str) -> str:
         ended = ("COMPLETED", "FAILED", "CANCELLED", "OUT_OF_MEMORY", "TIMEOUT", "NODE_FAIL")
@@ -36,7 +36,7 @@ def state_of(cluster, wait_for):
 
 @pytest.fixture
 def submit(cluster):
-    """``submit(script, *options, user=…)``: the id of the job."""
+    """Return a function: ``submit(script, *options, user=…)`` submits a job and returns its ID."""
 
     def run(script: str, *options: str, **more) -> str:
         argv = ["sbatch", "--parsable", "--output=/dev/null", *options]
@@ -69,7 +69,7 @@ def test_nodes_have_their_features_and_devwork_is_the_default(cluster):
 
 
 def test_more_tasks_than_this_machine_has_cpus(cluster, tmp_path):
-    """Automatic binding would refuse such a step where the job has control groups."""
+    """Check a step that automatic binding would refuse in a job with control groups."""
     output = tmp_path / "output"
     step = ["--wrap", "srun printenv SLURM_PROCID"]
     cluster.run("sbatch", "--wait", "-w", "c4aiscw1", "-N1", "-n16", "-o", str(output), *step)
@@ -113,14 +113,14 @@ def test_jobs_run_as_the_user_who_submitted_them(cluster, alice, bob, wait_for):
     job = cluster.run("sbatch", "--parsable", "--wrap", "sleep 1000", "-o", "/dev/null", user=alice).stdout.strip()
     with pytest.raises(CommandError, match="Access/permission denied"):
         cluster.run("scancel", job, user=bob)
-    # By itself squeue also shows what is over and not cleaned up yet, as the jobs of srun may be.
+    # By default squeue also shows finished jobs that are not yet cleaned up, such as those of srun.
     mine = ["squeue", "--me", "--states=pending,running", "--noheader", "--format=%A"]
     assert cluster.run(*mine, user=bob).stdout == ""
     assert cluster.run(*mine, user=alice).stdout == f"{job}\n"
 
 
 def test_a_job_starts_without_waiting_for_a_round_of_the_scheduler(cluster, submit, state_of):
-    """Five in a row: slurmctld looks for batch jobs once a second, with its defaults every three."""
+    """Check five in a row: slurmctld looks for batch jobs once a second, with its defaults every three."""
     for _ in range(5):
         assert state_of(submit("true")) == "COMPLETED"
 
@@ -136,7 +136,7 @@ def test_no_variable_of_another_cluster_reaches_the_commands(cluster, monkeypatc
 
 
 def test_parts_of_gpus_are_types_as_any_other(new_cluster):
-    """Names of MIG begin with a digit."""
+    """Check names of MIG, which begin with a digit."""
     group = new_cluster(start=False).description.nodes[0]
     gpus = Table({"gpus": {"1g.10gb": 2, "a100": 1}}, "").gpus("gpus")
     cluster = new_cluster(nodes=(replace(group, gpus=gpus),))

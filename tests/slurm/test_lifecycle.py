@@ -1,4 +1,4 @@
-"""A cluster starts in time, is there once, and leaves nothing behind however its starter ended."""
+"""Life cycle of a cluster: starts in time, exists once, and leaves nothing behind however its starter ended."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_directory_with_something_else_in_it_is_left_alone(short_tmp, new_clus
 
 
 def test_a_folder_of_jobs_is_not_taken_for_a_cluster(short_tmp, new_cluster):
-    """The agent keeps a cluster.json where its job directories are."""
+    """Check a directory with the agent's cluster.json, which the agent keeps beside its job directories."""
     directory = short_tmp / "local"
     directory.mkdir()
     (directory / "cluster.json").write_text('{"format": 1, "slurm_conf": null, "path": null}')
@@ -140,7 +140,7 @@ def test_a_place_where_no_directory_can_be_is_told_in_words(short_tmp, place):
 
 @as_root
 def test_a_folder_that_may_not_be_written_to_is_told_in_words(short_tmp, alice):
-    """As somebody else than root, who may do anything."""
+    """Check as a user other than root, who has all permissions."""
     closed = short_tmp / "closed"
     closed.mkdir(mode=0o700)
     own = short_tmp / "own"
@@ -192,7 +192,7 @@ def test_a_daemon_that_cannot_start_is_told_with_its_own_words(new_cluster, noth
 
 @pytest.mark.parametrize("taken", [0, 2])
 def test_a_port_that_somebody_was_quicker_to_take(new_cluster, monkeypatch, taken):
-    """The first choice holds a port (the controller's, a node's) that a stranger listens on already."""
+    """Check ports (the controller's, a node's) of the first choice on which another program already listens."""
     choose, choices = cluster_module.free_ports, []
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", 0))
@@ -241,7 +241,7 @@ def test_it_can_be_told_to_live_no_longer_than_a_process(
         cluster.start(until=owner.pid)
         assert cluster.status().state == "running"
         owner.kill()
-    # The directory goes before the keeper that removed it does.
+    # The directory disappears before the keeper that removed it.
     wait_for(lambda: not processes_about(cluster.directory), "the cluster and its keeper to be gone")
     nothing_left(cluster.directory)
     with pytest.raises(EmbeddedError, match="no process"):
@@ -273,14 +273,14 @@ def test_a_starter_killed_at_any_moment_leaves_nothing_that_stop_or_start_refuse
     for step in range(steps):
         with subprocess.Popen([*argv, *["--accounting"] * accounting], stdout=subprocess.DEVNULL) as starter:
             wait_for(directory.exists, "the directory", interval=0.0005)
-            # The moment is what is tested; the first ones lie close together, where the directory is made.
+            # The moment varies: the first steps are close together, when the directory is created.
             time.sleep(longest * (step / (steps - 1)) ** 3)
             starter.kill()
         cluster = EmbeddedCluster(directory=directory)
         if step % 2 and not processes_about(directory):
             cluster.start()
         if not cluster.stop() and directory.exists():
-            directory.rmdir()  # it had been made, and nothing in it
+            directory.rmdir()  # created, but empty
         nothing_left(directory)
 
 
@@ -316,7 +316,7 @@ def test_daemons_that_died_are_told_and_stop_clears_the_rest(new_cluster, nothin
 
 
 def test_a_directory_from_before_the_machine_was_restarted(new_cluster, short_tmp, nothing_left):
-    """The state of an earlier boot speaks of processes that are gone, whatever their marks say."""
+    """Check that processes in the state of an earlier boot count as ended, whatever their marks."""
     directory = short_tmp / "stale"
     directory.mkdir()
     state = State("old", "0" * 32, ["n1"], False, 1, 2, boot="another boot")
@@ -340,7 +340,7 @@ def test_a_damaged_state_is_told_and_nothing_is_touched(short_tmp):
 
 
 def test_stop_spares_what_only_looks_like_the_cluster(new_cluster, wait_for):
-    """A shell that uses the cluster, even inside salloc, is a person's; so is a process that names the directory."""
+    """Check that a user's shell survives, also inside salloc, and a process that names the directory."""
     cluster = new_cluster()
     shell = subprocess.Popen(
         ["salloc", "bash", "-c", "echo ready; exec sleep 1000"], env=cluster.env(), stdout=subprocess.PIPE
@@ -373,7 +373,7 @@ def test_what_an_ordinary_user_runs(user_cluster, alice):
 
 @as_root
 def test_an_ordinary_user_leaves_nothing_behind_either(bob, user_python, nothing_left, wait_for):
-    """Also below a folder that is closed to others, as a home often is, and the state directory where ours is."""
+    """Check also a directory closed to others, like many homes, and a state directory in it."""
     closed, (python, env) = Path(f"~{bob}").expanduser() / "closed", user_python
     closed.mkdir(mode=0o700)
     shutil.chown(closed, bob, bob)
@@ -396,7 +396,7 @@ def test_an_ordinary_user_leaves_nothing_behind_either(bob, user_python, nothing
 
 
 def _processes_of(user: str) -> list[str]:
-    """The live processes of a user, by name: those of a cluster that only this user runs."""
+    """Return the live processes of a user, by name: those of a cluster that only this user runs."""
     done = subprocess.run(["ps", "-o", "stat=,comm=", "-u", user], capture_output=True, text=True)
     return [line for line in done.stdout.splitlines() if not line.startswith("Z")]
 
@@ -429,7 +429,7 @@ def test_nothing_listens_beyond_this_machine(accounting_cluster):
             fields = line.split()
             if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
                 addresses.append(fields[1].split(":")[0])
-    # One for each node, one for slurmctld, one for slurmdbd; 127.0.0.1 as the kernel writes it.
+    # One for each node, one for slurmctld, one for slurmdbd; 127.0.0.1 in the kernel's notation.
     assert addresses == ["0100007F"] * 7
 
 

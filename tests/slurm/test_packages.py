@@ -49,7 +49,7 @@ def test_a_machine_without_slurm_is_told_what_to_install(monkeypatch, tmp_path, 
 
 
 def test_the_list_needs_nothing_but_python():
-    """``make`` asks for it before anything is installed: no site-packages, no package of ours."""
+    """Check that the list needs no site-packages and no project package: ``make`` reads it before any installation."""
     path = resources.files("jupyter_slurm.embedded.machine").joinpath("packages.py")
     command = [sys.executable, "-I", "-S", str(path)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == [

@@ -80,7 +80,7 @@ def test_accounting_works_with_the_newest(new_cluster, cluster_for, wait_for):
 
 
 def _accounts_below_others_are_taken_for_them(cluster):
-    """What is said of a job before sbatch decides is what sbatch says then."""
+    """Check that sbatch accepts an account below an allowed one exactly when no warning precedes it."""
     user = pwd.getpwuid(os.geteuid()).pw_name
     for name, above in (("below", "c4ai"), ("beside", "root")):
         cluster.run("sacctmgr", "-i", "add", "account", name, f"parent={above}")

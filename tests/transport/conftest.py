@@ -1,4 +1,4 @@
-"""Transports for tests: the local one, and the one over SSH to a host with a real sshd."""
+"""Transports for tests: the local transport, and the SSH transport to a host with a real sshd."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 
 def _gate(host: SshHost) -> HostVerifier:
-    """What known_hosts and a key file say; the package's own log-in has its own tests."""
+    """Return the checks by known_hosts and a key file; the package's own login has its own tests."""
 
     def verify(hop: HostConfig, key: paramiko.PKey) -> None:
         if f"{key.get_name()} {key.get_base64()}" not in host.known_hosts.read_text():
@@ -41,7 +41,7 @@ def _gate(host: SshHost) -> HostVerifier:
 
 
 class Nobody:
-    """Whoever is asked here: these hosts take a key, and have nothing to ask."""
+    """Prompter without answers: these hosts accept a key, and ask nothing."""
 
     async def ask(self, prompt: Prompt) -> None:
         raise AssertionError(f"asked for {prompt}")
@@ -49,7 +49,7 @@ class Nobody:
 
 @dataclass
 class Connected:
-    """A transport over SSH, its parts, and what was told of its connection."""
+    """An SSH transport, its parts, and the messages about its connection."""
 
     host: SshHost
     link: PersistentLink
@@ -59,13 +59,13 @@ class Connected:
 
 @pytest.fixture
 def ssh_carrier() -> str:
-    """Who carries what ``connect`` makes; a module that is for both has a fixture of this name with both."""
+    """Return the carrier for ``connect``; a module that tests both carriers overrides this fixture."""
     return "paramiko"
 
 
 @pytest.fixture
 def connect_by(short_tmp: Path) -> Iterator[Callable[..., Connected]]:
-    """``connect_by(carrier, host, …)``: see ``connect``."""
+    """Return a factory: ``connect_by(carrier, host, …)``, like ``connect``."""
     made: list[Connected] = []
 
     def make(
@@ -91,13 +91,13 @@ def connect_by(short_tmp: Path) -> Iterator[Callable[..., Connected]]:
 
 @pytest.fixture
 def connect(connect_by: Callable[..., Connected], ssh_carrier: str) -> Callable[..., Connected]:
-    """``connect(host, user=None, link={…}, **options)``: a transport over SSH; it is closed after the test."""
+    """Return a factory: ``connect(host, user=None, link={…}, **options)`` is an SSH transport; closed at the end."""
     return partial(connect_by, ssh_carrier)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a transport's commands run, and a directory of its user that both sides see."""
+    """Host of a transport's commands, and a directory of its user that both sides see."""
 
     path: Path
     new_transport: Callable[[], Transport]
@@ -106,7 +106,7 @@ class Place:
 
 @pytest.fixture(scope="session")
 def common(short_tmp: Path) -> Path:
-    """A directory that the hosts of these tests and this machine have at the same path."""
+    """Provide a directory that the hosts of these tests and this machine have at the same path."""
     path = short_tmp / "common"
     path.mkdir(mode=0o711)
     return path
@@ -114,13 +114,13 @@ def common(short_tmp: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def login_node(ssh_host: Callable[..., SshHost], common: Path) -> SshHost:
-    """A host that is left as it is."""
+    """Provide a host that tests do not change."""
     return ssh_host(name="login", shared=[common])
 
 
 @pytest.fixture
 def new_folder(common: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """``new_folder(user)``: an empty directory of that user, below ``common``."""
+    """Return a factory: ``new_folder(user)`` is an empty directory of that user, below ``common``."""
 
     def make(user: str) -> Path:
         path = common / f"{len(os.listdir(common))}"
@@ -134,7 +134,7 @@ def new_folder(common: Path, tmp_path_factory: pytest.TempPathFactory) -> Callab
 
 @pytest.fixture(scope="session")
 def bash_node(ssh_host: Callable[..., SshHost], common: Path) -> SshHost:
-    """A host whose /bin/sh is bash, as on most clusters; Debian's is dash."""
+    """Provide a host whose /bin/sh is bash, as on most clusters; Debian's is dash."""
     return ssh_host(name="bashful", shared=[common], mounts={"/bin/sh": Path("/bin/bash")})
 
 
@@ -142,7 +142,7 @@ def bash_node(ssh_host: Callable[..., SshHost], common: Path) -> SshHost:
     params=["local", *(pytest.param(kind, marks=pytest.mark.root) for kind in ("ssh", "ssh-bash", "openssh"))]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Each kind of transport in its place."""
+    """Provide each kind of transport on its host."""
     if request.param == "local":
         yield Place(tmp_path, LocalTransport, lambda pid: pid)
         return
@@ -155,7 +155,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def transport(place: Place) -> Iterator[Transport]:
-    """The transport of the place; to one that is closed, ``place.new_transport()`` is another one."""
+    """Provide the transport of the place; after closing it, ``place.new_transport()`` is a new one."""
     made = place.new_transport()
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""What a channel says of itself once it is closed: who reads it may be in the middle of asking."""
+"""State of a closed channel, whose reader may be in the middle of a call."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Folders of this machine that are made in advance."""
+"""Local directories created in advance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _hidden(folder: Path) -> list[Path]:
 
 
 async def _prepared(transport: LocalTransport, folder: Path) -> Path:
-    """Return the one that is there for the next command, once that would take it: its files are there before."""
+    """Return the draft for the next command, once usable: its files exist before."""
     async with asyncio.timeout(60):
         while str(folder) not in transport._drafts._ready:
             await asyncio.sleep(0.01)

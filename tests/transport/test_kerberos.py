@@ -1,4 +1,4 @@
-"""Kerberos, as sites have it: a KDC of our own, an sshd that takes its tickets, and OpenSSH as the carrier."""
+"""Kerberos as on a real site: a test KDC, a sshd that accepts its tickets, and OpenSSH as the carrier."""
 
 import asyncio
 import os
@@ -88,7 +88,7 @@ def kdc(tmp_path, unavailable):
 
 
 class Nobody:
-    """Whoever is asked here: a ticket is all that is needed."""
+    """Prompter without answers: the ticket suffices."""
 
     async def ask(self, prompt):
         raise AssertionError(f"asked for {prompt}")

@@ -1,4 +1,4 @@
-"""Who listens on which port of this machine."""
+"""Owners of the listening ports of this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only the local transport promises; the rest is in test_transport.py."""
+"""Guarantees of the local transport alone; the others are in test_transport.py."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ async def test_many_commands_share_few_threads(transport, tmp_path):
         prefixes = [str(tmp_path / f"{turn}-{number}") for number in range(3)]
         many = await asyncio.gather(*(transport.start_once(prefix, ["true"]) for prefix in prefixes))
         assert [(await once.result(None)).exit_code for once in many] == [0, 0, 0]
-    assert threading.active_count() <= before + 4  # a fourth: the last one may still be on its way back
+    assert threading.active_count() <= before + 4  # a fourth: the last thread may still be returning
 
 
 async def test_the_environment_is_a_whole_one(transport):
@@ -35,7 +35,7 @@ async def test_the_environment_is_a_whole_one(transport):
 
 
 async def test_a_lock_let_go_at_the_last_moment_ends_with_the_transport(tmp_path):
-    """No thread comes to closing the file any more: it would stay locked as long as this process lives."""
+    """Check that the file is closed even if no thread is left to close it: otherwise it would stay locked for ever."""
     path, busy, go_on = tmp_path / "file", threading.Event(), threading.Event()
     path.touch()
     transport, other = LocalTransport(workers=1), LocalTransport()
@@ -58,7 +58,7 @@ async def test_a_lock_let_go_at_the_last_moment_ends_with_the_transport(tmp_path
 
 
 def test_a_stream_closed_by_several_threads_at_once_ends_once(monkeypatch):
-    """Both directions of a connection end together, each in a thread of its own."""
+    """Check two directions of a connection that end together, each in its own thread."""
     complaints: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda hook: complaints.append(repr(hook.exc_value)))
     before = sys.getswitchinterval()

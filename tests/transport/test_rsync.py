@@ -1,4 +1,4 @@
-"""A run of rsync whose other half is left behind; what travels, and when, is in services/staging/test_staging.py."""
+"""Remote half of an abandoned run of rsync; the transferred files are tested in services/staging/test_staging.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLOWLY = ["--recursive", "--bwlimit=200"]
 
 
 async def test_what_is_left_of_a_transfer_is_ended_by_the_machine_alone_that_began_it(tmp_path: Path) -> None:
-    """Two laptops may have one name, one path, and one folder on a cluster."""
+    """Check two laptops with the same name, the same path, and the same directory on a cluster."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
     there.mkdir()
@@ -33,7 +33,7 @@ async def test_what_is_left_of_a_transfer_is_ended_by_the_machine_alone_that_beg
         await rsync("another").end_remains()
         begun.clear()
         async with asyncio.timeout(60):
-            await begun.wait()  # it goes on
+            await begun.wait()  # it continues
         await rsync("one").end_remains()
         assert (await asyncio.wait_for(running, 60)).exit_code
     finally:

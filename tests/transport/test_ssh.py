@@ -1,4 +1,4 @@
-"""Commands over SSH: what runs there, the way there, and when it breaks."""
+"""Commands over SSH: results, routes, and breaks."""
 
 import asyncio
 import logging
@@ -28,9 +28,9 @@ pytestmark = pytest.mark.root
 
 
 def pytest_generate_tests(metafunc):
-    """Both carry all of this; what another shell there changes, it does not change for one carrier alone.
+    """Run all tests with both carriers; tests of another remote shell run with one carrier only.
 
-    ``plain_host`` is for what no shell has a part in: the link is dead, or comes back.
+    ``plain_host`` is for tests without a shell's part: the link is dead, or comes back.
     """
     if "own_host" in metafunc.fixturenames:
         pairs = [
@@ -49,13 +49,13 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def ssh_carrier(request):
-    """Who carries."""
+    """Return the carrier."""
     return request.param
 
 
 @pytest.fixture
 def own_host(ssh_host, common, request):
-    """A host that the test may break."""
+    """Provide a host that the test may break."""
     shell, _, without = request.param.partition(", ")
     mounts = {"/bin/sh": Path(f"/bin/{shell}"), **({"/usr/bin/python3": Path("/bin/false")} if without else {})}
     host = ssh_host(name="fragile", shared=[common], mounts=mounts)
@@ -107,9 +107,9 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
     data = random.Random(1).randbytes(9_000_000)
     await transport.write(f"{folder}/big", data)
     assert await transport.read(f"{folder}/big") == data
-    for _ in range(sessions - 1):  # the last one is kept for commands; what a stream took is given back with it
+    for _ in range(sessions - 1):  # the last one is kept for commands; a stream returns its session at its end
         stream = await asyncio.to_thread(transport.pipe, ["sh", "-c", "echo on; exec cat"], 30)
-        assert await asyncio.to_thread(stream.recv, 100) == b"on\n"  # what comes before that, a shell may read
+        assert await asyncio.to_thread(stream.recv, 100) == b"on\n"  # a shell may read the bytes before it
         await asyncio.to_thread(stream.sendall, b"through")
         assert await asyncio.to_thread(stream.recv, 100) == b"through"
         with pytest.raises(TransportError, match="allows no session more"):
@@ -121,7 +121,7 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
             await asyncio.sleep(0.05)
     await asyncio.gather(*(transport.run(["sleep", "0.1"]) for _ in range(4)))
     assert transport._pool.limit == sessions
-    # One that was used up still counts there when the next one is opened.
+    # A closed session still counts on the server when the next one is opened.
     monkeypatch.setattr(pool, "_close", lambda shell, close=pool._close: (time.sleep(0.3), close(shell)))
     assert [(await transport.run(["cat"], stdin=b"in")).stdout for _ in range(3)] == [b"in"] * 3
 
@@ -153,11 +153,11 @@ async def test_two_streams_at_once_take_two_sessions_and_what_was_refused_is_tri
     opened = await asyncio.gather(*(asyncio.to_thread(stream) for _ in range(4)), return_exceptions=True)
     refused = [one for one in opened if isinstance(one, Exception)]
     assert [type(one) for one in refused] == [TransportError], "three have a shell's place, the last shell stays"
-    async with asyncio.timeout(30):  # what was refused counts for a moment
+    async with asyncio.timeout(30):  # a refused session counts for a moment
         while (transport._pool._count, transport._pool.limit) != (1, 1):
             await four_commands()
     host.kill_sessions()
-    await asyncio.gather(four_commands(), return_exceptions=True)  # what is sent meanwhile may have been lost
+    await asyncio.gather(four_commands(), return_exceptions=True)  # data sent meanwhile may be lost
     await four_commands()
     assert transport._pool.limit == 4, "of another connection nothing is known yet"
 
@@ -311,7 +311,7 @@ async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, n
     assert await one.transport.hold(f"{folder}/a") if (folder / "a").exists() else True
     once = await one.transport.start_once(f"{folder}/d/run", ["sleep", "600"], files={"a": b"1"})
     task = asyncio.create_task(one.transport.run(["sleep", "700"]))
-    holders = int("no Python" in request.node.name)  # a shell holds by a process
+    holders = int("no Python" in request.node.name)  # a shell holds a file by a process
     while list(own_host.processes().values()).count("sleep") < 2 + holders:
         await asyncio.sleep(0.05)
     own_host.kill_sessions()
@@ -321,7 +321,7 @@ async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, n
     assert again is not None
     assert await once.result(0.2) is None
     names = [name for name in own_host.processes().values() if name == "sleep"]
-    assert len(names) == 1 + holders  # the detached one, and the one that holds
+    assert len(names) == 1 + holders  # the detached command, and the holder
     assert "python3" in own_host.processes().values() or holders
     assert await one.transport.hold(f"{folder}/d/run.out") is None
 
@@ -380,7 +380,7 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
         nonlocal cuts
         while True:
             await asyncio.sleep(rng.uniform(0.05, 0.4))
-            while ssh_carrier == "openssh" and not one.link.is_alive:  # it takes a process of its own to log in again
+            while ssh_carrier == "openssh" and not one.link.is_alive:  # a new login needs its own process
                 await asyncio.sleep(0.05)
             cuts += await asyncio.to_thread(own_host.kill_sessions) > 0
 
@@ -421,7 +421,7 @@ async def test_how_a_command_ended_is_written_down_without_a_connection(own_host
 
 @pytest.mark.parametrize("moment", ["idle", "at once"])
 async def test_a_starter_that_is_killed_is_replaced(ssh_host, connect, common, new_folder, moment):
-    """The Python that starts and holds: also when it ends while it is asked, a command runs once."""
+    """Check that a command runs once even if the Python that starts and holds ends during the request."""
     host = ssh_host(name="killing", shared=[common])
     folder, transport = new_folder(host.user), connect(host).transport
     script = f"echo x >>{folder}/ran"
@@ -501,7 +501,7 @@ async def test_small_things_cost_one_round_trip(ssh_host, connect, common, new_f
     transport = connect(host).transport
     await asyncio.gather(transport.run(["true"]), transport.run(["true"]))  # one shell will hold a file
     best: dict[str, float] = {}
-    for turn in range(5):  # a machine that is busy with other things takes its time now and then, not always
+    for turn in range(5):  # a busy machine delays now and then, not always
         for name, work in _small_things(transport, f"{folder}/{turn}").items():
             begin = time.monotonic()
             await work()
@@ -512,7 +512,7 @@ async def test_small_things_cost_one_round_trip(ssh_host, connect, common, new_f
 
 
 def _small_things(transport, folder):
-    """What is to take one way there and one way back, each."""
+    """Return the operations that should take one round trip each."""
     return {
         "run": lambda: transport.run(["true"]),
         "start": lambda: transport.start_once(f"{folder}/run", ["true"], files={"a": b"1", "b": bytes(5000)}),

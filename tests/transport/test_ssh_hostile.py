@@ -1,4 +1,4 @@
-"""The transport over SSH where start-up files, the server or what it says are against it."""
+"""SSH transport under hostile conditions: start-up files, the server, or its messages."""
 
 import asyncio
 import re
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture(params=["paramiko", "openssh"])
 def ssh_carrier(request):
-    """Both carry all of this."""
+    """Return both carriers in turn."""
     return request.param
 
 
 @pytest.fixture
 def fragile(ssh_host, common):
-    """A host that the test may break; its /bin/sh is dash."""
+    """Provide a host that the test may break; its /bin/sh is dash."""
     host = ssh_host(name="frail", shared=[common])
     yield host
     host.close()
@@ -119,7 +119,7 @@ ODD_PRELUDES = [
 
 
 async def _work(transport, folder):
-    """What a submission does, and that nobody else may look into it."""
+    """Do the work of a submission, and check that no other user can read it."""
     for _ in range(2):
         done = await transport.run(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"])
         assert done == Completed(3, b"a\n", b"b\n")
@@ -201,7 +201,7 @@ def _memory() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-# No connection any more ------------------------------------------------------------------------------------------
+# Lost connections ------------------------------------------------------------------------------------------------
 
 
 async def test_who_waits_for_a_shell_is_told_of_a_refusal_at_once(fragile, connect):
@@ -239,7 +239,7 @@ async def test_who_waits_for_a_shell_is_told_that_the_connection_was_closed(logi
     assert "jupyter slurm connect" in refused.value.hint
 
 
-# What is not true ------------------------------------------------------------------------------------------------
+# False answers ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("said", [b"abc.def", b"12.x", b" ", b"-1.-1", b"9" * 5000 + b".1", b"\xff.\xff"])

@@ -1,4 +1,4 @@
-"""Commands over SSH, whatever the login shell is and whatever its start-up files print."""
+"""Commands over SSH with any login shell and any output of its start-up files."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 
 @pytest.fixture(params=["paramiko", "openssh"])
 def ssh_carrier(request):
-    """Who carries."""
+    """Return the carrier."""
     return request.param
 
 
@@ -73,7 +73,7 @@ async def test_any_login_shell_and_whatever_its_files_print(shell_host, connect,
 
 
 async def test_start_up_files_that_take_long_are_waited_for_and_told_of(ssh_host, new_user, connect, monkeypatch):
-    """Longer than the command itself may take; not for ever."""
+    """Check start-up files slower than the command's own time limit: the wait is reported, and is limited."""
     monkeypatch.setattr(pool_module, "_SLOW", 0.2)
     user = new_user(files={".bashrc": "until [ -e ~/go ]; do sleep 0.05; done"})
     host, told = ssh_host(name="slow", users=[user]), asyncio.Event()
@@ -140,7 +140,7 @@ FOLDER = "export MODULEPATH=$HOME/modulefiles\n"
 
 @pytest.mark.parametrize("sh", ["dash", "bash"])
 async def test_a_prelude_has_the_command_module(ssh_host, new_user, connect, unavailable, sh):
-    """Also where start-up files have not told /bin/sh of it, with Modules of the system."""
+    """Check a prelude with ``module`` of the system, also if start-up files have not defined it for /bin/sh."""
     if not os.path.exists("/usr/share/modules/init/sh"):
         unavailable("environment-modules is not installed")
     files = {".bashrc": FOLDER, ".bash_profile": f". /etc/profile\n{FOLDER}", "modulefiles/slurm": GREETING}

@@ -1,4 +1,4 @@
-"""What every transport promises, against real processes and files: here, and behind a real sshd."""
+"""Guarantees of every transport, against real processes and files: locally, and behind a real sshd."""
 
 import asyncio
 import hashlib
@@ -121,7 +121,7 @@ async def test_files_are_private_and_written_in_one_step(transport, place):
     assert await transport.read(path, 1, 1) == b"w"
     assert (await transport.stat(path)).size == 3
     os.mkfifo(place.path / "fifo")
-    async with asyncio.timeout(20):  # nobody writes to it
+    async with asyncio.timeout(20):  # the FIFO has no writer
         with pytest.raises(TransportError, match=r"cannot read .*fifo"):
             await transport.read(str(place.path / "fifo"), 0, 10)
 
@@ -141,7 +141,7 @@ async def test_command_gets_a_folder_of_its_own(transport, place):
 @pytest.mark.parametrize(
     ("argv", "files", "error"),
     [
-        (["true"], {"a": b"1", "no such folder/b": b"2"}, FileNotFoundError),  # as when the disk fills up in between
+        (["true"], {"a": b"1", "no such folder/b": b"2"}, FileNotFoundError),  # as with a disk that becomes full
         (["no-such-program"], {"a": b"1"}, CommandMissing),
     ],
 )
@@ -167,7 +167,7 @@ async def test_holds_end_with_the_transport(transport, place):
     other = place.new_transport()
     await other.start_once(str(place.path / "d" / "run"), ["true"], files={"a": b"1"})
     other.close()
-    async with asyncio.timeout(30):  # far away it ends a moment after the connection
+    async with asyncio.timeout(30):  # a remote command ends a moment after the connection
         while await transport.hold(str(place.path / "d" / "a")) is None:
             await asyncio.sleep(0.05)
 

@@ -1,7 +1,6 @@
-"""The agent's application: who may ask, what a request must look like, and what becomes of its answer.
+"""HTTP application of the agent: access control, checks of requests, and forms of answers.
 
-What the answers are stands in :mod:`jupyter_slurm.agent.api.routes`, how they travel in
-:mod:`jupyter_slurm.agent.api.http_server`.
+:mod:`jupyter_slurm.agent.api.routes` produces the answers, :mod:`jupyter_slurm.agent.api.http_server` sends them.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _log = logging.getLogger(__name__)
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of the largest request body: a cell, its options and an environment."""
 
-_ABSURD = 4  # times that
+_ABSURD = 4  # times MAX_BODY: beyond this the connection is closed
 
-# What may stand in line for Slurm and changes nothing of ours. Others go on without their client.
+# Operations that may wait for Slurm and change nothing in the agent. Others continue after their client has gone.
 _ENDS_WITH_CLIENT = frozenset({"examineCluster", "getJob", "getOutput", "getScript", "runCommand"})
 
-# Nothing of ours is to be kept by a cache or guessed at by a browser.
+# Caches must not store the answers, and browsers must not guess their types.
 _HEADERS = {
     "Server": f"jupyter-slurm/{__version__}",
     "Cache-Control": "no-store",
@@ -56,7 +55,7 @@ _TITLES = {
 
 
 class HttpError(Exception):
-    """A request that nothing of ours answers, with its HTTP status."""
+    """A request that cannot be answered, with its HTTP status."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"HTTP {status}")
@@ -65,7 +64,7 @@ class HttpError(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One request, read and checked."""
+    """A parsed and checked request."""
 
     path: Mapping[str, str]
     query: QueryValues
@@ -75,7 +74,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. ``content``: JSON when a dict or list, else bytes; None when it was sent piece by piece."""
+    """An answer. ``content``: JSON if a dict or list, else bytes; None if the answer was streamed."""
 
     content: Any
     status: int = 200
@@ -88,18 +87,17 @@ Answer = Callable[[Call], Awaitable[Reply]]
 
 @dataclass(frozen=True)
 class AccessCheck:
-    """Who may ask.
+    """Access control for requests.
 
-    No browser talks to the agent itself, so a request with an Origin is refused, and one for another host name (DNS
-    rebinding) too.
-    ``secret`` is empty on a Unix socket.
+    Browsers do not talk to the agent itself. So a request with an Origin is refused, and so is a request for another
+    host name (DNS rebinding). ``secret`` is empty on a Unix socket.
     """
 
     hosts: frozenset[str]
     secret: str = ""
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """Raise HttpError 403 or 421 unless the request may pass; the names of headers are in lower case."""
+        """Raise HttpError 403 or 421 unless the request is allowed; names of headers are in lower case."""
         if "origin" in headers or "sec-fetch-site" in headers:
             raise HttpError(403)
         if headers.get("host", "").lower() not in self.hosts:
@@ -110,7 +108,7 @@ class AccessCheck:
 
 
 def problem(error: BaseException) -> tuple[int, ProblemDocument]:
-    """Return status and problem document for whatever was raised; what we did not foresee shows no inside."""
+    """Return status and problem document for an exception; an unexpected exception shows no internals."""
     if isinstance(error, HttpError):
         code, detail = _TITLES[error.status]
         return error.status, {
@@ -130,7 +128,7 @@ def problem(error: BaseException) -> tuple[int, ProblemDocument]:
 
 
 class Exchange:
-    """One request and its answer."""
+    """A request and its answer."""
 
     def __init__(self, application: AgentApplication, connection: Connection) -> None:
         self.connection = connection
@@ -145,10 +143,10 @@ class Exchange:
         self._asking: asyncio.Future[Reply] | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    # What the connection calls ----------------------------------------------------------------------------------
+    # Called by the connection -----------------------------------------------------------------------------------
 
     def headers_received(self, method: str, target: str, headers: Mapping[str, str]) -> None:
-        """Refuse before the body is read."""
+        """Refuse a request before its body is read."""
         self._method = method
         self._path, _, self._query = target.partition("?")
         try:
@@ -157,34 +155,34 @@ class Exchange:
             self._fail(error)
 
     def data_received(self, chunk: bytes) -> None:
-        """Collect the body, up to the limit; what goes beyond is refused in the end, or when it is absurd."""
+        """Collect the body up to the limit. A larger body is refused at its end, or at once if far too large."""
         self._body += chunk[: MAX_BODY + 1 - len(self._body)]
         self._size += len(chunk)
         if self._size > _ABSURD * MAX_BODY:
             self.disconnect()
 
     def finish(self) -> None:
-        """Answer: the request is complete."""
+        """Answer the complete request."""
         self._serving = asyncio.ensure_future(self._serve())
 
     def refuse(self) -> None:
-        """Answer what is no HTTP."""
+        """Answer input that is not HTTP."""
         self._fail(HttpError(400))
 
     def on_connection_close(self) -> None:
-        """The client has gone: what it only asked for ends too."""
+        """Cancel the operation if it only reads, because the client has gone."""
         self._resolve()
         if self._asking is not None:
             self._asking.cancel()
 
-    # What an answer that comes piece by piece calls -------------------------------------------------------------
+    # Called by a streamed answer --------------------------------------------------------------------------------
 
     def set_header(self, name: str, value: str) -> None:
-        """Say something about the answer, before its first piece."""
+        """Set a header of the answer, before its first piece."""
         self._headers[name] = value
 
     async def send(self, piece: bytes) -> None:
-        """Send a piece; it waits until it is out.
+        """Send a piece, and wait until it is written.
 
         Raises
         ------
@@ -195,18 +193,18 @@ class Exchange:
         await self.connection.send(self._headers, piece)
 
     def end(self) -> None:
-        """Say that it was the last piece."""
+        """End the streamed answer."""
         self._is_over = True
         self.connection.end()
         self._resolve()
 
     def disconnect(self) -> None:
-        """Close the connection of a client that takes nothing."""
+        """Close the connection of a client that reads nothing."""
         self._is_over = True
         self.connection.disconnect()
         self._resolve()
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Internal ---------------------------------------------------------------------------------------------------
 
     def _prepare(self, headers: Mapping[str, str]) -> None:
         application = self._application
@@ -259,14 +257,14 @@ class Exchange:
             return await self._asking
         except asyncio.CancelledError:
             if self.closed.done():
-                return None  # nobody is there any more to hear it
+                return None  # the client has gone
             raise
 
     def _fail(self, error: Exception) -> None:
-        """Answer with a problem document; our own errors are answers, not accidents."""
+        """Answer with a problem document; expected errors are answers, and are not logged as failures."""
         if not isinstance(error, (SlurmError, HttpError)):
             _log.error("%s %s", self._method, self._path, exc_info=error)
-        if self._has_begun:  # half an answer must not look like a whole one
+        if self._has_begun:  # an incomplete answer must not look complete
             if not self._is_over:
                 self.disconnect()
             return
@@ -293,23 +291,23 @@ class Exchange:
 
 
 class AgentApplication:
-    """The document's operations, each with the coroutine that answers it."""
+    """The document's operations, each with its coroutine."""
 
     def __init__(
         self, document: Document, answers: Mapping[str, Answer], gate: AccessCheck, on_request: Callable[[], None]
     ) -> None:
         self.answers, self.gate, self.on_request = answers, gate, on_request
-        # By how many parts an address has.
+        # By the number of parts of the path.
         self._rules: dict[int, list[tuple[re.Pattern[str], Mapping[str, Operation]]]] = {}
         for path, operations in document.operations.items():
             self._rules.setdefault(path.count("/"), []).append((re.compile(_as_regex(path)), operations))
 
     def take(self, connection: Connection) -> Exchange:
-        """Return what takes a new request."""
+        """Return the handler of a new request."""
         return Exchange(self, connection)
 
     def route(self, path: str) -> tuple[Mapping[str, Operation], dict[str, str]]:
-        """Return what there is at an address, and the values in it; HttpError 404 or 400."""
+        """Return the operations at a path, and the values in the path; HttpError 404 or 400."""
         for rule, operations in self._rules.get(path.count("/"), ()):
             if (found := rule.fullmatch(path)) is not None:
                 try:
@@ -328,7 +326,7 @@ def make_app(
     Raises
     ------
     KeyError
-        The document has an operation that nothing answers.
+        The document has an operation without an answer.
     """
     for operations in document.operations.values():
         for operation in operations.values():
@@ -346,5 +344,5 @@ def _read_query(text: str) -> dict[str, list[str]]:
         return parse_qs(text, keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
         raise UsageError("A query parameter is not UTF-8.", hint="Encode it as UTF-8.") from None
-    except ValueError:  # more of them than anybody has
+    except ValueError:  # more fields than any client sends
         raise HttpError(400) from None

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as the agent speaks it: llhttp reads (httptools), a protocol of asyncio writes.
+"""HTTP/1.1 server of the agent: llhttp parses (httptools), an asyncio protocol writes.
 
-No server of a library: a cell and its ``sbatch`` wait for an exchange, after a pause in which the processor has
-forgotten all of it, and Tornado's server then takes 0.3 ms longer for one.
+No library's server is used. A cell and its ``sbatch`` wait for an exchange, after a pause that has emptied the
+processor's caches. Tornado's server then takes 0.3 ms longer for an exchange.
 """
 
 from __future__ import annotations
@@ -23,66 +23,66 @@ __all__ = ["AgentServer", "Connection", "Request"]
 _log = logging.getLogger(__name__)
 
 _LARGEST_HEAD = 65536
-_TOGETHER = 65536  # bytes that are rather copied than sent on their own
-_CLOSING = 5.0  # seconds that answers may take to go out when the server ends
+_TOGETHER = 65536  # bytes that are copied rather than sent on their own
+_CLOSING = 5.0  # seconds for answers to be sent when the server ends
 
 
 class Request(Protocol):
-    """What takes one request, as it arrives."""
+    """Handler of one request, as it arrives."""
 
     def headers_received(self, method: str, target: str, headers: Mapping[str, str]) -> None:
-        """Take the head; the names of headers are in lower case."""
+        """Receive the head; names of headers are in lower case."""
 
     def data_received(self, chunk: bytes) -> None:
-        """Take a piece of the body."""
+        """Receive a piece of the body."""
 
     def finish(self) -> None:
-        """Hear that it is complete."""
+        """Handle the end of the request."""
 
     def refuse(self) -> None:
-        """Answer what is no HTTP."""
+        """Answer input that is not HTTP."""
 
     def on_connection_close(self) -> None:
-        """Hear that the client has gone."""
+        """Handle the end of the client's connection."""
 
 
 class Connection(asyncio.Protocol):
-    """One connection to the agent: requests and their answers, one after the other.
+    """A connection to the agent: requests and their answers, one after the other.
 
     Parameters
     ----------
     server : AgentServer
-        Whose connection it is.
+        Server of the connection.
     """
 
     def __init__(self, server: AgentServer) -> None:
         self._server = server
         self._parser = httptools.HttpRequestParser(self)
         self._loop = asyncio.get_running_loop()
-        self._request: Request | None = None  # the one that has no whole answer yet
+        self._request: Request | None = None  # the request whose answer is not complete
         self._has_read = self._has_begun = self._is_chunked = False
-        self._is_last = False  # no request is taken any more
-        self._head_size: int | None = None  # while a head is read
+        self._is_last = False  # no further request is accepted
+        self._head_size: int | None = None  # set while a head is read
         self._target, self._headers = b"", dict[str, str]()
         self._drained: asyncio.Future[None] | None = None
         self.ended: asyncio.Future[None] = self._loop.create_future()
 
-    # What asyncio calls -----------------------------------------------------------------------------------------
+    # Called by asyncio ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take over an accepted connection, or close it: who is at the other end is asked before a byte is read."""
+        """Accept a connection, or close it: the peer's user is checked before a byte is read."""
         self._transport = cast(asyncio.Transport, transport)
         self.socket: socket.socket = transport.get_extra_info("socket")
         self._server.connections.add(self)
         if is_ours(self.socket):
-            self._transport.set_write_buffer_limits(high=0)  # what is sent is out
+            self._transport.set_write_buffer_limits(high=0)  # drain waits until all data is sent
             return
         uid = peer_uid(self.socket)
         _log.log(logging.DEBUG if uid == -1 else logging.WARNING, "refused a connection of user %s", uid)
         self.disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Read on."""
+        """Parse received data."""
         if self._is_last:
             return
         if self._head_size is not None:
@@ -90,24 +90,24 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._is_last = True  # no other protocol is spoken here: the request is answered like any other
+            self._is_last = True  # no other protocol is supported: the request is answered like any other
         except httptools.HttpParserError:
             self._refuse()
         if (self._head_size or 0) > _LARGEST_HEAD:
             self._refuse()
 
     def pause_writing(self) -> None:
-        """Hear that the client does not take what was written."""
+        """Handle a full write buffer."""
         self._drained = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """Hear that it has."""
+        """Handle an emptied write buffer."""
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Hear that it has ended."""
+        """Handle the end of the connection."""
         self._is_last = True
         self.resume_writing()
         if self._request is not None:
@@ -117,25 +117,25 @@ class Connection(asyncio.Protocol):
         self._server.gone(self)
         self.ended.set_result(None)
 
-    # What the parser calls --------------------------------------------------------------------------------------
+    # Called by the parser ---------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        """Begin a request; one that does not wait for the answer to the one before gets none."""
+        """Begin a request. A request sent before the previous answer is complete gets no answer."""
         self._is_last = self._is_last or self._request is not None
         self._head_size = 0
         self._target, self._headers = b"", {}
 
     def on_url(self, piece: bytes) -> None:
-        """Take a piece of the target."""
+        """Receive a piece of the target."""
         self._target += piece
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; of one that is said twice, both values stand."""
+        """Receive a header; repeated headers are joined."""
         known, text = name.decode("latin-1").lower(), value.decode("latin-1")
         self._headers[known] = f"{self._headers[known]},{text}" if known in self._headers else text
 
     def on_headers_complete(self) -> None:
-        """Hand the head on."""
+        """Pass on the head."""
         self._head_size = None
         if self._is_last:
             return
@@ -151,20 +151,20 @@ class Connection(asyncio.Protocol):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, piece: bytes) -> None:
-        """Hand a piece of the body on."""
+        """Pass on a piece of the body."""
         if self._request is not None and not self._has_read:
             self._request.data_received(piece)
 
     def on_message_complete(self) -> None:
-        """Tell that the request is complete."""
+        """Report the end of the request."""
         if self._request is not None and not self._has_read:
             self._has_read = True
             self._request.finish()
 
-    # What an answer calls ---------------------------------------------------------------------------------------
+    # Called by an answer ----------------------------------------------------------------------------------------
 
     def answer(self, status: int, headers: Mapping[str, str], content: bytes | None) -> None:
-        """Send a whole answer; None: to HEAD, which has no body."""
+        """Send a complete answer; None: an answer to HEAD, without a body."""
         head, content = self._head(status, headers), content or b""
         if len(content) <= _TOGETHER:
             self._transport.write(head + content)
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         self._end()
 
     async def send(self, headers: Mapping[str, str], piece: bytes) -> None:
-        """Send a piece of an answer, the first time with its head; it waits until it is out.
+        """Send a piece of an answer, the first with the head, and wait until it is written.
 
         Raises
         ------
@@ -191,22 +191,22 @@ class Connection(asyncio.Protocol):
             raise ConnectionResetError("the client has gone")
 
     def end(self) -> None:
-        """Say that it was the last piece."""
+        """End the streamed answer."""
         if self._is_chunked:
             self._transport.write(b"0\r\n\r\n")
         self._end()
 
     def disconnect(self) -> None:
-        """End the connection at once; what is half sent stays half sent."""
+        """Close the connection at once; a partly sent answer stays incomplete."""
         self._is_last = True
         self._transport.abort()
 
     def close(self) -> None:
-        """End it when all is sent."""
+        """Close the connection after all data is sent."""
         self._is_last = True
         self._transport.close()
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Internal ---------------------------------------------------------------------------------------------------
 
     def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
         self._has_begun = True
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self) -> None:
-        """Answer what is no HTTP, unless an answer is on its way; nothing more is read."""
+        """Answer input that is not HTTP, unless an answer is in progress; no more input is read."""
         self._head_size = None
         if self._request is None:
             self._request = request = self._server.take(self)
@@ -238,14 +238,14 @@ class Connection(asyncio.Protocol):
 
 
 class AgentServer:
-    """The connections of the agent.
+    """The agent's server and its connections.
 
     Parameters
     ----------
     take : callable
-        Makes what takes a request.
+        Creates the handler of a request.
     gone : callable
-        Is told of every connection that has ended.
+        Called with every connection that has ended.
     """
 
     def __init__(self, take: Callable[[Connection], Request], gone: Callable[[object], None]) -> None:
@@ -258,12 +258,12 @@ class AgentServer:
         self._listening = await asyncio.get_running_loop().create_server(lambda: Connection(self), sock=listener)
 
     def stop(self) -> None:
-        """Accept no more."""
+        """Accept no more connections."""
         if self._listening is not None:
             self._listening.close()
 
     async def close(self) -> None:
-        """Accept no more, and end what there is."""
+        """Accept no more connections, and close the existing ones."""
         self.stop()
         for connection in tuple(self.connections):
             connection.close()

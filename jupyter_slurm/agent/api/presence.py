@@ -1,4 +1,4 @@
-"""Who is there: a process that asked for a cluster stays as long as one of its connections does."""
+"""Presence of clients: a process that uses a cluster counts as present as long as one of its connections exists."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class _Exchange(Protocol):
 
 
 class Presence:
-    """The connections of those who use a cluster.
+    """The connections of the clients of clusters.
 
     Parameters
     ----------
     users : ClientRegistry
-        Who is told of those that come and go.
+        Registry of the clients that come and go.
     """
 
     def __init__(self, users: ClientRegistry) -> None:
@@ -35,15 +35,15 @@ class Presence:
         self._there: dict[object, ClientUse] = {}
 
     def seen(self, exchange: _Exchange, client: api.Client, cluster: str) -> None:
-        """Hear that who makes this request uses a cluster from now on; the process id is the system's word for it."""
+        """Record that this request's client uses a cluster; the system gives its process ID."""
         if exchange.closed.done():
-            return  # gone while it waited
+            return  # the client has gone meanwhile
         user = ClientUse(client["kind"], client["name"], peer_pid(exchange.connection.socket))
         self._there[exchange.connection] = user
         self._users.join(user, cluster)
 
     def gone(self, connection: object) -> None:
-        """Hear that a connection has ended."""
+        """Handle the end of a connection."""
         user = self._there.pop(connection, None)
         if user is not None and all(other.key != user.key for other in self._there.values()):
             self._users.leave(user)

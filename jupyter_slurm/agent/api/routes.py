@@ -15,7 +15,7 @@ from jupyter_slurm.agent.api.sse import Event, latest_only, send_events
 from jupyter_slurm.errors import AgentBusy
 from jupyter_slurm.transport.peer_credentials import peer_pid
 
-if TYPE_CHECKING:  # it takes a while to import, and a client that only asks has no need of it
+if TYPE_CHECKING:  # slow import, which a client that only calls does not need
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.agent_core import Core
     from jupyter_slurm.services.clusters.cluster import Cluster
@@ -49,14 +49,14 @@ CAPABILITIES = (
     "images",
     "results",
 )
-"""What a client can count on. A name is added when something new can be asked, and stays within one API version."""
+"""Features on which a client can rely. A new feature adds a name, which stays within one API version."""
 
 _MOST_STREAMS = 512
 _STREAM_AGAIN = 10
 
 
 Handler = Callable[["Core", Call], Any]
-"""Returns what an operation answers, or a coroutine that does; a Reply where the answer is more than its content."""
+"""Function that returns an operation's answer or a coroutine; a Reply if the answer is more than its content."""
 
 
 def _cluster(core: Core, call: Call) -> Cluster:
@@ -66,7 +66,7 @@ def _cluster(core: Core, call: Call) -> Cluster:
 async def _list_jobs(core: Core, call: Call) -> list[api.Job]:
     jobs = await _cluster(core, call).jobs.list_jobs(active=call.query["state"] == "active")
     if (most := call.query.get("finished")) is not None:
-        finished = itertools.count(1)  # the newest come first
+        finished = itertools.count(1)  # the newest first
         jobs = [job for job in jobs if not job.get("finished") or next(finished) <= most]
     return jobs
 
@@ -203,18 +203,18 @@ _SESSIONS: Mapping[str, Handler] = {
 
 
 class Routes:
-    """The answers, by operation id.
+    """The answers, by operation ID.
 
     Parameters
     ----------
     core : Core
-        Has the services that do the work.
+        Contains the services that do the work.
     document : Document
         The API description.
     describe : callable
-        Returns what ``GET /v1/agent`` says.
+        Returns the answer to ``GET /v1/agent``.
     stop : callable
-        ``stop(only_idle)`` asks the agent to end; raises AgentError (409) when it must not.
+        ``stop(only_idle)`` requests the agent's end; raises AgentError (409) if it must not end.
     """
 
     def __init__(
@@ -228,11 +228,11 @@ class Routes:
 
     @property
     def streams(self) -> int:
-        """Event streams that are open now, less those that need no agent to stay for them."""
+        """Return the number of open event streams, without those that need not keep the agent alive."""
         return len(self._holding)
 
     async def close_streams(self) -> None:
-        """Break off all event streams, so that their clients ask for them again."""
+        """Break all event streams, so that their clients request them again."""
         if not self._closing.done():
             self._closing.set_result(None)
         if self._open:

@@ -1,4 +1,4 @@
-"""``openapi.yaml`` as routes and validators: the document is not beside the implementation, it drives it."""
+"""Routes and validators generated from ``openapi.yaml``: the document drives the implementation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DEEPEST = 16
 
 @dataclass
 class Operation:
-    """One method of one path; ``is_passed_on``: by the server extension, to browsers."""
+    """A method of a path; ``is_passed_on``: by the server extension, to browsers."""
 
     operation_id: str
     method: str
@@ -43,8 +43,8 @@ class Operation:
     is_passed_on: bool = True
 
     def _validator(self, schema: DocumentPart) -> Validator:
-        # jsonschema would say the same, and costs the start of the agent a second: with the extras that Jupyter asks
-        # for it compiles a grammar of URIs at import. This one also takes "$" for the very end, as ECMA-262 does.
+        # jsonschema would give the same results, but costs the agent's start a second: with the extras of Jupyter, it
+        # compiles a grammar of URIs at import. fastjsonschema also takes "$" for the very end, as ECMA-262 does.
         validator: Validator = fastjsonschema.compile({**schema, "components": self.components}, use_default=False)
         return validator
 
@@ -57,7 +57,7 @@ class Operation:
         return {(p["in"], p["name"]): self._validator(p["schema"]) for p in self.parameters}
 
     def read_path(self, values: Mapping[str, str]) -> dict[str, str] | None:
-        """Return the values in the path, or None when one cannot be the name of anything."""
+        """Return the values in the path, or None if a value is not a valid name."""
         for name, value in values.items():
             try:
                 self._parameter_validators["path", name](value)
@@ -66,12 +66,12 @@ class Operation:
         return dict(values)
 
     def read_query(self, query: Mapping[str, Sequence[str]]) -> QueryValues:
-        """Return the query parameters with their types and defaults; unknown ones are left alone.
+        """Return the query parameters with their types and defaults; unknown parameters are ignored.
 
         Raises
         ------
         UsageError
-            A value is not what the document says.
+            A value does not match the document.
         """
         values: QueryValues = {}
         for parameter in self.parameters:
@@ -94,7 +94,8 @@ class Operation:
         Raises
         ------
         UsageError
-            It is not JSON, is too deep, or is not what the document says; the hint names the place in it.
+            The body is not JSON, is nested too deeply, or does not match the document. The hint names the place in the
+            body.
         """
         value = parse_json(body) if body or self.needs_body else {}
         _check(self._body_validator, value, "the request body")
@@ -107,7 +108,7 @@ class Document:
     Attributes
     ----------
     text : bytes
-        As it stands in the file.
+        Content of the file.
     operations : dict
         Path template to method to :class:`Operation`.
     """
@@ -151,16 +152,17 @@ class Document:
 
 
 def load_document() -> Document:
-    """Read the document that ships with the package."""
+    """Read the document in the package."""
     return Document(resources.files("jupyter_slurm.agent").joinpath("openapi.yaml").read_bytes())
 
 
 def parse_json(body: bytes) -> Any:
-    """Parse outside JSON: bounded depth, no NaN, no text that could not be a file name or an environment value."""
+    """Parse JSON from outside: limited depth, no NaN, no text that cannot be a file name or an environment value."""
     try:
-        # Decoded here: from bytes it would read UTF-16 as well, in which the look below sees neither text nor escapes.
+        # Decoded first: json would also read UTF-16 from bytes, in which the check below sees neither text nor escapes.
         value = _DECODER.decode(body.decode("utf-8"))
-        # What is ASCII and has no escapes holds no surrogates: a cell's environment has many values, and it waits.
+        # ASCII without escapes contains no surrogates. The check is skipped: a cell waits, and its environment has many
+        # values.
         _look_through(value, _DEEPEST, is_plain=body.isascii() and b"\\u" not in body)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"The request body cannot be read: {error}", hint="Send JSON in UTF-8.") from None
@@ -175,7 +177,7 @@ def _number(text: str) -> float | int:
     value = float(text)
     if math.isinf(value):
         raise ValueError(f"{text[:20]} is too large for a number")
-    return int(value) if value.is_integer() else value  # JSON does not tell 18.0 from 18
+    return int(value) if value.is_integer() else value  # JSON does not distinguish 18.0 from 18
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_number)
@@ -185,7 +187,8 @@ def _look_through(value: Any, depth: int, *, is_plain: bool) -> None:
     if depth == 0:
         raise ValueError("nested too deeply")
     if isinstance(value, str):
-        # Bytes of names and variables that are no UTF-8 travel as U+DC80-DCFF (PEP 383); other surrogates mean nothing.
+        # Bytes of names and variables that are not UTF-8 are sent as U+DC80-DCFF (PEP 383). Other surrogates are
+        # invalid.
         value.encode("utf-8", "surrogateescape")
     elif isinstance(value, dict):
         for name, item in value.items():

@@ -1,7 +1,7 @@
 """Server-sent events (the HTML standard, "Server-sent events"), for readers of any speed.
 
-A slow reader costs a bounded amount of memory: what is not sent yet is either pulled only when there is room, or
-collapsed to the latest state of each thing; who takes nothing for a minute is disconnected.
+A slow reader costs a bounded amount of memory. Unsent events are produced only on demand, or reduced to the latest
+state of each object. A client that reads nothing for a minute is disconnected.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jupyter_slurm.agent.json_encoding import encode
 __all__ = ["HEARTBEAT", "Event", "latest_only", "send_events"]
 
 HEARTBEAT = 15.0
-"""Seconds between two signs of life on a stream without events."""
+"""Seconds between two heartbeats on a stream without events."""
 
 _SEND_DEADLINE = 60.0
 
@@ -38,14 +38,15 @@ async def send_events(
 ) -> None:
     """Send events until they end, the client goes, or ``until`` is done.
 
-    In the last case the response is broken off: one that ends properly is complete, this one is to be asked for again.
+    In the last case the response is broken off: a regular end means a complete stream, a break means that the client
+    should request the stream again.
 
-    An error of the source ends the stream with an ``error`` event that carries the problem document.
+    An error of the source ends the stream with an ``error`` event that contains the problem document.
 
     Parameters
     ----------
     heartbeat, deadline : float
-        Seconds between signs of life; seconds after which a client that takes nothing is disconnected.
+        Seconds between heartbeats, and seconds after which a client that reads nothing is disconnected.
     """
     exchange.set_header("Content-Type", "text/event-stream")
     upcoming: asyncio.Future[Event] | None = None
@@ -65,7 +66,7 @@ async def send_events(
                 await _send(exchange, text, deadline)
             if is_last:
                 break
-    except (OSError, TimeoutError):  # the client is gone, or takes nothing
+    except (OSError, TimeoutError):  # the client has gone, or reads nothing
         exchange.disconnect()
     finally:
         if upcoming is not None:
@@ -82,7 +83,7 @@ async def send_events(
 
 
 def _frame_of(upcoming: asyncio.Future[Event]) -> tuple[str, bool]:
-    """Return the text of what the source gave, and whether that ends the stream."""
+    """Return the text of an event from the source, and whether it ends the stream."""
     try:
         return _frame(*upcoming.result()), False
     except StopAsyncIteration:
@@ -102,7 +103,7 @@ async def _send(exchange: Exchange, text: str, deadline: float) -> None:
 
 
 async def latest_only(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
-    """Pass events on; while the reader is busy, keep the newest of each job or cluster only."""
+    """Pass events on; while the reader is busy, keep only the newest event of each job or cluster."""
     waiting: dict[tuple[Any, ...], Event] = {}
     ready = asyncio.Event()
     ended = False

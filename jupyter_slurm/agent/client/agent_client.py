@@ -1,6 +1,6 @@
-"""What every front door uses to talk to the agent.
+"""Client through which every front end uses the agent.
 
-Importing this module costs next to nothing; what it needs comes with the first call, httpx only with a stream.
+The import costs almost nothing. Dependencies are imported by the first call, httpx only by a stream.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = ["AgentClient"]
 _T = TypeVar("_T")
 
 _ANSWER_TIMEOUT = 120.0
-# A stream gives a sign of life every 15 s (jupyter_slurm.agent.api.sse.HEARTBEAT); three missed ones are a broken link.
+# A stream sends a heartbeat every 15 s (jupyter_slurm.agent.api.sse.HEARTBEAT); three missing ones mean a broken link.
 _STREAM_TIMEOUT = 50.0
 
 
 @dataclass(frozen=True)
 class _AgentConnection:
-    """A connection to one agent, and what that said about itself."""
+    """A connection to an agent, and the agent's information about itself."""
 
     endpoint: Endpoint
     wire: HttpClient
@@ -42,28 +42,28 @@ class _AgentConnection:
 
 
 class WaitLimits(Protocol):
-    """What is done while a call has no answer."""
+    """Actions during a call without an answer."""
 
     def __call__(self) -> None:
-        """Do it; this is called every second or two."""
+        """Run the action; called every second or two."""
 
     def interrupted(self) -> KeyboardInterrupt:
-        """Return what an interrupt of a question means."""
+        """Return the exception for an interrupted call."""
         ...
 
 
 class AgentClient:
     """A connection to the agent of this user and machine. Thread safe, also after a fork.
 
-    It finds the agent again, or starts a new one, when the old one has ended; a call that was under way is repeated
-    where that is safe (GET, and POST that the agent makes idempotent), and raises AgentUnreachable otherwise.
+    If the agent has ended, the client finds another agent, or starts one. An interrupted call is repeated if that is
+    safe (GET, and POST that the agent makes idempotent), and raises AgentUnreachable otherwise.
 
-    Every method raises what the agent's problem document stands for (a class of :mod:`jupyter_slurm.errors`).
+    Every method raises the error of the agent's problem document (a class of :mod:`jupyter_slurm.errors`).
 
     Attributes
     ----------
     while_waiting : callable, optional
-        Is given the path of each call, and returns what is to be done while that has no answer.
+        Called with the path of each call; returns the action to run while the call has no answer.
     """
 
     def __init__(self, settings: Settings, *, start: bool = True) -> None:
@@ -89,9 +89,9 @@ class AgentClient:
         Raises
         ------
         AgentUnreachable
-            There is none, or none could be started.
+            No agent exists, or none could be started.
         AgentRefused
-            What listens there is not ours, or speaks another version of the API.
+            The listener belongs to another user, or has another version of the API.
         """
         if settings is None:
             from jupyter_slurm.config import load_settings
@@ -103,7 +103,8 @@ class AgentClient:
 
     @classmethod
     async def connect_in_server(cls, settings: Settings) -> AgentClient:
-        """Connect from the Jupyter server: call it in the server's loop, which becomes the agent's where that is right.
+        """Connect from the Jupyter server, in whose loop it must be called. The loop then hosts the agent if
+        appropriate.
 
         Call ``jupyter_slurm.agent.hosting.agent_host.leave_server()`` when the server stops.
         """
@@ -114,7 +115,7 @@ class AgentClient:
 
     @property
     def info(self) -> api.Agent:
-        """What the agent said about itself when we connected: version, api, capabilities, pid, host …"""
+        """Return the agent's information at the time of connection: version, api, capabilities, pid, host …"""
         return self._link().info
 
     def get(self, path: str, *, params: QueryParameters | None = None, timeout: float | None = _ANSWER_TIMEOUT) -> Any:
@@ -142,8 +143,8 @@ class AgentClient:
     ) -> Any:
         """POST to a path ("/v1/…") and return the JSON answer.
 
-        ``idempotent``: whether it may be sent again when the agent ended on the way; by default a submission (it has
-        a key) and a registration may.
+        ``idempotent``: whether the call may be repeated if the agent ended meanwhile. By default a submission (which
+        has a key) and a registration may.
         """
         from jupyter_slurm.agent.json_encoding import encode
 
@@ -158,7 +159,7 @@ class AgentClient:
     def get_bytes(
         self, path: str, params: QueryParameters | None = None, *, timeout: float | None = _ANSWER_TIMEOUT
     ) -> tuple[bytes, int]:
-        """GET bytes, and the size of the whole (``X-Total-Size``), or of the answer where there is none."""
+        """GET bytes, and the total size (``X-Total-Size``), or the size of the answer without that header."""
         answer = self._call("GET", path, params=params, timeout=timeout)
         return answer.content, int(answer.headers.get("x-total-size", len(answer.content)))
 
@@ -168,7 +169,7 @@ class AgentClient:
         Raises
         ------
         AgentUnreachable
-            The link broke; what was received is valid, and the caller may ask again from there.
+            The link broke. The received events are valid, and the caller may continue after them.
         """
         import httpx_sse
 
@@ -196,7 +197,7 @@ class AgentClient:
     async def forward(
         self, method: str, path: str, *, query: str = "", headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> AsyncIterator[ForwardedAnswer]:
-        """Pass a request on as it is and stream the answer: what the server extension exposes is this and nothing else.
+        """Forward a request unchanged and stream the answer: the server extension exposes only this.
 
         ::
 
@@ -211,21 +212,21 @@ class AgentClient:
         Parameters
         ----------
         method : str
-            Any; the agent knows which it has.
+            Any method; the agent checks it.
         path : str
-            Percent-encoded as it came, beginning with ``/v1/``.
+            Percent-encoded as received, beginning with ``/v1/``.
         query : str
-            What stood after the question mark, as it came.
+            Text after the question mark, as received.
         headers : mapping
-            Of these only Accept and Content-Type travel: no cookie, no token, no Origin, no Host.
+            Only Accept and Content-Type are forwarded: no cookie, no token, no Origin, no Host.
         body : bytes
-            As it came.
+            As received.
 
         Raises
         ------
         AgentUnreachable
-            No agent answers and none could be started, or it ended on the way (also out of ``chunks``). Everything that
-            the agent itself refuses is an answer with its status and problem document, not an exception.
+            No agent answers and none could be started, or the agent ended meanwhile (also raised by ``chunks``). A
+            refusal by the agent is an answer with its status and problem document, not an exception.
         """
         from jupyter_slurm.agent.client.forwarding import forward
 
@@ -241,7 +242,7 @@ class AgentClient:
             yield await self._again_async(once, repeat=method == "GET")
 
     def stop_agent(self, *, only_idle: bool = False) -> None:
-        """Ask the agent to end and forget it; with ``only_idle`` an AgentError says what it holds."""
+        """Ask the agent to end, and forget it; with ``only_idle``, an AgentError lists the agent's remaining work."""
         self.post("/v1/agent/stop", json={"only_idle": only_idle})
         self.close()
 
@@ -284,7 +285,7 @@ class AgentClient:
             answer = self._again(once, repeat)
         except KeyboardInterrupt:
             if waits is None or method != "GET":
-                raise  # what was to be done may be done: who asked for it says more
+                raise  # the action has raised an exception, which says more
             raise waits.interrupted() from None
         if answer.status >= 400:
             raise as_error(answer.status, answer.content)
@@ -304,7 +305,7 @@ class AgentClient:
         from jupyter_slurm.agent.client.client_errors import LinkLost, repetition
 
         try:
-            return call()  # nearly always all that is needed, and much quicker than tenacity
+            return call()  # usually sufficient, and much faster than tenacity
         except LinkLost as error:
             if error.sent and not repeat:
                 raise
@@ -321,9 +322,9 @@ class AgentClient:
         return await AsyncRetrying(**repetition(repeat))(call)
 
     def _link(self) -> _AgentConnection:
-        """Return the link to the agent that is there, finding or starting one if need be."""
+        """Return the link to the existing agent; find or start one if necessary."""
         with self._lock:
-            if self._pid != os.getpid():  # a fork: the connections belong to the parent
+            if self._pid != os.getpid():  # after a fork: the connections belong to the parent
                 self._current, self._pid = None, os.getpid()
             if self._current is None:
                 self._current = self._again(lambda: self._handshake(may_retire=self._start), repeat=True)
@@ -347,7 +348,7 @@ class AgentClient:
                 raise as_error(answer.status, answer.content)
             link = _AgentConnection(endpoint, wire, answer.json())
             check_version(link.info)
-            for body in self._registered:  # the clusters that we named are not on disk before their first job
+            for body in self._registered:  # registered clusters are not on disk before their first job
                 self._exchange(wire, "POST", "/v1/clusters", content=body, timeout=_ANSWER_TIMEOUT)
             has_left = may_retire and is_older(link.info["version"]) and self._retire(link)
         except BaseException:
@@ -359,7 +360,7 @@ class AgentClient:
         return self._handshake(may_retire=False)
 
     def _retire(self, link: _AgentConnection) -> bool:
-        """Ask an older agent to make room; False when it holds something, and is used as it is."""
+        """Ask an older agent to end; False if it still has work, and is used as it is."""
         from jupyter_slurm.agent.hosting import launcher
         from jupyter_slurm.agent.json_encoding import encode
 
@@ -371,7 +372,7 @@ class AgentClient:
         return answer.status == 202 and launcher.has_left(link.endpoint)
 
     def _drop(self, wire: HttpClient) -> None:
-        """Forget a client whose agent has ended, unless another thread has already found a new one."""
+        """Forget a client whose agent has ended, unless another thread has already found a new agent."""
         with self._lock:
             if self._current is not None and self._current.wire is wire:
                 self._current = None

@@ -1,4 +1,4 @@
-"""Connections to the agent in a loop: httpx over its Unix socket or port, who is there checked on each new one."""
+"""Connections to the agent in a loop: httpx over its Unix socket or port, with a check of each peer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONNECTED = (".connect_unix_socket.complete", ".connect_tcp.complete")
 def async_client(endpoint: Endpoint) -> httpx.AsyncClient:
     """Return a client for this endpoint, to be used in one loop.
 
-    Proxies and .netrc of the environment are no business of ours, nor is TLS.
+    Proxies and .netrc of the environment are ignored, and TLS is not used.
     """
     uds = endpoint.place.socket if endpoint.port is None else None
     return httpx.AsyncClient(
@@ -44,19 +44,19 @@ async def check_peer(name: str, info: Mapping[str, Any]) -> None:
 
 
 def refuse_stranger(connection: Any) -> None:
-    """Raise AgentRefused when a server of another user is at the other end of a socket."""
+    """Raise AgentRefused if the peer of a socket is a server of another user."""
     if not is_ours(connection):
         raise stranger(peer_uid(connection))
 
 
 def timeouts(read: float | None) -> httpx.Timeout:
-    """Return time limits: connecting is local and quick, an answer may take ``read`` seconds."""
+    """Return time limits: connecting is local and fast, an answer may take ``read`` seconds."""
     return httpx.Timeout(read, connect=CONNECT_TIMEOUT, pool=CONNECT_TIMEOUT)
 
 
 @contextlib.contextmanager
 def exchange(drop: Callable[[], None], method: str, path: str, read: float | None) -> Iterator[None]:
-    """Turn what goes wrong in an exchange into what it means for us; ``drop`` is called when the agent has ended."""
+    """Convert exceptions of an exchange to errors of this package; ``drop`` is called if the agent has ended."""
     try:
         yield
     except LinkLost:
@@ -70,7 +70,7 @@ def exchange(drop: Callable[[], None], method: str, path: str, read: float | Non
 
 
 def lost(error: httpx.TransportError, method: str, path: str, read: float | None) -> LinkLost | AgentUnreachable:
-    """Return what a failed exchange means for us."""
+    """Return the error for a failed exchange."""
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
         return no_answer()
     if isinstance(error, httpx.TimeoutException):

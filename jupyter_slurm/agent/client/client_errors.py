@@ -1,4 +1,4 @@
-"""What goes wrong between a front door and the agent, in words, whichever client met it."""
+"""Errors between a front end and the agent, common to all clients."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds: connecting is local and quick."""
+"""Seconds: connecting is local and fast."""
 
 
 class LinkLost(AgentUnreachable):
-    """The agent went away. ``sent`` is False when it cannot have seen the request."""
+    """The agent has gone. ``sent`` is False if the agent cannot have seen the request."""
 
     def __init__(self, message: str, *, sent: bool, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -31,13 +31,13 @@ class LinkLost(AgentUnreachable):
 
 
 def no_answer() -> LinkLost:
-    """Nobody listens."""
+    """Return the error for a missing listener."""
     hint = "`jupyter slurm agent status` shows what is known of it."
     return LinkLost("The agent does not answer.", sent=False, hint=hint)
 
 
 def too_slow(path: str, seconds: float | None) -> AgentUnreachable:
-    """The time for an answer is over."""
+    """Return the error for a time-out."""
     return AgentUnreachable(
         f"The agent gave no answer to {path} within {seconds} s.",
         hint="`jupyter slurm agent logs` shows what it does.",
@@ -45,7 +45,7 @@ def too_slow(path: str, seconds: float | None) -> AgentUnreachable:
 
 
 def broken(method: str, path: str) -> LinkLost:
-    """The connection broke after the request had left, or on its way."""
+    """Return the error for a connection that broke after or during the request."""
     if method == "GET":
         return LinkLost(f"The agent ended while it answered {path}.", sent=True, hint="Ask again: another one starts.")
     return LinkLost(
@@ -56,7 +56,7 @@ def broken(method: str, path: str) -> LinkLost:
 
 
 def stranger(uid: int | None) -> AgentRefused:
-    """Another user's process listens."""
+    """Return the error for a listener of another user."""
     return AgentRefused(
         f"What listens at the agent's address belongs to user {uid}, not to you; nothing was sent.",
         hint="Tell the administrator; set Settings.runtime_dir to a folder of yours.",
@@ -64,7 +64,7 @@ def stranger(uid: int | None) -> AgentRefused:
 
 
 def as_error(status: int, body: bytes) -> SlurmError:
-    """Return the error that a response stands for."""
+    """Return the error in a response."""
     try:
         document = json.loads(body)
     except ValueError:
@@ -77,7 +77,7 @@ def as_error(status: int, body: bytes) -> SlurmError:
 
 
 def repetition(repeat: bool, *, attempts: int = 4) -> dict[str, Any]:
-    """How a call is repeated when the agent has ended: always if it was not sent, else if it may be repeated."""
+    """Return how a call is repeated if the agent has ended: always if it was not sent, else if it is idempotent."""
     from tenacity import retry_if_exception, stop_after_attempt, wait_random_exponential
 
     def may_repeat(error: BaseException) -> bool:

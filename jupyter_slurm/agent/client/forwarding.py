@@ -1,4 +1,4 @@
-"""Passing a request on to the agent as it came, and its answer back as it comes."""
+"""Forwarding of a request to the agent unchanged, and of its answer as it arrives."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jupyter_slurm.agent.hosting.endpoint import Endpoint
 
 __all__ = ["ForwardedAnswer", "forward"]
 
-# An answer may take as long as a Slurm command; a stream gives a sign of life every 15 s. A log-in takes as long as a
-# person does, and it is the agent who gives up on them.
+# An answer may take as long as a Slurm command; a stream sends a heartbeat every 15 s. A login takes as long as the
+# user needs, and the agent limits that time.
 _TIMEOUT = 120.0
 
 _REQUEST_HEADERS = ("accept", "content-type")
@@ -23,7 +23,7 @@ _RESPONSE_HEADERS = ("content-type", "x-total-size", "allow", "cache-control", "
 
 @dataclass(frozen=True)
 class ForwardedAnswer:
-    """The agent's answer: status, the headers that may be passed on, and the body as it comes."""
+    """The agent's answer: status, the headers that may be forwarded, and the body as it arrives."""
 
     status: int
     headers: dict[str, str]

@@ -1,8 +1,8 @@
-"""Questions and answers of one agent, on connections that are kept: a call must cost little beside what it asks for.
+"""HTTP client for one agent, with persistent connections: the overhead of a call must be small.
 
-No HTTP library: a cell and its ``sbatch`` wait for this, after a pause in which the processor has forgotten all of it,
-and then a call through httpx takes 0.5 ms longer and one through http.client 0.2 ms. Both ends are ours: nothing but
-``Content-Length`` is needed. What waits in a loop, or streams, goes through httpx
+No HTTP library is used. A cell and its ``sbatch`` wait for a call, after a pause that has emptied the processor's
+caches. Then a call through httpx takes 0.5 ms longer and a call through http.client 0.2 ms. Both ends belong to this
+package, so ``Content-Length`` suffices. Calls in a loop, and streams, use httpx
 (:mod:`jupyter_slurm.agent.client.async_client`).
 """
 
@@ -33,19 +33,19 @@ _ODD = re.compile(r"[^!-~]")
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """One answer of the agent, read to its end. The names of headers are in lower case."""
+    """A complete answer of the agent. Names of headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
     content: bytes
 
     def json(self) -> Any:
-        """Return what it says."""
+        """Return the parsed JSON."""
         return json.loads(self.content)
 
 
 class _Connection:
-    """A connection to the agent: who is at the other end is asked before a byte is sent."""
+    """A connection to the agent, whose user is checked before a byte is sent."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -55,7 +55,7 @@ class _Connection:
         self.sock: socket.socket | None = None
 
     def connect(self) -> socket.socket:
-        """Connect, unless it is done."""
+        """Connect, unless connected."""
         if self.sock is not None:
             return self.sock
         endpoint = self._endpoint
@@ -76,13 +76,13 @@ class _Connection:
         return sock
 
     def close(self) -> None:
-        """End it; may be called again."""
+        """Close the connection; may be called again."""
         if self.sock is not None:
             self.sock.close()
             self.sock = None
 
     def is_stale(self) -> bool:
-        """Tell whether the agent has closed it: between two calls nothing else can have come."""
+        """Return whether the agent has closed the connection: between two calls no data can arrive."""
         return self.sock is None or bool(select.select([self.sock], [], [], 0)[0])
 
     def exchange(
@@ -93,7 +93,7 @@ class _Connection:
         content: bytes | None,
         more: Callable[[socket.socket], bytes],
     ) -> HttpAnswer:
-        """Ask and read the answer, whose beginning comes by ``more``."""
+        """Send the request and read the answer, whose beginning is read by ``more``."""
         size = "" if content is None else f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         sock.sendall(f"{method} {target} HTTP/1.1\r\n{self._head}{size}\r\n".encode("latin-1") + (content or b""))
         received = b""
@@ -114,7 +114,7 @@ class _Connection:
 
 
 def _patiently(meanwhile: Callable[[], None], timeout: float | None) -> Callable[[socket.socket], bytes]:
-    """Return what reads a piece as :func:`_more` does, and calls ``meanwhile`` while none comes."""
+    """Return a reader like :func:`_more` that calls ``meanwhile`` while no data arrives."""
 
     def more(sock: socket.socket) -> bytes:
         begun, left = time.monotonic(), timeout
@@ -150,7 +150,7 @@ class HttpClient:
     Parameters
     ----------
     endpoint : Endpoint
-        Where it listens.
+        The agent's endpoint.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -158,7 +158,7 @@ class HttpClient:
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
         self._is_closed = False
-        self._agent: int | None = None  # its process, where the system says so
+        self._agent: int | None = None  # its process, if the system reports it
 
     def request(
         self,
@@ -170,12 +170,12 @@ class HttpClient:
         timeout: float | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> HttpAnswer:
-        """Send one request and return its answer, whatever its status.
+        """Send a request and return its answer, whatever its status.
 
         Parameters
         ----------
         method, path : str
-            The path is percent-encoded.
+            Method, and percent-encoded path.
         params : mapping, optional
             The query.
         content : bytes, optional
@@ -183,16 +183,16 @@ class HttpClient:
         timeout : float or None
             Seconds without a byte.
         meanwhile : callable, optional
-            Is called every second or two while there is no answer.
+            Called every second or two until the answer.
 
         Raises
         ------
         LinkLost
             The agent has ended.
         AgentUnreachable
-            It took too long.
+            The time limit is over.
         AgentRefused
-            What listens there belongs to somebody else.
+            The listener belongs to another user.
         """
         target = f"{path}?{urlencode(params)}" if params else path
         if _ODD.search(target):
@@ -211,21 +211,21 @@ class HttpClient:
         except (OSError, IndexError, ValueError) as error:
             connection.close()
             raise broken(method, path) from error
-        except BaseException:  # an interrupt: the answer may still come, and is of no use to the next call
+        except BaseException:  # an interrupt: the answer may still arrive, and must not be read by the next call
             connection.close()
             raise
         self._give_back(connection)
         return answer
 
     def close(self) -> None:
-        """Close the connections that nobody uses now, and the others when they are given back."""
+        """Close the idle connections now, and the others when they are returned."""
         with self._lock:
             idle, self._idle, self._is_closed = self._idle, [], True
         for connection in idle:
             connection.close()
 
     def _connected(self, connection: _Connection) -> socket.socket:
-        """Connect; an agent that has come in the place of this one knows nothing of what this one was told."""
+        """Connect. A successor of the agent does not have the state of the previous one."""
         sock = connection.connect()
         pid = peer_pid(sock)
         with self._lock:

@@ -1,1 +1,1 @@
-"""Where the agent lives: its process, its socket, its election and its discovery."""
+"""Hosting of the agent: its process, socket, leader election and discovery."""

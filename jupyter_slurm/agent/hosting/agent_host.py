@@ -1,6 +1,6 @@
-"""The agent itself, and the three places where it can live: a process, the Jupyter server's loop, a thread.
+"""The agent host, and the three places where an agent can live: a process, the Jupyter server's loop, a thread.
 
-It is the same object everywhere. Only a process of its own leaves by itself; the others end with what they are part of.
+The object is the same in all places. Only a separate process ends by itself; the others end with their process.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _WATCH_INTERVAL = 5.0
 
 
 class AgentHost:
-    """A leading agent: lock, core, HTTP server, and the decision to leave.
+    """A leading agent: lock, core, HTTP server, and the decision to end.
 
     Parameters
     ----------
     settings : Settings
-        What the person chose.
+        The user's settings.
     hosting : "daemon", "server" or "inprocess"
-        Where it lives.
+        Place of the agent.
     core : Core, optional
-        Does the work; by default :class:`jupyter_slurm.services.agent_core.Core`.
+        The core, which does the work; by default :class:`jupyter_slurm.services.agent_core.Core`.
     """
 
     def __init__(self, settings: Settings, hosting: Hosting, core: Core | None = None) -> None:
@@ -72,12 +72,12 @@ class AgentHost:
         self._watcher: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Become the leader and answer.
+        """Become the leader and begin to answer.
 
         Raises
         ------
         LeaderElsewhere
-            Another agent leads; nothing was started.
+            Another agent is the leader; nothing was started.
         """
         leadership = await Leadership.take(self.settings)
         try:
@@ -106,7 +106,7 @@ class AgentHost:
         self._leadership, self._server = leadership, server
 
     def describe(self) -> api.Agent:
-        """Return what ``GET /v1/agent`` says."""
+        """Return the answer to ``GET /v1/agent``."""
         return {
             "name": "jupyter-slurm",
             "version": _version.__version__,
@@ -124,15 +124,15 @@ class AgentHost:
         return {**self._core.holds(), "streams": streams}
 
     async def wait(self) -> None:
-        """Return when it is time to stop: somebody asked, it is idle, or another agent leads."""
+        """Wait until the agent must stop: on request, when idle, or if another agent is the leader."""
         await self._leaving.wait()
 
     def leave(self) -> None:
-        """Ask it to stop. Callable from a signal handler of the loop."""
+        """Request a stop. May be called from a signal handler of the loop."""
         self._leaving.set()
 
     async def stop(self) -> None:
-        """End streams and connections, stop the core, and let go of the lock, last."""
+        """End streams and connections, stop the core, and release the lock last."""
         self._leaving.set()
         if self._watcher is not None:
             self._watcher.cancel()
@@ -164,7 +164,7 @@ class AgentHost:
             )
             error.status = 409  # type: ignore[misc]
             raise error
-        # The answer goes out first.
+        # The answer is sent first.
         asyncio.get_running_loop().call_later(0.05, self.leave)
 
     def _is_idle(self) -> bool:
@@ -172,7 +172,7 @@ class AgentHost:
         return quiet >= self.settings.agent_idle_exit and not any(self._holds().values())
 
     async def _watch(self) -> None:
-        """Leave when idle; come back to the lock when log-out or a cleaner removed our files."""
+        """Leave when idle; take the lock again if a logout or a cleaner removed the agent's files."""
         interval = min(_WATCH_INTERVAL, max(0.05, self.settings.agent_idle_exit / 4))
         while True:
             await asyncio.sleep(interval)
@@ -203,24 +203,24 @@ def _default_core(settings: Settings) -> Core:
 
 
 class _Server:
-    """What of the Jupyter server of this process the agent needs to know; loop is None in any other process."""
+    """State of the Jupyter server in this process, as far as the agent needs it; loop is None in any other process."""
 
     loop: asyncio.AbstractEventLoop | None = None
     task: asyncio.Task[None] | None = None
 
 
 def server_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop of the Jupyter server that this process is, or None."""
+    """Return the loop of the Jupyter server of this process, or None."""
     return _Server.loop
 
 
 def enter_server() -> None:
-    """Say that this process is a Jupyter server and that the running loop is its loop."""
+    """Record that this process is a Jupyter server and that the running loop is its loop."""
     _Server.loop = asyncio.get_running_loop()
 
 
 async def serve_in_loop(settings: Settings, core: Core | None = None) -> AgentHost | None:
-    """Run an agent in the running loop; None when another one leads already."""
+    """Run an agent in the running loop; None if another agent is already the leader."""
     host = AgentHost(settings, "server", core)
     try:
         await host.start()
@@ -231,7 +231,7 @@ async def serve_in_loop(settings: Settings, core: Core | None = None) -> AgentHo
 
 
 async def leave_server() -> None:
-    """Stop the agent in this server, if there is one. Call it when the server stops."""
+    """Stop the agent in this server, if any. Call this function when the server stops."""
     task, _Server.loop, _Server.task = _Server.task, None, None
     if task is not None:
         task.cancel()
@@ -247,12 +247,12 @@ async def _until_left(host: AgentHost) -> None:
 
 
 def serve_in_thread(settings: Settings, core: Core | None = None, *, timeout: float = 60.0) -> ThreadedAgent | None:
-    """Run an agent in a thread of this process until it ends; None when another one leads already.
+    """Run an agent in a thread of this process until it ends; None if another agent is already the leader.
 
     Raises
     ------
     AgentError
-        It could not be started.
+        The agent could not be started.
     """
     agent = ThreadedAgent(settings, core)
     agent.start(timeout)
@@ -265,7 +265,7 @@ def serve_in_thread(settings: Settings, core: Core | None = None, *, timeout: fl
 
 
 class ThreadedAgent:
-    """An agent with a loop and a thread of its own. The thread never keeps the interpreter from ending."""
+    """An agent with its own loop and thread. The thread never delays the interpreter's exit."""
 
     def __init__(self, settings: Settings, core: Core | None = None) -> None:
         self.error: BaseException | None = None
@@ -276,13 +276,13 @@ class ThreadedAgent:
         self._thread = threading.Thread(target=self._run, name="jupyter-slurm-agent", daemon=True)
 
     def start(self, timeout: float) -> None:
-        """Start and wait until it answers or has failed (``error``)."""
+        """Start the agent, and wait until it answers or has failed (``error``)."""
         self._thread.start()
         if not self._ready.wait(timeout):
             raise AgentUnreachable(f"The agent in this process did not start within {timeout:.0f} s.")
 
     def stop(self, timeout: float = 10.0) -> None:
-        """Stop it and wait for it."""
+        """Stop the agent, and wait for its end."""
         if self._loop is not None and self._host is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # the loop has just ended
                 self._loop.call_soon_threadsafe(self._host.leave)

@@ -1,4 +1,4 @@
-"""Older and newer versions side by side: which agent a client can work with, and which it may retire."""
+"""Compatibility of versions: the agents that a client can use, and those that it may replace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_version", "is_older"]
 
 
 def check_version(info: Mapping[str, object]) -> None:
-    """Raise AgentRefused unless the agent speaks our major version of the API."""
+    """Raise AgentRefused unless the agent has this package's major version of the API."""
     api = info.get("api")
     if not isinstance(api, dict) or api.get("major") != API_MAJOR:
         raise AgentRefused(
@@ -23,7 +23,7 @@ def check_version(info: Mapping[str, object]) -> None:
 
 
 def is_older(version: str) -> bool:
-    """Tell whether an agent of this version is older than we are."""
+    """Return whether an agent of this version is older than this package."""
     try:
         return Version(version) < Version(_version.__version__)
     except InvalidVersion:

@@ -1,7 +1,7 @@
-"""The agent as a process of its own: what the started process does.
+"""The agent as a separate process: main program of the started process.
 
 The starter passes the settings as JSON on standard input and reads one word from standard output: ``ready``, ``busy``
-(another agent leads), or nothing at all, in which case the log says why.
+(another agent is the leader), or nothing, in which case the log has the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOG_FILES = 2
 
 
 def main() -> int:
-    """Run until it is time to leave. ``--foreground``: stay attached, settings from files, log to standard error."""
+    """Run the agent until it ends. ``--foreground``: stay attached, settings from files, log to standard error."""
     if sys.argv[1:] == ["--foreground"]:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
         return _serve(None, announce=False)
@@ -46,11 +46,11 @@ def main() -> int:
 
 
 def _detach() -> None:
-    """Leave session, terminal and directory of the starter, and belong to init: nobody has to wait for us."""
+    """Leave session, terminal and directory of the starter, and become a child of init."""
     if os.fork():
         os._exit(0)
     os.setsid()
-    if os.fork():  # no longer the leader of its session: it can never acquire a terminal
+    if os.fork():  # not the leader of its session: the process can never acquire a terminal
         os._exit(0)
     os.chdir("/")
     os.umask(0o077)
@@ -108,16 +108,16 @@ async def _run(settings: Settings, announce: bool) -> None:
 
 
 def _announce(word: str, announce: bool) -> None:
-    """Tell the starter, and turn standard output from its pipe to the log."""
+    """Notify the starter, and redirect standard output from its pipe to the log."""
     if not announce:
         return
-    with contextlib.suppress(OSError):  # the starter may have gone; others will come
+    with contextlib.suppress(OSError):  # the starter may have gone; other clients will come
         os.write(1, word.encode() + b"\n")
     os.dup2(2, 1)
 
 
 class _Log(logging.handlers.RotatingFileHandler):
-    """A rotating 0600 log that standard error follows, so that a crash of the interpreter is in it too."""
+    """A rotating log with mode 0600, which standard error follows, so that it includes a crash of the interpreter."""
 
     def _open(self) -> Any:
         fd = open_private(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

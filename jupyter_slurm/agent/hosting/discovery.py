@@ -1,6 +1,6 @@
-"""Where the agent is found: a private folder, names that tell the API's major version, and a record beside the socket.
+"""Discovery of the agent: a private directory, file names with the API's major version, and a record beside the socket.
 
-Imports the standard library only and does nothing at import, because every front door needs it first.
+Imports only the standard library and runs nothing at import, because every front end imports this module first.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = [
 API_MAJOR = 1
 API_MINOR = 0
 
-# sun_path holds 108 bytes on Linux and 104 on the BSDs and macOS, the final NUL included.
+# sun_path has 108 bytes on Linux and 104 on the BSDs and macOS, including the final NUL.
 _SUN_PATH_LIMIT = 100
 
-# File systems that another machine can see too (names as in /proc/self/mountinfo): a socket or a lock there misleads.
+# File systems that other hosts can see too (names as in /proc/self/mountinfo). On these, a socket or a lock misleads.
 _NETWORK_FILE_SYSTEMS = frozenset(
     [
         "afs",
@@ -78,7 +78,7 @@ _LOCAL_TEMP = "/tmp"  # noqa: S108 - every use of it is checked: check_folder
 
 @dataclass(frozen=True)
 class AgentLocation:
-    """The files of one agent: ``folder`` is private, ``stem`` carries API version, user and machine."""
+    """The files of an agent: ``folder`` is private, ``stem`` contains API version, user and machine."""
 
     folder: str
     stem: str
@@ -88,32 +88,32 @@ class AgentLocation:
 
     @property
     def socket(self) -> str:
-        """The Unix socket."""
+        """Return the path of the Unix socket."""
         return self._path(".sock")
 
     @property
     def record(self) -> str:
-        """Who listens there (JSON)."""
+        """Return the path of the record of the listening agent (JSON)."""
         return self._path(".json")
 
     @property
     def lock(self) -> str:
-        """Locked by the leader for as long as it leads. Never removed: a lock on a removed file protects nothing."""
+        """Return the path of the leader's lock, which is never removed: a removed lock protects nothing."""
         return self._path(".lock")
 
     @property
     def start_lock(self) -> str:
-        """Locked by the one client that starts an agent, so that the others wait instead of starting more."""
+        """Return the path of the lock of the one client that starts an agent, so that other clients wait."""
         return self._path(".start")
 
     @property
     def secret(self) -> str:
-        """The secret of an agent on 127.0.0.1."""
+        """Return the path of the secret of an agent on 127.0.0.1."""
         return self._path(".secret")
 
 
 def this_machine() -> dict[str, str]:
-    """Return host name and boot id (empty where the system has none)."""
+    """Return host name and boot ID (empty if the system has none)."""
     boot_id = ""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot_id = file.read().strip()
@@ -130,9 +130,10 @@ def _place(folder: str) -> AgentLocation:
 
 
 def _candidates(settings: Settings) -> list[str]:
-    """Folders in order of preference.
+    """Return directories in order of preference.
 
-    The names do not depend on TMPDIR: a kernel in a job, a cron job and a terminal of one user must find one agent.
+    Their names do not depend on TMPDIR: a kernel in a job, a cron job and a terminal of one user must find the same
+    agent.
     """
     if settings.runtime_dir:
         return [os.path.abspath(os.path.expanduser(settings.runtime_dir))]
@@ -152,7 +153,7 @@ def _is_private_dir(path: str) -> bool:
 
 
 def _network_file_system(device: int, mountinfo: str) -> str | None:
-    """Return the type of the network file system that has this device number, or None."""
+    """Return the type of the network file system with this device number, or None."""
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in mountinfo.splitlines():
         # proc(5): ID parent major:minor root mount-point options … - type source options
@@ -172,15 +173,15 @@ def _mountinfo() -> str:
 
 
 def check_folder(folder: str) -> None:
-    """Check that nobody else can put anything into this folder.
+    """Check that no other user can write to this directory.
 
     Raises
     ------
     FileNotFoundError
-        It is not there.
+        The directory does not exist.
     AgentRefused
-        It is a link, belongs to somebody else, is open to others, lies on a network file system or makes too long
-        a name.
+        The directory is a link, belongs to another user, is open to others, is on a network file system or makes a path
+        too long.
     """
     info = os.lstat(folder)
     if not stat.S_ISDIR(info.st_mode):
@@ -208,7 +209,7 @@ def check_folder(folder: str) -> None:
 
 
 def make_folder(folder: str) -> None:
-    """Make the folder 0700 (and its parents) unless it is there, and check it either way; see :func:`check_folder`."""
+    """Create the directory with mode 0700 (and its parents) if missing, and check it; see :func:`check_folder`."""
     os.makedirs(os.path.dirname(folder), exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
@@ -216,7 +217,7 @@ def make_folder(folder: str) -> None:
 
 
 def places_to_look(settings: Settings) -> list[AgentLocation]:
-    """Return the places that exist and can be trusted; a folder that the settings name must be one or be missing."""
+    """Return the existing, trusted locations. A directory in the settings must be trustworthy or missing."""
     found = []
     for folder in _candidates(settings):
         try:
@@ -232,14 +233,14 @@ def places_to_look(settings: Settings) -> list[AgentLocation]:
 
 
 def place_to_start(settings: Settings) -> AgentLocation:
-    """Return the place for a new agent, its folder made.
+    """Return the location for a new agent, and create its directory.
 
     Raises
     ------
     AgentUnreachable
-        No folder can be used; the message says why for each.
+        No directory can be used; the message has the reason for each.
     AgentRefused
-        The folder that the settings name cannot be trusted.
+        The directory in the settings cannot be trusted.
     """
     reasons = []
     for folder in _candidates(settings):
@@ -260,7 +261,7 @@ def place_to_start(settings: Settings) -> AgentLocation:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a regular file of ours, 0600 when new; never through a link, never somebody else's (OSError)."""
+    """Open a regular file of this user, with mode 0600 if new; links and other users' files raise OSError."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     info = os.fstat(fd)
     if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid():
@@ -272,7 +273,7 @@ def open_private(path: str, flags: int) -> int:
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Write a 0600 file in one step."""
+    """Write a file with mode 0600 atomically."""
     temporary = f"{path}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
@@ -282,13 +283,13 @@ def write_private(path: str, data: bytes) -> None:
 
 
 def read_private(path: str, limit: int = 65536) -> bytes:
-    """Read a small file of ours (OSError when it is not there or not ours)."""
+    """Read a small file of this user (OSError if it is missing or belongs to another user)."""
     with open(open_private(path, os.O_RDONLY), "rb") as file:
         return file.read(limit)
 
 
 def read_record(place: AgentLocation) -> dict[str, object] | None:
-    """Return what the agent wrote about itself: pid, started, host, boot_id, version, api, hosting, port or null."""
+    """Return the agent's record: pid, started, host, boot_id, version, api, hosting, port or null."""
     try:
         record = json.loads(read_private(place.record))
     except (OSError, ValueError):
@@ -297,7 +298,7 @@ def read_record(place: AgentLocation) -> dict[str, object] | None:
 
 
 def is_stale(record: Mapping[str, object]) -> bool:
-    """Tell whether the process of this record cannot be there any more: other machine, other boot, or a dead pid."""
+    """Return whether the process of this record cannot exist any more: other host, other boot, or a dead pid."""
     machine = this_machine()
     if record.get("host") != machine["host"] or record.get("boot_id") != machine["boot_id"]:
         return True
@@ -308,11 +309,11 @@ def is_stale(record: Mapping[str, object]) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except PermissionError:  # the pid went to somebody else
+    except PermissionError:  # the pid belongs to another user's process now
         return True
     return False
 
 
 def log_path(settings: Settings) -> str:
-    """Return the path of the log of a daemon on this machine; a home shared by several machines has several."""
+    """Return the path of a daemon's log on this host; a home shared by several hosts has several logs."""
     return settings.on_this_machine("agent", ".log")

@@ -1,4 +1,4 @@
-"""The address of an agent that listens now: a Unix socket, or a port of 127.0.0.1 with a secret."""
+"""Address of a listening agent: a Unix socket, or a port of 127.0.0.1 with a secret."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONNECT_TIMEOUT = 2.0
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to connect. ``port`` is None for the Unix socket of the place."""
+    """Address for connections. ``port`` is None for the Unix socket of the location."""
 
     place: AgentLocation
     port: int | None = None
@@ -23,16 +23,16 @@ class Endpoint:
 
     @property
     def base_url(self) -> str:
-        """The URL before the path; over a Unix socket the host is a name only."""
+        """Return the URL before the path; for a Unix socket its host is only a name."""
         return "http://jupyter-slurm" if self.port is None else f"http://127.0.0.1:{self.port}"
 
     @property
     def headers(self) -> dict[str, str]:
-        """What every request must carry."""
+        """Return the headers that every request must have."""
         return {} if self.port is None else {"Authorization": f"Bearer {self.secret}"}
 
     def answers(self) -> bool:
-        """Tell whether a process of this user accepts connections there."""
+        """Return whether a process of this user accepts connections at the address."""
         family = socket.AF_UNIX if self.port is None else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.settimeout(_CONNECT_TIMEOUT)
@@ -44,7 +44,7 @@ class Endpoint:
 
 
 def endpoint_at(place: AgentLocation) -> Endpoint | None:
-    """Return the endpoint of the agent that listens at this place, or None."""
+    """Return the endpoint of the agent that listens at this location, or None."""
     on_socket = Endpoint(place)
     if on_socket.answers():
         return on_socket

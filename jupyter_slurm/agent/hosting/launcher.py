@@ -1,7 +1,7 @@
-"""Finding an agent, or starting one where it should live.
+"""Search for an agent, and its start at the right place.
 
-Any number of clients may come at once: one of them starts an agent, the others wait for it; if two start one all the
-same, the lock of :mod:`jupyter_slurm.agent.hosting.leader_election` lets one of them lead.
+Any number of clients may come at once: one of them starts an agent, the others wait for it. If two start an agent all
+the same, the lock of :mod:`jupyter_slurm.agent.hosting.leader_election` lets one of them lead.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ Hosting = Literal["daemon", "server", "inprocess"]
 
 _PATIENCE = 60.0
 
-# Credentials of anything else: the agent needs none of them, and a process that lives for days should not hold them.
+# Credentials of other programs: the agent does not need them, and a process that lives for days should not hold them.
 _CREDENTIAL = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|COOKIE|JWT|_PAT$", re.I
 )
 
 
 def find(settings: Settings) -> Endpoint | None:
-    """Return where the agent of this user and machine listens, or None.
+    """Return the endpoint of the agent of this user and machine, or None.
 
     Raises
     ------
     AgentRefused
-        The folder that the settings name cannot be trusted.
+        The directory in the settings cannot be trusted.
     """
     return next((found for place in places_to_look(settings) if (found := endpoint_at(place))), None)
 
 
 def find_or_start(settings: Settings) -> Endpoint:
-    """Return where an agent listens, starting one if there is none.
+    """Return the endpoint of an agent; start one if there is none.
 
     Raises
     ------
     AgentUnreachable
-        None could be started; the message has the end of its log.
+        No agent could be started; the message has the end of its log.
     """
     found = find(settings)
     if found is not None:
@@ -82,7 +82,7 @@ def find_or_start(settings: Settings) -> Endpoint:
 
 
 def has_left(endpoint: Endpoint, patience: float = 5.0) -> bool:
-    """Wait until nobody answers there any more; False when somebody still does after ``patience`` seconds."""
+    """Wait until no agent answers; False if one still does after ``patience`` seconds."""
     deadline = time.monotonic() + patience
     while endpoint.answers():
         if time.monotonic() > deadline:
@@ -94,8 +94,9 @@ def has_left(endpoint: Endpoint, patience: float = 5.0) -> bool:
 def choose_hosting(settings: Settings, environ: Mapping[str, str]) -> Hosting:
     """Return where an agent should live.
 
-    Inside a Slurm job and under JupyterHub a process of its own would be ended with the job or the server, or outlive
-    what its user was given; there it lives in the Jupyter server, or else in the kernel or command that needs it.
+    Inside a Slurm job and under JupyterHub, a separate process would be ended with the job or the server, or outlive
+    its user's allotment. In these cases the agent lives in the Jupyter server, or else in the kernel or command that
+    needs it.
     """
     is_guest = is_inside_job(environ) or any(name.startswith("JUPYTERHUB_") for name in environ)
     wanted = settings.agent_host
@@ -104,10 +105,10 @@ def choose_hosting(settings: Settings, environ: Mapping[str, str]) -> Hosting:
 
 
 def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of an agent: no secrets, nothing that Slurm set for an enclosing job.
+    """Return the environment of an agent: without secrets, and without variables that Slurm set for an enclosing job.
 
-    It runs this very package, also where that is not installed: its parent folder is put on PYTHONPATH, and relative
-    entries there are made absolute, because the agent lives in another directory.
+    The agent runs this very package, even if it is not installed. So its parent directory is put on PYTHONPATH, and
+    relative entries of PYTHONPATH are made absolute, because the agent lives in another directory.
     """
     inside = {**environ, "SLURM_JOB_ID": environ.get("SLURM_JOB_ID", "0")}
     kept = {
@@ -123,7 +124,7 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def log_tail(settings: Settings, lines: int = 20) -> str:
-    """Return the last lines of the log of the daemon on this machine; empty without one."""
+    """Return the last lines of the daemon's log on this host; empty if there is none."""
     try:
         with open(open_private(log_path(settings), os.O_RDONLY), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
@@ -134,7 +135,7 @@ def log_tail(settings: Settings, lines: int = 20) -> str:
 
 @contextlib.contextmanager
 def _only_starter(settings: Settings) -> Iterator[None]:
-    """Let one client at a time start an agent; who waited finds one when it is its turn."""
+    """Let one client at a time start an agent; clients that waited then find one."""
     place = place_to_start(settings)
     fd = open_private(place.start_lock, os.O_RDWR | os.O_CREAT)
     deadline = time.monotonic() + _PATIENCE
@@ -153,7 +154,7 @@ def _only_starter(settings: Settings) -> Iterator[None]:
 
 
 def _spawn(settings: Settings) -> None:
-    """Start a daemon and wait for its word."""
+    """Start a daemon and wait for its first word."""
     values = {name: getattr(settings, name) for name in settings.trait_names(config=True)}
     try:
         os.makedirs(os.path.dirname(log_path(settings)), mode=0o700, exist_ok=True)
@@ -172,7 +173,7 @@ def _spawn(settings: Settings) -> None:
             cwd="/",
             env=clean_environment(os.environ),
             umask=0o077,
-            start_new_session=True,  # an interrupt at our terminal is not for it
+            start_new_session=True,  # an interrupt at this terminal must not reach the agent
         )
     except OSError as error:
         raise AgentUnreachable(f"{sys.executable} cannot be started: {error}") from error
@@ -216,7 +217,7 @@ def _server_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _await_endpoint(settings: Settings) -> Endpoint:
-    """Return the endpoint of the agent that leads now; one that has only just taken the lock may need a moment."""
+    """Return the endpoint of the leading agent; an agent that has just taken the lock may need a moment."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         found = find(settings)

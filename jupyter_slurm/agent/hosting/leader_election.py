@@ -1,4 +1,4 @@
-"""One leader per user and machine: whoever holds the lock listens, and leaves a record for the others."""
+"""Election of one leader per user and machine: the holder of the lock listens, and leaves a record for the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["LeaderElsewhere", "Leadership"]
 
 
 class LeaderElsewhere(AgentError):
-    """Another agent of this user leads on this machine; be its client."""
+    """Another agent of this user is the leader on this machine; become its client."""
 
     status = 409
 
@@ -38,9 +38,9 @@ class Leadership:
     Attributes
     ----------
     place : AgentLocation
-        Where they are.
+        Location of the files.
     secret : str
-        What a client on 127.0.0.1 must show; empty on a Unix socket.
+        Secret that a client on 127.0.0.1 must send; empty on a Unix socket.
     port : int or None
         The TCP port; None on a Unix socket.
     """
@@ -56,12 +56,12 @@ class Leadership:
 
     @classmethod
     async def take(cls, settings: Settings, *, patience: float = 10.0) -> Leadership:
-        """Take the lock, waiting up to ``patience`` seconds for a predecessor that is on its way out.
+        """Take the lock; wait up to ``patience`` seconds for a predecessor that is about to end.
 
         Raises
         ------
         LeaderElsewhere
-            Another agent answers, or holds the lock for longer than that.
+            Another agent answers, or holds the lock for longer.
         """
         _close_in_forks()
         place = place_to_start(settings)
@@ -75,13 +75,13 @@ class Leadership:
             await asyncio.sleep(0.05)
 
     def listen(self, kind: Literal["unix", "tcp"]) -> socket.socket:
-        """Open the listening socket; a socket file that a dead leader left is replaced."""
+        """Open the listening socket; a dead leader's socket file is replaced."""
         if kind == "unix":
             listener = bind_unix_socket(self.place.socket, mode=0o600)
             self._socket_inode = os.stat(self.place.socket).st_ino
         else:
             listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            listener.bind(("127.0.0.1", 0))  # without SO_REUSEADDR: nobody else can be on that port
+            listener.bind(("127.0.0.1", 0))  # without SO_REUSEADDR: no other process can use that port
             listener.setblocking(False)
             listener.listen(128)
             self.secret = secrets.token_urlsafe(32)
@@ -91,11 +91,11 @@ class Leadership:
         return listener
 
     def write_record(self, record: Mapping[str, object]) -> None:
-        """Tell the others who leads."""
+        """Publish the leader's record."""
         write_private(self.place.record, json.dumps({**record, "port": self.port}).encode())
 
     def is_intact(self) -> bool:
-        """Tell whether the files are still there: log-out removes /run/user/UID, a cleaner old files in /tmp."""
+        """Return whether the files still exist: a logout removes /run/user/UID, a cleaner old files in /tmp."""
         try:
             lock_is_ours = os.stat(self.place.lock).st_ino == os.fstat(self._lock_fd).st_ino
             return lock_is_ours and (self.port is not None or os.stat(self.place.socket).st_ino == self._socket_inode)
@@ -103,7 +103,7 @@ class Leadership:
             return False
 
     def give_up(self) -> None:
-        """Remove what is ours and let go of the lock, last."""
+        """Remove the leader's files and release the lock, last."""
         if self.is_intact():
             for path in (self.place.socket, self.place.record, self.place.secret):
                 with contextlib.suppress(OSError):
@@ -111,7 +111,7 @@ class Leadership:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptors and leave the files as they are."""
+        """Close the descriptors and leave the files."""
         if self._listener is not None:
             self._listener.close()
         if self._lock_fd >= 0:
@@ -123,7 +123,7 @@ def _try_lock(path: str) -> int | None:
     fd = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Between open and flock the folder may have been removed and made again: then this lock protects nothing.
+        # Between open and flock the directory may have been removed and created again: then this lock protects nothing.
         if os.fstat(fd).st_ino == os.stat(path).st_ino:
             return fd
     except (BlockingIOError, FileNotFoundError):
@@ -139,7 +139,8 @@ _leaderships: weakref.WeakSet[Leadership] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    # A fork of a kernel (multiprocessing) would keep lock and socket open after the kernel's death: nobody could lead.
+    # A fork of a kernel (multiprocessing) would keep lock and socket open after the kernel's death: no agent could
+    # lead.
     for leadership in list(_leaderships):
         leadership.close()
 

@@ -1,4 +1,4 @@
-"""``jupyter slurm init``: a site profile from a few questions or a ready-made one, a key, and a look at the way."""
+"""Command ``jupyter slurm init``: a new or built-in site profile, a key, and a check of the connection."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _end_old(name: str, settings: Settings) -> None:
-    """End a log-in by an older profile of that name: what is looked over is the new one."""
+    """End a login of an older profile of that name: the check is for the new profile."""
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.client.clusters.clients import may_end, others
 
@@ -119,11 +119,11 @@ def _made_personal(args: argparse.Namespace, name: str, path: str, ready: str) -
     return personal(ready, name, path, args.profile, args.user, is_quick=args.yes)
 
 
-# The questions --------------------------------------------------------------------------------------------------------
+# Questions ------------------------------------------------------------------------------------------------------------
 
 
 class _Interview:
-    """Ask how a cluster is reached."""
+    """Interview about the connection to a cluster."""
 
     def __init__(self, args: argparse.Namespace, name: str, path: str) -> None:
         self._args, self._name, self._path = args, name, path
@@ -132,7 +132,7 @@ class _Interview:
         self._known = host_names(config or os.path.expanduser("~/.ssh/config"))
 
     def text(self) -> tuple[Profile, str]:
-        """Return the profile, and the text of it."""
+        """Return the profile, and its text."""
         self._host()
         is_known = self._login["host"] in self._known
         said = self._args.user is not None or self._args.jump is not None
@@ -150,7 +150,7 @@ class _Interview:
         self._put("host", self._args.host, question, "", lambda answer: number_of.get(answer, answer))
 
     def _is_right(self) -> bool:
-        """Whether the way is the one that ``~/.ssh/config`` describes."""
+        """Ask whether the connection is the one in ``~/.ssh/config``."""
         from jupyter_slurm.services.connections.transports import way_of
 
         try:
@@ -176,7 +176,7 @@ class _Interview:
         self._put("jump", self._args.jump, question, default, hosts)
 
     def _named(self, host: str) -> str:
-        """Return a host on the way with the user name there: the one of the login node, if nothing else is known."""
+        """Return a jump host with its user name, by default that of the login node."""
         is_plain = "@" not in host and host not in self._known
         return f"{self._login['user']}@{host}" if is_plain and "user" in self._login else host
 

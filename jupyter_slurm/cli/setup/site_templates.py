@@ -1,4 +1,4 @@
-"""Ready-made site profiles: those that ship, those that somebody hands on, and how one becomes a person's own."""
+"""Built-in and received site profiles, and their conversion to a profile of the user."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from jupyter_slurm.sites.shipped import shipped_names
 
 __all__ = ["as_toml", "is_name", "personal", "ready_made", "tell_notes", "without_place", "write_profile"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # of a file, too
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # also of a file
 _LARGEST = 1_000_000
 
 
 def is_name(answer: str) -> bool:
-    """Tell whether a cluster can be called so; if not, say why."""
+    """Return whether a cluster can have this name; print the reason if not."""
     try:
         if not _NAME.fullmatch(answer):
             raise ConfigError("A name has letters, digits and . _ - only.")
@@ -34,23 +34,23 @@ def is_name(answer: str) -> bool:
 
 
 def as_toml(login: Mapping[str, object]) -> str:
-    """Return the text of a profile that says nothing else than how the login node is reached."""
-    # A JSON string or list of ASCII is one of TOML.
+    """Return the text of a profile with only the connection to the login node."""
+    # A JSON string or list of ASCII is valid TOML.
     return "[login]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
 
 
 def without_place(message: str, path: str) -> str:
-    """Return what is wrong with an answer, without the file in which it would stand."""
+    """Return an error about an answer, without the path of the file."""
     return re.sub(rf"^{re.escape(path)}(?::\d+)?: ", "", message)
 
 
 def ready_made(named: str) -> str:
-    """Return the text of a profile: a file, or of one that ships, what extends it.
+    """Return the text of a profile: that of a file, or one that extends a built-in profile.
 
     Raises
     ------
     ConfigError
-        There is neither.
+        Neither exists.
     """
     names = shipped_names()
     if named in names and not os.path.exists(named):
@@ -68,23 +68,23 @@ def ready_made(named: str) -> str:
 def personal(
     text: str, name: str, path: str, source: str, user: str | None, *, is_quick: bool = False
 ) -> tuple[Profile, str]:
-    """Return a ready-made profile with the person's own name in it, where it has none.
+    """Return a profile with the user's name in it, if it has none.
 
     Parameters
     ----------
     text, source : str
-        Of the profile, and where it is from.
+        Text of the profile, and its origin.
     name, path : str
-        What the cluster will be called, and the file that it will be.
+        Name of the cluster, and path of the new file.
     user : str or None
-        The person's name there, where it was said.
+        User name on the cluster, if given.
     is_quick : bool
-        Take the name of this machine instead of asking.
+        Whether to use the local user name without a question.
 
     Raises
     ------
     ConfigError, UsageError
-        It cannot be used.
+        The profile is not valid.
     """
     profile = parse_profile(name, text.encode(), source)
     if profile.prelude:
@@ -112,11 +112,11 @@ def personal(
 
 
 def _with_name(name: str, path: str, text: str, user: str, jump: Sequence[str]) -> tuple[Profile, str]:
-    """Write a user name into the text of a profile, and leave all else as it is."""
+    """Write a user name into the text of a profile, without other changes."""
     before = parse_profile(name, text.encode(), path)
     hosts = f"jump = {json.dumps(list(jump))}"
     said, count = re.subn(r"(?ms)^\s*jump\s*=\s*\[.*?\]", lambda found: hosts, text, count=1) if jump else (text, 1)
-    lines = f"user = {json.dumps(user)}" + ("" if count else f"\n{hosts}")  # hosts of the profile that it extends
+    lines = f"user = {json.dumps(user)}" + ("" if count else f"\n{hosts}")  # hosts of the base profile
     said = re.sub(r"(?m)^(\s*\[login\][^\n]*)$", lambda found: f"{found[1]}\n{lines}", said, count=1)
     try:
         profile = parse_profile(name, said.encode(), path)
@@ -137,7 +137,7 @@ def _indented(text: str) -> str:
 
 
 def tell_notes(profile: Profile) -> None:
-    """Print what users of a cluster should know, as its profile says it."""
+    """Print the notes of a profile for users of the cluster."""
     from jupyter_slurm.client.render.terminal import printable
 
     for note in profile.notes:
@@ -145,7 +145,7 @@ def tell_notes(profile: Profile) -> None:
 
 
 def write_profile(path: str, text: str) -> None:
-    """Write a profile: for its owner alone, in one step."""
+    """Write a profile, private and atomically."""
     from jupyter_slurm.transport.local.transport import LocalTransport
 
     async def write() -> None:

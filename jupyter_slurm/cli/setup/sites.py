@@ -1,4 +1,4 @@
-"""``jupyter slurm sites list|show|add|check``: profiles of clusters, the person's own and those that ship."""
+"""Command ``jupyter slurm sites list|show|add|check``: built-in profiles and profiles of the user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one of its verbs."""
+    """Run a verb of the subcommand."""
     from jupyter_slurm.config import load_settings
 
     folders = load_settings().sites
@@ -121,7 +121,7 @@ def _check(args: argparse.Namespace, folders: list[str]) -> int:
 
 
 def _looked_up(named: str, folders: list[str]) -> tuple[str, bytes, str]:
-    """Return a profile's name, text and place: of a file, of one of the person's own, or of one that ships."""
+    """Return the name, text and path of a profile: a file, a profile of the user, or a built-in profile."""
     if named.endswith(".toml") or os.sep in named:
         try:
             with open(named, "rb") as file:

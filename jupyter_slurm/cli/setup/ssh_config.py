@@ -1,4 +1,4 @@
-"""``jupyter slurm ssh-config``: the node of a running job, for ssh, rsync and VS Code."""
+"""Command ``jupyter slurm ssh-config``: the node of a running job, for ssh, rsync and VS Code."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_MOST_NODES = 64  # of one job; nobody logs in to more
-_QUEUE = 30.0  # seconds until a job that runs is seen in the queue with its nodes
+_MOST_NODES = 64  # of one job; more logins are not useful
+_QUEUE = 30.0  # seconds until a running job appears in the queue with its nodes
 _NO_SSH = "Where nodes take no ssh, `jupyter slurm tunnel` brings a port of a job here."
 
 
@@ -81,7 +81,7 @@ def _tell(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-# What is asked of the cluster -----------------------------------------------------------------------------------------
+# Queries to the cluster -----------------------------------------------------------------------------------------------
 
 
 def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[SshConfigEntry]:
@@ -110,7 +110,7 @@ def _of_job(cluster: Cluster, reference: str) -> list[SshConfigFiles]:
     deadline = time.monotonic() + _QUEUE
     found = cluster.client.get(cluster.path("jobs", reference))
     while found["state"] == "RUNNING" and not found["nodes"] and time.monotonic() < deadline:
-        time.sleep(1)  # it has told us itself that it runs, and the queue has not been looked at since
+        time.sleep(1)  # the job runs, but the queue was not queried since its start
         found = cluster.client.get(cluster.path("jobs", reference))
     number = found["id"] or reference
     if not _is_running(found):
@@ -127,7 +127,7 @@ def _is_running(job: api.Job) -> bool:
 
 
 def _nodes(cluster: Cluster, names: str, job: api.Job | None) -> list[SshConfigFiles]:
-    """Ask Slurm where nodes are."""
+    """Query Slurm for the addresses of nodes."""
     from jupyter_slurm.client.clusters.cluster import context
     from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
     from jupyter_slurm.services.tunnels.ssh_config import SshConfigFiles
@@ -148,7 +148,7 @@ def _nodes(cluster: Cluster, names: str, job: api.Job | None) -> list[SshConfigF
 
 
 def _is_over(cluster: Cluster, entry: SshConfigEntry) -> bool:
-    """Whether the job of an entry has left that node, as far as anybody can tell."""
+    """Return whether the job of an entry has left that node, as far as known."""
     if entry.cluster != cluster.name or not entry.job:
         return False
     from jupyter_slurm.domain.queries.cluster import expand_hosts
@@ -157,23 +157,23 @@ def _is_over(cluster: Cluster, entry: SshConfigEntry) -> bool:
         job = cluster.client.get(cluster.path("jobs", entry.job))
     except JobNotFound:
         return True
-    except SlurmError:  # a controller that does not answer says nothing about a job
+    except SlurmError:  # a silent controller gives no information about a job
         return False
     if job["finished"] or int(job.get("submit_time") or 0) != entry.submitted:
         return True
     return _is_running(job) and entry.node not in expand_hosts(job["nodes"])
 
 
-# The files ------------------------------------------------------------------------------------------------------------
+# Files ----------------------------------------------------------------------------------------------------------------
 
 
 def _folder() -> str:
-    # OpenSSH asks the user database, not HOME.
+    # OpenSSH uses the user database, not HOME.
     return os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".ssh")
 
 
 def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
-    """Put entries into our file, in the place of older ones, and take out those that are over; return their names."""
+    """Put entries into jupyter_slurm's file, replace older ones, and remove expired ones; return their names."""
     from jupyter_slurm.services.tunnels.ssh_config import FILE, config_text, parse_entries
     from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 
@@ -187,7 +187,7 @@ def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
         entries = [*new, *(entry for entry in others if entry not in over)]
 
         def check(draft: str) -> None:
-            # One word that OpenSSH does not take, and no host of the person's could be reached any more.
+            # A single word that OpenSSH refuses would make every host of the user unreachable.
             asyncio.run(way_to("jupyter-slurm-check", config_file=draft))
 
         if entries != known:
@@ -196,12 +196,12 @@ def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
 
 
 def _include(name: str, *, sure: bool) -> None:
-    """See to it that ssh reads our file."""
+    """Make sure that ssh reads jupyter_slurm's file."""
     from jupyter_slurm.services.tunnels.ssh_config import FILE, with_include
 
     folder = _folder()
     shown = os.path.join(folder, "config")
-    path = os.path.realpath(shown)  # many keep it elsewhere, and a link to it here
+    path = os.path.realpath(shown)  # the file is often a link to another place
     with _files_of(folder):
         text = with_include(_read(path))
         if text is None:
@@ -217,14 +217,14 @@ def _include(name: str, *, sure: bool) -> None:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # every line end as it is
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:  # keeps every line end
             return file.read()
     except FileNotFoundError:
         return ""
 
 
 def _replace(path: str, text: str, mode: int, check: Any = None) -> None:
-    """Write a file in one step, after a look at the new text where it will lie."""
+    """Write a file atomically, after a check of the new text in the target directory."""
     descriptor, draft = tempfile.mkstemp(prefix=".jupyter_slurm.", dir=os.path.dirname(path))
     try:
         with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:

@@ -1,4 +1,4 @@
-"""The hosts that a person's OpenSSH configuration names."""
+"""Hosts in the OpenSSH configuration of a user."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 __all__ = ["host_names"]
 
-_OURS = "jupyter_slurm.conf"  # nodes of jobs, which nobody logs in to first
+_OURS = "jupyter_slurm.conf"  # nodes of jobs, not login nodes
 _DEEPEST = 16
 
 
 def host_names(path: str, depth: int = 0) -> list[str]:
-    """Return the hosts that an OpenSSH configuration names, patterns left out, with the files that it includes."""
+    """Return the hosts of an OpenSSH configuration and its included files, without patterns."""
     found: list[str] = []
     for key, words in _lines(path):
         if key == "host":
@@ -40,6 +40,6 @@ def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
         if match is not None:
             try:
                 words = shlex.split(match[2], comments=True)
-            except ValueError:  # an open quote; ssh refuses it
+            except ValueError:  # an open quote; ssh refuses the file
                 words = match[2].split()
             yield match[1].lower(), words

@@ -1,4 +1,4 @@
-"""Keys at ``jupyter slurm init``: one is made where there is none, and hosts that lack it are given it."""
+"""SSH keys in ``jupyter slurm init``: creation of a key, and its copy to the hosts that lack it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["key_bearer"]
 def key_bearer(
     profile: Profile, wish: str | None, *, passphrase: bool = True
 ) -> Callable[[AgentClient, Sequence[api.ExaminationKeyless]], None]:
-    """Make a key if there is none and the person wants one; return what gives it to the hosts that lack it.
+    """Create a key if there is none and the user agrees; return a function that copies it to the hosts without it.
 
     Parameters
     ----------
     profile : Profile
-        Names the hosts.
+        Profile with the hosts.
     wish : {"yes", "no"}, optional
-        What the person has said before; None: they are asked.
+        Earlier answer of the user; None: ask.
     passphrase : bool
-        False: a key that is made gets none.
+        Whether a new key gets a passphrase.
     """
     from jupyter_slurm.services.connections.ssh_keys import keys_for
 
@@ -40,7 +40,7 @@ def key_bearer(
     try:
         keys = asyncio.run(keys_for(profile))
     except SlurmError:
-        return _nothing  # what is wrong with the way is told when it is walked
+        return _nothing  # the check of the connection reports the error
     if keys.has_any:
         return lambda client, keyless: _give(client, profile.name, keyless, wish)
     names = " and ".join(host.name for host in keys.way)
@@ -53,11 +53,11 @@ def key_bearer(
 
 
 def _nothing(client: AgentClient, keyless: Sequence[api.ExaminationKeyless]) -> None:
-    """Give no host anything."""
+    """Copy no key."""
 
 
 def _make(path: str, *, passphrase: bool) -> bool:
-    """Make a key; the passphrase is between ssh-keygen and the person."""
+    """Create a key; only ssh-keygen sees the passphrase."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
         done = subprocess.run(
@@ -72,7 +72,7 @@ def _make(path: str, *, passphrase: bool) -> bool:
 
 
 def _give(client: AgentClient, name: str, keyless: Sequence[api.ExaminationKeyless], wish: str | None) -> None:
-    """Give the hosts that lack it the key, host by host."""
+    """Copy the key to the hosts without it, one by one."""
     from jupyter_slurm.cli.terminal.prompts import yes
     from jupyter_slurm.client.render.terminal import printable
 
@@ -90,6 +90,6 @@ def _give(client: AgentClient, name: str, keyless: Sequence[api.ExaminationKeyle
             print(printable(f"{host} knows it, and does not take it: may others write to your home or ~/.ssh there?"))
         elif told["is_new"]:
             print(printable(f"{host} lets it in from now on."))
-        else:  # the same home as that of a host before it
+        else:  # the same home as that of an earlier host
             print(printable(f"{host} knows it{'' if added else ', and will ask for it the next time'}."))
         added = added or told["is_new"]

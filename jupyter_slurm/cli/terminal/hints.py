@@ -1,4 +1,4 @@
-"""What is told to all front doors, in words of a terminal: magics become commands, functions subcommands."""
+"""Messages of all front ends in words of a terminal: magics become commands, functions become subcommands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RULES = (
 
 
 def for_terminal(text: str) -> str:
-    """Return a message or hint with what can be typed in a terminal in the place of what a notebook takes."""
+    """Return a message or hint in which commands of the terminal replace those of a notebook."""
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text

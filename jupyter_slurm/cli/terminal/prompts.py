@@ -1,4 +1,4 @@
-"""Questions to the person at the terminal."""
+"""Questions to the user at the terminal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["asked", "yes"]
 
 
 def asked(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
-    """Ask until the answer will do.
+    """Ask until the answer is valid.
 
     Raises
     ------
     SlurmError
-        Nobody is there to be asked.
+        There is no interactive user.
     """
     while True:
         try:
@@ -30,7 +30,7 @@ def asked(question: str, default: str = "", *, check: Callable[[str], bool] = la
 
 
 def yes(question: str, *, default: bool) -> bool:
-    """Ask for a yes or a no; y and n will do."""
+    """Ask a yes-or-no question; y and n suffice."""
     words = ("yes", "y", "no", "n")
     answer = asked(f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said.lower() in words)
     return answer.lower() in words[:2]

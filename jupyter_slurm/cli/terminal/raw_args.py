@@ -1,4 +1,4 @@
-"""Commands whose words go on as they were typed: what begins with a dash is Slurm's."""
+"""Commands with unchanged arguments: words that begin with a dash are Slurm's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["add_verbatim"]
 
 
 def add_verbatim(subparsers: Any, name: str, *, summary: str, usage: str, description: str) -> None:
-    """Add a subcommand that takes all its words, options too, as ``args.words``; ``args.explain()`` shows its help."""
+    """Add a subcommand with all its words, also options, in ``args.words``; ``args.explain()`` shows its help."""
     parser = subparsers.add_parser(
         name,
         help=summary,

@@ -1,4 +1,4 @@
-"""Allocations that stay open under a notebook, and the steps in them."""
+"""Allocations that stay open under a notebook, and their steps."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ __all__ = [
     "start_step",
 ]
 
-#: What is said of a step, or a cell, that was interrupted before its allocation has begun.
+# The state of a step or a cell that was interrupted before its allocation has started.
 WAITS_STILL = "waits still, and is dropped as soon as it could begin"
 
-_LAST_WORDS = 3.0  # seconds in which a kernel that ends may say so; the agent goes on alone
-_IS_KNOWN = 3.0  # seconds by which it is known that an allocation has begun
-_DIES_WITHIN = 10.0  # seconds for what was interrupted
+_LAST_WORDS = 3.0  # seconds for the request of a kernel that ends; the agent continues alone
+_IS_KNOWN = 3.0  # seconds within which the start of an allocation is known
+_DIES_WITHIN = 10.0  # seconds for an interrupted step
 _OF_A_STEP = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
 _mine: list[Allocation] = []  # of this kernel, the latest last
 _released_at_exit: list[Allocation] = []
 
 
 class _Unrepeatable(Job):
-    """What is asked for again with the line that it came from."""
+    """Job that is requested again only with the line that requested it."""
 
     def resubmit(self, **options: Any) -> Job:
-        """Refuse: the line that asked for it asks again.
+        """Refuse: the user runs the requesting line again.
 
         Raises
         ------
@@ -66,53 +66,53 @@ class _Unrepeatable(Job):
 class Allocation(_Unrepeatable):
     """Resources that Slurm keeps for you: ``%srun`` and ``%%srun`` use them.
 
-    It comes from ``%salloc``, :func:`jupyter_slurm.allocations` and :func:`jupyter_slurm.job`. Beside what every
-    :class:`Job` has:
+    Returned by ``%salloc``, :func:`jupyter_slurm.allocations` and :func:`jupyter_slurm.job`. In addition to the
+    attributes of every :class:`Job`:
     """
 
     @property
     def label(self) -> str | None:
-        """The name that ``as=`` gave it."""
+        """Return the name that ``as=`` gave."""
         return self._data.get("label")
 
     @property
     def keep(self) -> bool:
-        """Whether it outlives the kernel that asked for it."""
+        """Return whether the allocation outlives the kernel that requested it."""
         return bool(self._data.get("keep"))
 
     @property
     def lease(self) -> float | None:
-        """Seconds without a step or a kernel after which it ends; None: it ends with its first step."""
+        """Return the seconds of disuse after which the allocation ends; None: it ends with its first step."""
         return self._data.get("lease")
 
     @property
     def gpus(self) -> int | None:
-        """How many GPUs it has; None while it has not begun."""
+        """Return the number of GPUs; None before the allocation has started."""
         return self.data.get("gpus")
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until its time limit; None while it does not run, and without a limit."""
+        """Return the seconds until the time limit; None without a limit, and while the allocation is not running."""
         return allocation_card.time_left(self.data)
 
     @property
     def is_open(self) -> bool:
-        """Whether steps can be started in it; those that come before it has begun wait."""
+        """Return whether steps can be started. Steps wait until the allocation has started."""
         return allocation_card.is_open(self.data)
 
     @property
     def steps(self) -> JobList[Step]:
-        """The steps that were started in it from here, the first one first."""
+        """Return the steps that this kernel has started in the allocation, the first one first."""
         found = self._cluster.client.get(self._path("steps"))
         return JobList(step for data in found if isinstance(step := handle(self._cluster, data), Step))
 
     def release(self) -> Allocation:
-        """Give it back, with all that runs in it."""
+        """Release the allocation, with every step in it."""
         self.cancel()
         return self
 
     def wait_granted(self, timeout: float | None = None) -> Allocation:
-        """Wait until it is there.
+        """Wait until the allocation has started.
 
         Parameters
         ----------
@@ -122,11 +122,11 @@ class Allocation(_Unrepeatable):
         Raises
         ------
         JobError
-            It ended before.
+            The allocation ended before its start.
         TimeoutError
-            The time is over; it is waited for on.
+            The timeout is over; the request continues.
         WaitInterrupted
-            The wait was interrupted; it is waited for on.
+            The wait was interrupted; the request continues.
         """
         deadline, follower = None if timeout is None else time.monotonic() + timeout, self._follow()
         try:
@@ -138,7 +138,7 @@ class Allocation(_Unrepeatable):
             raise WaitInterrupted(
                 f"Stopped waiting. {self.title} is still asked for; .release() gives it up."
             ) from None
-        for shown in self._views:  # not in a moment: who waited looks now
+        for shown in self._views:  # at once: the waiting user looks now
             shown.draw()
         if self.is_finished:
             raise JobError(f"{self.title} is over: {self.state}.", hint=self.reason_text or "%salloc asks for another.")
@@ -152,12 +152,12 @@ class Step(_Unrepeatable):
 
     @property
     def allocation(self) -> Allocation:
-        """Where it runs."""
+        """Return the allocation of the step."""
         path = self._cluster.path("jobs", str(self._data["allocation"]))
         return Allocation(self._cluster, self._cluster.client.get(path))
 
     def interrupt(self) -> Step:
-        """Interrupt what runs, as Ctrl-C does; :meth:`cancel` ends it in any case."""
+        """Interrupt the step as Ctrl-C does; :meth:`cancel` ends it in any case."""
         self.cancel("INT")
         return self
 
@@ -177,7 +177,7 @@ class Step(_Unrepeatable):
 
     def _interrupted(self, follower: Follower) -> WaitInterrupted:
         """Interrupt the step; a second interrupt ends it."""
-        self._data = follower.data  # with its number
+        self._data = follower.data  # with the number of the step
         try:
             try:
                 answers_within = _LAST_WORDS if follower.trouble else _DIES_WITHIN
@@ -203,14 +203,14 @@ class Step(_Unrepeatable):
 
 
 class RemoteCell(Step):
-    """A cell that runs in a process of an allocation (``%%remote``); :meth:`cancel` interrupts it, too."""
+    """A cell that runs in a process of an allocation (``%%remote``). :meth:`cancel` interrupts the cell, too."""
 
     _stays = "its process goes on, with all its variables"
     _in_any_case = "`%remote restart` ends its process, and all variables with it"
 
     @property
     def process(self) -> Step:
-        """Where it runs."""
+        """Return the process that runs the cell."""
         return Step(self._cluster, self._cluster.client.get(self._cluster.path("jobs", str(self._data["process"]))))
 
 
@@ -222,7 +222,7 @@ class KernelCell(RemoteCell):
 
 
 def handle(cluster: Cluster, data: api.Job) -> Job:
-    """Return the handle of what the agent tells of a job, an array, an allocation or a step."""
+    """Return the handle of a job, an array, an allocation or a step from its API object."""
     if data.get("allocation"):
         return _kind_of_step(data)(cluster, data)
     if data.get("kind") == "allocation":
@@ -242,24 +242,24 @@ def allocate(
     once: bool = False,
     kernel: api.Kernel | None = None,
 ) -> Allocation:
-    """Ask for an allocation, once.
+    """Request an allocation, once.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the allocation.
     submission : Submission
-        The options of sbatch, and the Python on the node that holds it.
+        The options of sbatch, and the Python on the node that holds the allocation.
     lease : float
-        Seconds without use after which it ends.
+        Seconds without use after which the allocation ends.
     label : str, optional
-        Its name.
+        Name of the allocation.
     keep : bool
-        It outlives this kernel.
+        Whether the allocation outlives this kernel.
     once : bool
-        It ends with its first step.
+        Whether the allocation ends with its first step.
     kernel : mapping, optional
-        Which kernel of a notebook it is for.
+        The kernel of a notebook that the allocation is for.
     """
     with submission.body(cluster) as body:
         asked: api.Submission = {**body, "lease": {"seconds": lease, "once": once, "keep": keep}, "label": label}
@@ -277,7 +277,7 @@ def allocate(
     say_doubts(data)
     allocation = Allocation(cluster, data, from_start=True)
     if not once:
-        allocation._follow()  # whoever follows it uses it, even where nothing is drawn
+        allocation._follow()  # following counts as use, even if nothing is drawn
         _mine.append(allocation)
         if not keep:
             _release_at_exit(allocation)
@@ -285,14 +285,14 @@ def allocate(
 
 
 def _give_up(cluster: Cluster, asked: api.Submission) -> None:
-    """Release what was asked for and not heard of: the same request again gives the same job."""
+    """Release a request without an answer: the same request again returns the same job."""
     with contextlib.suppress(SlurmError, KeyboardInterrupt):
         Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked)).release()
 
 
 def start_step(cluster: Cluster, allocation: Allocation, submission: Submission, *, process: str | None = None) -> Step:
-    """Start a step in an allocation, once; with the key of a ``process``, or a kernel, a cell that runs in that."""
-    # Who runs something beside a kernel of a notebook does not keep its allocation, when the kernel is shut down.
+    """Start a step in an allocation, once. With the key of a ``process`` or a kernel, start a cell in it."""
+    # A cell that uses the kernel of a notebook does not keep the kernel's allocation after the shutdown of that kernel.
     if (allocation.label or allocation in _mine) and not allocation._data.get("kernel"):
         allocation._follow()
     with submission.body(cluster) as body:
@@ -318,30 +318,30 @@ def _kind_of_step(data: api.Job) -> type[Step]:
 
 
 def allocations() -> AllocationList[Allocation]:
-    """Return your allocations that are not over, whichever kernel asked for them, the latest first.
+    """Return your unfinished allocations, of every kernel, the latest first.
 
-    Those that ``%srun`` asked for, for one step, are among them.
+    Allocations that ``%srun`` requested for one step are included.
     """
     return AllocationList(open_allocations(current()))
 
 
 def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) -> Allocation | None:
-    """Return the allocation that a person means; None: they named none, and there is none.
+    """Return the allocation that the user means; None: the user named none, and none exists.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the allocation.
     name : str or None
-        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the only one that
-        is kept.
+        A variable, the name that ``as=`` gave, or a Slurm id. None: the latest of this kernel, else the only kept
+        allocation.
     namespace : mapping
-        The person's variables.
+        The variables of the user.
 
     Raises
     ------
     UsageError
-        There is none of that name, or there are several.
+        No allocation has that name, or several have it.
     """
     value = namespace.get(name) if name is not None else None
     mine = [one for one in reversed(_mine) if one.cluster == cluster.name and one.is_open]
@@ -349,20 +349,22 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
         return value
     if found := [one for one in mine if name in (None, one.label, one.id)]:
         return found[0]
-    # Without a lease it ends with the step that it is for.
+    # An allocation without a lease ends with the step that it is for.
     found = [one for one in open_allocations(cluster) if one._data.get("lease")]
     if name is not None:
         return _named(name, value, found)
-    found = [one for one in found if one.keep and not one._data.get("kernel")]  # a notebook's own: only by its name
+    # the allocation of a notebook's kernel: only by its name
+    found = [one for one in found if one.keep and not one._data.get("kernel")]
     if len(found) > 1:
         raise UsageError("Which allocation? This kernel asked for none, and several are open.", hint=_listed(found))
     return found[0] if found else None
 
 
 def _named(name: str, value: Any, found: list[Allocation]) -> Allocation:
-    """Return the allocation of that name among those that this kernel did not ask for."""
+    """Return the allocation of that name among those of other kernels."""
     named = [one for one in found if name in (one.label, one.id)]
-    named = [one for one in named if one.keep] or named  # else its kernel may have been killed, and this one goes on
+    # else its kernel may have been killed, and this kernel takes over
+    named = [one for one in named if one.keep] or named
     if isinstance(value, Allocation) and not (named and named[0].keep):
         over = "was given back" if allocation_card.is_released(value.data) else f"is over: {value.state}"
         raise UsageError(f"on={name}: {value.title} {over}.", hint=_listed(found))
@@ -374,7 +376,7 @@ def _named(name: str, value: Any, found: list[Allocation]) -> Allocation:
 
 
 def open_allocations(cluster: Cluster) -> list[Allocation]:
-    """Return those that are not over, whoever asked for them."""
+    """Return the unfinished allocations of every kernel."""
     told = cluster.client.get(cluster.path("jobs"), params={"state": "active"})
     return [
         Allocation(cluster, data) for data in told if data.get("kind") == "allocation" and allocation_card.is_open(data)
@@ -397,7 +399,7 @@ def _release_at_exit(allocation: Allocation) -> None:
 
 
 def _release_all() -> None:
-    """Give back what was to end with this kernel; what is not heard of any more, the lease ends."""
+    """Release the allocations that end with this kernel. If a release fails, the lease ends the allocation."""
     for allocation in _released_at_exit:
         with contextlib.suppress(SlurmError):
             if not allocation._data.get("finished"):

@@ -1,4 +1,4 @@
-"""Cells that run one after the other in one Python process of an allocation, or in a kernel there: ``%%remote``."""
+"""Cells that run one after another in a Python process of an allocation, or in a remote kernel: ``%%remote``."""
 
 from __future__ import annotations
 
@@ -38,63 +38,63 @@ __all__ = [
     "stop",
 ]
 
-_OURS = ("--overlap", "--nodes=1", "--ntasks=1")  # what the agent adds to the options of a process
-_LOOK = 3.0  # seconds between two looks at what a cell waits for; before the first nobody wants to know
-_LISTENS_WITHIN = 10.0  # seconds for what was interrupted
-_ENDS_WITHIN = 60.0  # seconds for a process that was told to end
+_OURS = ("--overlap", "--nodes=1", "--ntasks=1")  # options of a process that the agent adds
+_LOOK = 3.0  # seconds between two checks of a waiting cell; the first check comes after one interval
+_LISTENS_WITHIN = 10.0  # seconds for an interrupted cell
+_ENDS_WITHIN = 60.0  # seconds for a stopped process
 _LINES = re.MULTILINE | re.DOTALL
-_LONGEST = 2000  # characters of an error's message
+_LONGEST = 2000  # characters of an error message
 _TRACEBACK = re.compile(r"^(?:(\w+) +)?Traceback \(most recent call last\):?$", re.MULTILINE)
-_used: dict[str, Step] = {}  # by allocation: the process that this kernel has used last
+_used: dict[str, Step] = {}  # by allocation: the process that this kernel used last
 
 
 def running_in(allocation: Allocation) -> tuple[Step | None, Step | None]:
-    """Return the process that runs in an allocation, or is to begin there, and the last one that had begun before."""
+    """Return the process that runs or will start in an allocation, and the last process that had started before."""
     key = str(allocation.key)
     if (used := _used.get(key)) is not None and not used.refresh().is_finished:
-        return used, None  # without a look at all steps there ever were
+        return used, None  # without a request for all earlier steps
     processes = [step for step in allocation.steps if step._data.get("kind") == "process"]
     going = [step for step in processes if not step._data.get("finished")]
     if going:
         _used[key] = going[0]
-    # What never began, for want of its Python or because of an option, had no variables, and is no model for the next.
+    # A process that never started (its Python is missing, or an option was wrong) had no variables and is no model.
     over = [step for step in processes if step not in going and step.id]
     return next(iter(going), None), next(reversed(over), None)
 
 
 def _options_of(process: Step) -> list[str]:
-    """Return the options of srun that a process was asked for with."""
+    """Return the options of srun with which a process was requested."""
     argv: Sequence[str] = process._data.get("argv") or []
     return [option for option in argv[1:-1] if option not in _OURS]
 
 
 def _python_of(process: Step) -> str:
-    """Return the Python that a process is."""
+    """Return the Python of a process."""
     return str((process._data.get("argv") or [""])[-1])
 
 
 def process_of(
     cluster: Cluster, allocation: Allocation, python: str | None, fallback: str, options: Sequence[str]
 ) -> Step:
-    """Return the process of an allocation; it is started where there is none.
+    """Return the process of an allocation. Start one if there is none.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the allocation.
     allocation : Allocation
-        In which.
+        Allocation of the process.
     python : str or None
-        What runs it, if that was said.
+        Interpreter, if the user named one.
     fallback : str
-        What runs the first one otherwise; a later one is like the one before it.
+        Interpreter of the first process otherwise. A later process uses that of its predecessor.
     options : sequence of str
-        Of srun.
+        Options of srun.
 
     Raises
     ------
     UsageError
-        One runs, and it is another than what was asked for.
+        The running process differs from the request.
     """
     going, ended = running_in(allocation)
     if going is not None:
@@ -121,21 +121,21 @@ def _start(cluster: Cluster, allocation: Allocation, python: str, options: Seque
 
 
 def start_cell(cluster: Cluster, allocation: Allocation, process: Step, submission: Submission) -> RemoteCell:
-    """Have a cell run in a process, after those that were asked for before."""
+    """Run a cell in a process, after the cells that were requested before."""
     cell = start_step(cluster, allocation, submission, process=process.key)
     assert isinstance(cell, RemoteCell)
     return cell
 
 
 def run_here(cell: RemoteCell, shell: Any) -> None:
-    """Wait for a cell, and put out what it prints and shows as if it had run here.
+    """Wait for a cell, and print and show its output as if the cell had run in this kernel.
 
     Raises
     ------
     JobFailed
-        It raised an error, or its process ended.
+        The cell raised an error, or its process ended.
     WaitInterrupted
-        It was interrupted; the message says whether it listened.
+        The cell was interrupted; the message says whether the cell reacted.
     """
     cell._is_shown = True
     follower = cell._follow()
@@ -155,13 +155,13 @@ def run_here(cell: RemoteCell, shell: Any) -> None:
 
 
 def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
-    """Put out what comes until the cell is over; say what a cell waits for that does not begin."""
+    """Print the output until the cell ends. If the cell does not start, show the reason."""
     due, said = time.monotonic() + _LOOK, {""}
     while not follower.ended.is_set():
         printer.print_for(0.5)
         if follower.data["state"] != "PENDING" or time.monotonic() < due:
             continue
-        with contextlib.suppress(SlurmError):  # what is the matter for good, the follower hears
+        with contextlib.suppress(SlurmError):  # the follower receives permanent errors
             if (why := _why_it_waits(cell, follower)) not in said:
                 said.add(why)
                 sys.stderr.write(printable(f"{cell.title} waits for {why}") + "\n")
@@ -169,7 +169,7 @@ def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
 
 
 def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
-    """Return what a cell waits for; nothing, where it has begun and much of what it printed is still to come."""
+    """Return the reason why a cell waits; empty if it has started and much output is still to come."""
     allocation = cell.allocation
     if allocation.state != "RUNNING":
         return (
@@ -189,7 +189,7 @@ def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
 
 
 def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitInterrupted:
-    """Interrupt a cell, and say whether that helped; a second interrupt does not wait for that."""
+    """Interrupt a cell, and report whether the cell reacted. A second interrupt skips that wait."""
     was_sent = False
     try:
         try:
@@ -203,7 +203,7 @@ def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitIn
         while not follower.ended.is_set() and time.monotonic() < deadline:
             printer.print_for(0.2)
             if follower.data["state"] == "PENDING" and follower.data.get("reason_text"):
-                break  # its allocation is not there yet
+                break  # its allocation has not started
     except KeyboardInterrupt:
         if not was_sent:
             return WaitInterrupted(f"Whether {cell.title} was interrupted is not known. Look with `%remote`.")
@@ -213,7 +213,7 @@ def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitIn
 
 
 def _after_interrupt(cell: RemoteCell, follower: Follower) -> str:
-    """Return what became of a cell that was sent an interrupt."""
+    """Return the state of a cell after an interrupt."""
     try:
         data = follower.data if follower.ended.is_set() else cell.refresh()._data
     except (SlurmError, KeyboardInterrupt):
@@ -228,7 +228,7 @@ def _after_interrupt(cell: RemoteCell, follower: Follower) -> str:
 
 
 def _raised(log: str) -> str:
-    """Return the error that a log ends with, with all lines of its message; where there is none, its last line."""
+    """Return the error at the end of a log with all lines of its message, else the last line of the log."""
     last = log.rpartition("\n")[2].strip()
     for found in _TRACEBACK.finditer(log):
         message = re.search(rf"^{found[1] or r'[^ ]'}.*", log[found.end() :].lstrip("\n"), _LINES)
@@ -237,7 +237,7 @@ def _raised(log: str) -> str:
 
 
 def _failure(cell: RemoteCell, log: str) -> JobFailed:
-    """Return the error for a cell whose output was seen already, so that the error in it says enough."""
+    """Return the error for a cell whose output is already shown, so that its message suffices."""
     data, error = cell._data, cell._data.get("error")
     last = _raised(log) or f"exit code {data.get('exit_code')}"
     said, hint = (error["detail"], error.get("hint") or "") if error else (last, "")
@@ -246,24 +246,24 @@ def _failure(cell: RemoteCell, log: str) -> JobFailed:
 
 
 def stop(process: Step) -> None:
-    """End a process, and wait until it has.
+    """End a process, and wait for its end.
 
     Raises
     ------
     TimeoutError
-        It goes on.
+        The process is still running.
     """
     process.cancel()
     process.wait(_ENDS_WITHIN, check=False)
 
 
 def restart(cluster: Cluster, allocation: Allocation, process: Step) -> Step:
-    """Start another process like one that has ended."""
+    """Start a process with the settings of one that has ended."""
     return _start(cluster, allocation, _python_of(process), _options_of(process))
 
 
 def status(allocation: Allocation, process: Step) -> str:
-    """Return how a process is and what it does."""
+    """Return the state of a process and its current activity."""
     cells = [one for one in allocation.steps if one._data.get("process") == process.key and not one._data["finished"]]
     lines = [f"{headline(process.data)}, {_python_of(process)}", f"in {headline(allocation.data)}"]
     nothing = "    no cell of another notebook runs" if process._data["kind"] == "kernel" else "    no cell runs"

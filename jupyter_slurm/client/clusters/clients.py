@@ -1,4 +1,4 @@
-"""What this process is to others who share a log-in, and what they are to it."""
+"""Clients of the agent that share a login: the description of this process, and the list of the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS = {"kernel": "notebook", "terminal": "terminal"}
 
 
 def whoami() -> api.Client:
-    """Return what this process tells the agent of itself: a kernel and its notebook, or a command."""
+    """Return the description of this process for the agent: a kernel and its notebook, or a command."""
     path = notebook()
     if path is None:
         return {"kind": "terminal", "name": os.path.basename(sys.argv[0] if sys.argv else "")[:_LONGEST]}
@@ -29,23 +29,23 @@ def whoami() -> api.Client:
 
 
 def notebook() -> str | None:
-    """Return the path of the notebook whose kernel this is, empty where it is not known; None: this is no kernel."""
-    # Of IPython this alone is asked for: a thread of a script may be about to import the rest.
+    """Return the path of the notebook of this kernel, empty if unknown; None if this process is no kernel."""
+    # Only this part of IPython is used: a thread of a script may be importing the rest.
     get_ipython = getattr(sys.modules.get("IPython.core.getipython"), "get_ipython", None)
     shell = get_ipython() if get_ipython is not None else None
     if shell is None or getattr(shell, "kernel", None) is None:
         return None
-    # The Jupyter server says it in the environment, VS Code in the notebook's own names.
+    # The Jupyter server sets an environment variable, VS Code a variable in the notebook's namespace.
     return os.environ.get("JPY_SESSION_NAME") or str(shell.user_ns.get("__vsc_ipynb_file__", ""))
 
 
 def others(cluster: api.Cluster) -> list[api.User]:
-    """Return who uses the log-in to a cluster (as the agent tells it) beside this process."""
+    """Return the other clients that use the login to a cluster (an API object)."""
     return [user for user in cluster.get("users", ()) if user["pid"] != os.getpid()]
 
 
 def lines(users: Sequence[api.User]) -> str:
-    """Return a line for each: what it is, and since when it uses the log-in."""
+    """Return a line for each client: its description, and since when it uses the login."""
     told = []
     for user in users:
         kind = _WORDS.get(user["kind"], user["kind"])
@@ -57,12 +57,12 @@ def lines(users: Sequence[api.User]) -> str:
 
 
 def may_end(name: str, users: Sequence[api.User]) -> bool:
-    """Say who else uses the log-in that is about to be ended, and ask; a notebook that is executed as a whole may.
+    """Name the other users of a login before its end, and ask. A notebook that is executed as a whole may end it.
 
     Raises
     ------
     UsageError
-        This is a script, where nobody can be asked.
+        This process is a script, which cannot ask the user.
     """
     number = f"{len(users)} other{'s' if len(users) > 1 else ''} use{'' if len(users) > 1 else 's'} this log-in"
     sys.stdout.write(f"{number}:\n{lines(users)}")

@@ -1,4 +1,4 @@
-"""Which cluster a front door means, and what of its process travels with a request."""
+"""The cluster that a front end uses, and the context of its process that a request carries."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
     "use",
 ]
 
-_TRIES = 5.0  # seconds between two attempts to log in in the background
+_TRIES = 5.0  # seconds between two login attempts in the background
 
 _lock = threading.Lock()
 _client: AgentClient | None = None
@@ -53,18 +53,18 @@ _chosen: str | None = None
 
 
 class Cluster:
-    """One Slurm, as the agent knows it.
+    """A cluster, as the agent knows it.
 
     Parameters
     ----------
     client : AgentClient
-        The way to the agent.
+        Client of the agent.
     name : str
-        Its id there.
+        Id of the cluster in the API.
     is_remote : bool
-        It is reached over SSH.
+        Whether the cluster is reached over SSH.
     python : str, optional
-        What runs Python cells there, where that is another machine.
+        Interpreter of Python cells on a remote cluster.
     """
 
     def __init__(self, client: AgentClient, name: str, *, is_remote: bool = False, python: str = "python3") -> None:
@@ -75,29 +75,29 @@ class Cluster:
         self.tables: dict[str, OptionTable] = {}
         self._options: dict[str, api.Options] = {}
         self._logging_in = threading.Lock()
-        self._asked: int | None = None  # the process of the agent that was asked for a log-in last
+        self._asked: int | None = None  # process id of the agent that was asked last for a login
 
     def path(self, *parts: str) -> str:
-        """Return a path of the API below this cluster."""
+        """Return the API path of a part of this cluster."""
         return "/".join(["/v1/clusters", quote(self.name, safe=""), *(quote(part, safe="") for part in parts)])
 
     def options(self, command: str) -> api.Options:
-        """Return what options a command has here; asked once a process."""
+        """Return the options of a command on this cluster; requested once a process."""
         if command not in self._options:
             self._options[command] = self.client.get(self.path("options", command))
         return self._options[command]
 
     def log_in(self) -> None:
-        """Log in, unless that is done, and count among those who use this cluster from now on."""
+        """Log in if needed, and count from now on as a user of the login."""
         from jupyter_slurm.client.clusters.clients import whoami
 
         self.client.post(self.path("connect"), json={"client": whoami()}, timeout=None)
         self._asked = self.client.info["pid"]
 
     def log_in_again(self) -> None:
-        """Log in in the background where another agent has come, which has no log-in, as soon as there is a way.
+        """Log in in the background after a restart of the agent, as soon as a login is possible.
 
-        What hosts ask waits for the person. Who was refused, or has ended the log-in, is not asked again.
+        Prompts of hosts wait for the user. A refused or ended login is not attempted again.
         """
 
         def connect() -> None:
@@ -110,7 +110,7 @@ class Cluster:
                         self.log_in()
                     except (HostKeyError, LoginFailed, NotConnected):
                         raise
-                    except TransportError:  # the network is not there yet
+                    except TransportError:  # the network is not up yet
                         is_tried = True
                         time.sleep(_TRIES)
 
@@ -119,26 +119,26 @@ class Cluster:
 
 
 def chosen() -> str:
-    """Return the name of the cluster that was chosen; ``local`` for the one that the Slurm commands here reach."""
+    """Return the name of the chosen cluster; ``local`` for the cluster of the Slurm commands of this machine."""
     return (settings().cluster if _chosen is None else _chosen) or "local"
 
 
 def current(*, log_in: bool = True) -> Cluster:
-    """Return the cluster that this process uses: the one that was chosen, else the one that its Slurm commands reach.
+    """Return the cluster that this process uses: the chosen one, else that of the Slurm commands.
 
     Parameters
     ----------
     log_in : bool
-        Whether a person who is not logged in there may be asked now.
+        Whether a user without a login may be prompted now.
 
     Raises
     ------
     AgentError
-        There is no agent and none could be started.
+        No agent is running, and none could be started.
     LoginError
-        The person could not be logged in there.
+        The login failed.
     ConfigError
-        None was chosen, and this machine has none.
+        No cluster was chosen, and this machine has none.
     """
     name = chosen()
     if name == "local":
@@ -150,16 +150,16 @@ def current(*, log_in: bool = True) -> Cluster:
 
 
 def for_submission() -> Cluster:
-    """Return the cluster that this process uses; a submission finds out whether to log in, unless it is the first one.
+    """Return the cluster of this process without a login check, except for the first submission.
 
-    A request less is 2 ms less for each cell.
+    The submission itself detects a missing login. One request less saves 2 ms for each cell.
     """
     cluster = current(log_in=False)
     return cluster if not cluster.is_remote or "sbatch" in cluster.tables else current()
 
 
 def _check_here() -> None:
-    """Say how to choose a cluster where there is no Slurm, as on a laptop, and somebody has written profiles."""
+    """Explain how to choose a cluster if this machine has no Slurm (a laptop) and site profiles exist."""
     if shutil.which("squeue"):
         return
     from jupyter_slurm.sites.profile import list_profiles
@@ -174,7 +174,7 @@ def _check_here() -> None:
 
 
 def registered(profile: str) -> Cluster:
-    """Return the cluster of a site profile, whether anybody is logged in there or not."""
+    """Return the cluster of a site profile, with or without a login."""
     return _registered(None, None, profile)
 
 
@@ -183,19 +183,19 @@ def named(profile: str) -> Cluster:
     from jupyter_slurm.client.login.call import answering
 
     cluster = _registered(None, None, profile)
-    # Costs next to nothing when it is connected, and nobody else could answer here what the hosts ask.
+    # This call costs little with a connection, and only this process could answer the prompts of the hosts.
     answering(cluster.client, cluster.name, cluster.log_in)
     return cluster
 
 
 def use(profile: str) -> Cluster:
-    """Choose the cluster of this process from now on; ``local`` is the one of its Slurm commands."""
+    """Choose the cluster of this process; ``local`` is the one of its Slurm commands."""
     global _chosen
     before, _chosen = _chosen, profile
     try:
         cluster = current()
         if not cluster.is_remote:
-            cluster.log_in()  # there is nothing to log in to; but from now on this process uses no other
+            cluster.log_in()  # no login is needed, but from now on this process uses only this cluster
         return cluster
     except BaseException:
         _chosen = before
@@ -203,12 +203,12 @@ def use(profile: str) -> Cluster:
 
 
 def disconnect(profile: str) -> bool:
-    """End the log-in to a cluster, for everybody who uses it; jobs go on.
+    """End the login to a cluster, for all its users; jobs continue.
 
     Returns
     -------
     bool
-        False: others use it, and the person wants it to stay.
+        False: others use the login, and the user keeps it.
     """
     from jupyter_slurm.client.clusters.clients import may_end, others
 
@@ -221,7 +221,7 @@ def disconnect(profile: str) -> bool:
 
 
 def overview() -> list[tuple[str, str, Sequence[api.User]]]:
-    """Return the clusters that can be used, each with what is known of the way there, and who uses the log-in."""
+    """Return the usable clusters, each with the state of its connection and the users of its login."""
     told = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None).client.get(
         "/v1/clusters"
     )
@@ -231,7 +231,7 @@ def overview() -> list[tuple[str, str, Sequence[api.User]]]:
 
 
 def every() -> list[Cluster]:
-    """Return all clusters that the agent knows; nobody is asked to log in."""
+    """Return all clusters that the agent knows, without a login."""
     client = _registered(os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None).client
     return [Cluster(client, str(one["id"])) for one in client.get("/v1/clusters")]
 
@@ -263,20 +263,20 @@ def _tell_of_silence(client: AgentClient) -> None:
 
 
 def known() -> list[Cluster]:
-    """Return the clusters that were used in this process, the latest first. It waits for nobody who is being asked."""
+    """Return the clusters used in this process, the latest first. Do not wait for a running login."""
     return list(_clusters.values())[::-1]
 
 
 def context(cluster: Cluster) -> api.Context:
-    """Return what of this process counts there: its working directory, environment, umask and soft limits.
+    """Return the context of this process for a request: working directory, environment, umask and soft limits.
 
-    Over SSH nothing does but what is named: folders and variables of this machine mean nothing there. What must not
-    reach a job (secrets, what Slurm set for an enclosing job) is taken out where it is used.
+    Over SSH only named parts are used: directories and variables of this machine have no meaning on the cluster. Values
+    that must not reach a job (secrets, variables of Slurm for an enclosing job) are removed at the place of use.
 
     Raises
     ------
     UsageError
-        The working directory is gone.
+        The working directory no longer exists.
     """
     if cluster.is_remote:
         return {}
@@ -288,7 +288,7 @@ def context(cluster: Cluster) -> api.Context:
 
 
 def _umask() -> int:
-    # os.umask cannot be asked without being set, for all threads. No text file: every cell waits for this.
+    # os.umask cannot be read without a write, for all threads. A binary file: every cell waits for this read.
     with contextlib.suppress(OSError, ValueError):
         file = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
         try:

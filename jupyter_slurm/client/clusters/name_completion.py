@@ -1,4 +1,4 @@
-"""Names that may stand in a line, for the Tab key: asked for in the background, waited for only a moment."""
+"""Names for the completion of a line: requested in the background, with a short wait."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["clusters", "names", "options"]
 
-_FRESH = 10.0  # seconds for which an answer of the agent serves; it asks Slurm far less often
-_AGAIN = 2.0  # seconds after which it is asked again what it did not know
-_FIRST, _LATER = 0.8, 0.2  # seconds that a key press waits: when it is the first, and when another has waited
-_LONGEST = 10.0  # seconds that the agent may take, which nobody waits for
+_FRESH = 10.0  # seconds for which an answer of the agent is used; the agent asks Slurm far less often
+_AGAIN = 2.0  # seconds until a failed request is repeated
+_FIRST, _LATER = 0.8, 0.2  # seconds that a key press waits: for the first press, and after another one has waited
+_LONGEST = 10.0  # seconds for an answer of the agent in the background
 
 _CLUSTERS = "clusters of profiles"
 _OPTIONS = "options of "
@@ -32,7 +32,7 @@ _OPTIONS = "options of "
 
 @dataclass
 class _CachedNames:
-    """What was answered last, and what is being asked."""
+    """The last answers, and the running requests."""
 
     names: list[NamedEntity] = field(default_factory=list)
     due: float = 0.0
@@ -44,25 +44,25 @@ _known: dict[tuple[str, ...], _CachedNames] = {}
 
 
 def names(*kinds: str, partition: str = "") -> list[NamedEntity]:
-    """Return the names of some kinds, as the agent tells them; what is not known in a moment is left out.
+    """Return the names of some kinds from the agent, without those that are not known at once.
 
     Parameters
     ----------
     *kinds : str
-        Of the API's ``listNames``.
+        Kinds of the API's ``listNames``.
     partition : str
-        Of generic resources, GPUs, memory and time limits, only those that are there.
+        Partition to which generic resources, GPUs, memory and time limits are restricted.
     """
     return [name for kind in kinds for name in _names(kind, partition)]
 
 
 def clusters() -> list[NamedEntity]:
-    """Return the clusters that can be chosen, and how it stands with their log-ins."""
+    """Return the available clusters, each with the state of its login."""
     return _names(_CLUSTERS)
 
 
 def options(command: str) -> list[NamedEntity]:
-    """Return the long options of a command as they are there, with their help; nothing while that is not known."""
+    """Return the long options of a command on the cluster, with their help; empty while unknown."""
     return _names(_OPTIONS + command)
 
 
@@ -90,8 +90,8 @@ def _names(kind: str, partition: str = "") -> list[NamedEntity]:
 
 
 def _ask(kind: str, partition: str) -> tuple[list[NamedEntity], bool]:
-    """Ask the agent; False: the profile says so, the cluster has not yet. In a thread: an agent may be slow."""
-    cluster = current(log_in=False)  # the Tab key asks for no code
+    """Ask the agent, in a thread: it may be slow; False: only the profile has answered, not yet the cluster."""
+    cluster = current(log_in=False)  # completion must not prompt for a code
     if kind == _CLUSTERS:
         return _clusters(cluster), True
     if kind.startswith(_OPTIONS):

@@ -1,4 +1,4 @@
-"""The options of the submitting commands, as the cluster at hand has them."""
+"""Option tables of the submitting commands on the current cluster."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _ARITY = {"yes": Arity.REQUIRED, "optional": Arity.OPTIONAL, "no": Arity.NONE}
 
 
 def option_table(cluster: Cluster, command: str) -> OptionTable:
-    """Return the options of sbatch, salloc or srun there, those of plugins included; made once a process."""
+    """Return the options of sbatch, salloc or srun on the cluster, with plugin options; built once a process."""
     if command not in cluster.tables:
         cluster.tables[command] = OptionTable(command, [_spec(entry) for entry in cluster.options(command)["options"]])
     return cluster.tables[command]
 
 
 def known_table(command: str) -> OptionTable:
-    """Return the options of a command without asking: those there if they are known, else those of all versions."""
+    """Return the known options of a command without a request, else the options of all versions."""
     for cluster in known():
         if command in cluster.tables:
             return cluster.tables[command]

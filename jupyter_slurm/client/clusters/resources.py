@@ -1,4 +1,4 @@
-"""What is free on a cluster, for a notebook and a terminal."""
+"""Free resources of a cluster, for a notebook and a terminal."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _MIB = 1 << 20
 
 
 class Resources:
-    """What a cluster has and what of it is free, as it was when Slurm was asked last.
+    """Resources of a cluster and the free part of them, as of the last query to Slurm.
 
     Attributes
     ----------
     gpus : Table
-        GPUs by type: all, those that are allocated, and free ones (not allocated, where a job could start now).
+        GPUs by type: all, allocated, and free ones (not allocated, where a job could start now).
     partitions, nodes : Table
-        Memory in GiB.
+        Partitions and nodes, memory in GiB.
     limits : Table
-        Those that bear upon you, and what counts towards them; empty where none is enforced.
+        Limits that apply to you, and what counts towards them; empty if none is enforced.
     use : dict
-        What your running jobs have, by Slurm's names; memory in bytes.
+        Resources of your running jobs, by Slurm's names; memory in bytes.
     asked_at : float
-        When, in seconds since the epoch.
+        Time of the query, in seconds since the epoch.
     unknown_since : float or None
-        Since when Slurm does not answer.
+        Time since which Slurm does not answer.
     """
 
     def __init__(self, data: api.Resources) -> None:
@@ -63,7 +63,7 @@ class Resources:
 
     @property
     def age(self) -> str:
-        """When that was so, in a sentence; and since when nothing newer is known."""
+        """Return the time of the query in a sentence, and since when no newer answer exists."""
         asked = time.strftime("%H:%M:%S", time.localtime(self.asked_at))
         if self.unknown_since is None:
             return f"As of {asked}."
@@ -72,7 +72,7 @@ class Resources:
 
     @property
     def own(self) -> str:
-        """What your running jobs have, in a line."""
+        """Return the resources of your running jobs in a line."""
         shown = [name for name in self.use if name == "cpu" or name.startswith(("gres/", _MEMORY))]
         words = [f"{_words(name)} {_amount(name, self.use[name])}" for name in sorted(shown)]
         return ", ".join([f"{self.use.get('jobs', 0)} running", *words])
@@ -93,25 +93,25 @@ class Resources:
 def resources(cluster: str | None = None, *, newer: bool = False) -> Resources:
     """Return what is free on a cluster: GPUs by type, partitions, nodes, and your own limits and use.
 
-    Slurm is asked at most once a minute, whoever asks here; `age` says when.
+    Slurm is queried at most once a minute for all clients; `age` is the time of the query.
 
     Parameters
     ----------
     cluster : str, optional
-        Name of a site profile; the cluster that is in use where none is given.
+        Name of a site profile; by default the cluster in use.
     newer : bool
-        Ask now, also where an answer is not a minute old. In a loop that helps only a few times.
+        Whether to query now even if the last answer is less than a minute old. In a loop this works only a few times.
 
     Raises
     ------
     SlurmError
-        Slurm does not answer, and nothing is known.
+        Slurm does not answer, and no earlier answer exists.
     """
     return ask(current() if cluster is None or cluster == "local" else named(cluster), newer=newer)
 
 
 def ask(cluster: Cluster, *, newer: bool = False) -> Resources:
-    """Return what is free on a cluster; see :func:`resources`."""
+    """Request the free resources of a cluster; see :func:`resources`."""
     asked = {"newer": "true" if newer else "false"}
     return Resources(cluster.client.get(cluster.path("resources"), params=asked))
 

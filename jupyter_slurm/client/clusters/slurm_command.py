@@ -1,4 +1,4 @@
-"""Running a command of Slurm as a person typed it."""
+"""Execution of a Slurm command as the user typed it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["run_command", "when_allowed"]
 
 
 def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | None:
-    """Run it and return a table where the command has one, else its text; None when it said nothing.
+    """Run a command and return its table, or its text if it has none; None if it printed nothing.
 
     Raises
     ------
     CommandError
-        It failed; the message is its own.
+        The command failed; the message is that of the command.
     ControllerError, ConfigError
-        Slurm does not answer, or is not found.
+        Slurm does not answer, or was not found.
     WaitInterrupted
-        It was interrupted; the message says what is known of the command.
+        The command was interrupted; the message says what is known of it.
     """
     answer = _answer(cluster, argv)
     said = base64.b64decode(answer["stderr"]).decode("utf-8", "surrogateescape")
@@ -68,12 +68,12 @@ def _answer(cluster: Cluster, argv: Sequence[str]) -> api.CommandResult:
 
 
 def when_allowed(what: str, ask: Callable[[], _T]) -> _T:
-    """Ask the agent, and again when it says that it is too early; who waits is told so.
+    """Ask the agent, and repeat the request after the delay that the agent demands; the waiting user is notified.
 
     Raises
     ------
     WaitInterrupted
-        It was interrupted before it was asked.
+        The wait was interrupted before the request.
     """
     while True:
         try:

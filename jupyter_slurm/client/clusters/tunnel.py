@@ -1,4 +1,4 @@
-"""A port of a job or of a host on the way, as a person has it: where it is here, and how to let it go."""
+"""Tunnels as objects of the user: the local address of a remote port, and its close."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Tunnel", "of_host", "open_tunnel", "sentence", "tunnel", "tunnels"]
 
 
 class Tunnel:
-    """A local port (or Unix socket) that leads to a port far away; kept by the agent, also when this kernel ends.
+    """A local port (or Unix socket) that leads to a remote port. The agent keeps it, also after the end of this kernel.
 
-    It comes from :meth:`Job.tunnel` or :func:`jupyter_slurm.tunnel`.
-    As a context manager it is closed at the end of the block.
+    Returned by :meth:`Job.tunnel` and :func:`jupyter_slurm.tunnel`.
+    As a context manager, the tunnel is closed at the end of the block.
     """
 
     def __init__(self, cluster: Cluster, data: api.Tunnel) -> None:
@@ -29,39 +29,39 @@ class Tunnel:
 
     @property
     def port(self) -> int | None:
-        """The port on 127.0.0.1; None for a Unix socket."""
+        """Return the port on 127.0.0.1; None for a Unix socket."""
         value: int | None = self.data["local_port"]
         return value
 
     @property
     def socket(self) -> str | None:
-        """The path of the Unix socket; None for a port."""
+        """Return the path of the Unix socket; None for a port."""
         value: str | None = self.data["socket"]
         return value
 
     @property
     def url(self) -> str | None:
-        """``http://127.0.0.1:PORT/``; None for a Unix socket."""
+        """Return ``http://127.0.0.1:PORT/``; None for a Unix socket."""
         value: str | None = self.data["url"]
         return value
 
     def refresh(self) -> Tunnel:
-        """Ask the agent how it is; one that is not there any more is closed."""
+        """Request the state of the tunnel from the agent. A tunnel that no longer exists counts as closed."""
         told = self._cluster.client.get(self._cluster.path("tunnels"))
         now = next((one for one in told if one["id"] == self.data["id"]), None)
         self.data = {**self.data, "state": "closed"} if now is None else now
         return self
 
     def close(self) -> None:
-        """Give the port up."""
+        """Close the tunnel."""
         self.data = self._cluster.client.post(self._cluster.path("tunnels", self.data["id"], "close"))
 
     def __enter__(self) -> Tunnel:
-        """Close it at the end of the block."""
+        """Return the tunnel, to be closed at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the port up."""
+        """Close the tunnel."""
         self.close()
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class Tunnel:
 
 
 def sentence(data: api.Tunnel) -> str:
-    """Return a tunnel in one line."""
+    """Describe a tunnel in one line."""
     here = data["url"] or data["socket"]
     job, host = data["job"], data["node"]
     where = f"port {data['port']} of " + (f"job {job}" if job else host or "the login node")
@@ -98,12 +98,12 @@ def open_tunnel(
     node: str | None = None,
     socket: bool = False,
 ) -> Tunnel:
-    """Bring a port of a running job here; ``job=None``: of a host on the way, by default the login node.
+    """Forward a port of a running job to this machine; ``job=None``: of a jump host, by default the login node.
 
     Raises
     ------
     UsageError
-        That is no port.
+        The port is not valid.
     """
     for number in (port, local_port):
         if number is not None and not (isinstance(number, int) and 0 < number < 65536):
@@ -120,7 +120,7 @@ def open_tunnel(
 def of_host(
     cluster: Cluster, host: str, port: int, *, local_port: int | None = None, socket: bool = False
 ) -> Tunnel | None:
-    """Bring a port of a host on the way here, the login node (also called ``login``) among them; None: it is none."""
+    """Forward a port of a jump host or the login node (also called ``login``); None if the host is neither."""
     told: Sequence[api.Cluster] = cluster.client.get("/v1/clusters")
     connection = next((one.get("connection") for one in told if one["id"] == cluster.name), None)
     *before, last = (connection["hosts"] if connection else ()) or ["login"]
@@ -131,25 +131,25 @@ def of_host(
 
 
 def tunnel(port: int, host: str = "login", *, local_port: int | None = None, socket: bool = False) -> Tunnel:
-    """Bring a port of the login node, or of another host on the way to this cluster, here.
+    """Forward a port of the login node, or of a jump host of this cluster, to this machine.
 
     Parameters
     ----------
     port : int
-        On which a program of yours listens there, best on the loopback.
+        Port of your program on that host, best on the loopback.
     host : str
-        As the profile or ``~/.ssh/config`` calls it: the gateway, for example.
+        Name of the host in the profile or ``~/.ssh/config``: the gateway, for example.
     local_port : int, optional
-        Here; by default the first that is free among those of the profile.
+        Port on this machine; by default the first free port of the profile.
     socket : bool
         Listen on a Unix socket instead of a port.
 
     Raises
     ------
     UsageError
-        It is no host on the way.
+        The host is not a jump host of the cluster.
     TunnelError
-        Nothing listens there, or somebody else does.
+        No program, or a program of another user, listens on the port.
     """
     made = of_host(cluster := current(), host, port, local_port=local_port, socket=socket)
     if made is None:

@@ -1,4 +1,4 @@
-"""What was used of a cluster in a period, for a notebook and a terminal."""
+"""Usage of a cluster in a period, for a notebook and a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["BY", "Usage", "ask", "moment", "usage"]
 
 BY = {"user": "USER", "account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "gpu": "GPU"}
-"""By what the use of a period can be told apart, and the heads of those columns."""
+"""The keys by which usage can be grouped, and the headings of their columns."""
 
 _FIELDS: Mapping[str, Literal["user", "account", "partition", "qos", "gpu_type"]] = {
     "user": "user",
@@ -32,26 +32,26 @@ _FIELDS: Mapping[str, Literal["user", "account", "partition", "qos", "gpu_type"]
 _HOUR = 3600
 _LEFT = ("WHOSE", "NAME", "OF", "HOURS IN ALL", "HOURS USED", "HOURS LEFT")
 _SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
-_MEMORY = "mem"  # in bytes, no budget that anybody counts in hours
+_MEMORY = "mem"  # in bytes, not a budget in hours
 
 
 class Usage:
-    """What jobs of a period had, from accounting: hours of CPUs and GPUs, and what they cost where the profile knows.
+    """Use of a cluster in a period, from accounting: hours of CPUs and GPUs, and their cost if the profile has prices.
 
     Attributes
     ----------
     start, end : float
-        The period, in seconds since the epoch. Of a job counts what lies within it.
+        The period, in seconds since the epoch. Only the part of a job within it counts.
     accounts : list of str
-        Those that are meant, the one that was asked for first; empty: your own jobs.
+        Accounts of the report, the requested one first; empty: your own jobs.
     jobs : Table
         Each job, the latest last; at most 10,000 of them.
     left : Table
-        Budgets (limits of Slurm on minutes in all), what of them is used and what is left; empty where there is none.
+        Budgets (limits of Slurm on total minutes), their used and remaining parts; empty if there is none.
     told : dict
-        All of it, as the agent's API tells it.
+        The whole report, as an API object.
     unit : str
-        Of what it costs; empty where the profile does not say it.
+        Unit of the cost; empty if the profile has none.
     """
 
     def __init__(self, data: api.AccountedUsage, limits: Sequence[api.ResourcesLimit] = ()) -> None:
@@ -75,7 +75,7 @@ class Usage:
         Raises
         ------
         UsageError
-            There is nothing of that name.
+            A key is unknown.
         """
         if unknown := [name for name in names if name not in BY]:
             raise UsageError(f"by={unknown[0]!r} is none of {', '.join(BY)}.", hint="Several are joined by commas.")
@@ -92,13 +92,13 @@ class Usage:
 
     @property
     def whose(self) -> str:
-        """Whose use it is, and of which time, in a line."""
+        """Return the accounts and the period in a line."""
         what = f"account {', '.join(self.accounts)}" if self.accounts else f"{self._user}"
         begin, end = (time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) for at in (self.start, self.end))
         return f"{what}, {begin} to {end}"
 
     def plot(self, by: str = "user") -> Any:
-        """Draw hours of GPUs (of CPUs where no job had one) by one of the names of :meth:`by`; return the figure.
+        """Plot hours of GPUs (of CPUs if no job had one) by one of the keys of :meth:`by`; return the figure.
 
         Raises
         ------
@@ -155,27 +155,27 @@ def usage(
     end: str | float | datetime.date | None = None,
     cluster: str | None = None,
 ) -> Usage:
-    """Return what was used of a cluster in a period: hours of CPUs and GPUs, what they cost, what is left of budgets.
+    """Return the usage of a cluster in a period: hours of CPUs and GPUs, their cost, and the rest of budgets.
 
     Parameters
     ----------
     account : str, optional
-        Of a project or lab, with those below it, whoever ran jobs there; your own jobs where none is given.
+        Account of a project or lab, with its subaccounts and all their users; by default your own jobs.
     start, end : optional
-        ``2026-11-01``, ``2026-11-01T12:00``, a date, or seconds since the epoch; without them, the last 30 days.
+        ``2026-11-01``, ``2026-11-01T12:00``, a date, or seconds since the epoch; by default the last 30 days.
     cluster : str, optional
-        Name of a site profile; the cluster that is in use where none is given.
+        Name of a site profile; by default the cluster in use.
 
     Raises
     ------
     SlurmError
-        There is no accounting here, or it does not answer.
+        The cluster has no accounting, or accounting does not answer.
     """
     return ask(current() if cluster is None or cluster == "local" else named(cluster), account, start, end)
 
 
 def ask(cluster: Cluster, account: str | None, start: Any = None, end: Any = None) -> Usage:
-    """Return what was used of a cluster; see :func:`usage`."""
+    """Request the usage of a cluster; see :func:`usage`."""
     asked: dict[str, str | int] = {"jobs": "true"}
     if start is not None:
         asked["start"] = int(moment(start))
@@ -189,12 +189,12 @@ def ask(cluster: Cluster, account: str | None, start: Any = None, end: Any = Non
 
 
 def moment(told: Any) -> float:
-    """Return a time in seconds since the epoch; a date is its first moment here.
+    """Return a time in seconds since the epoch; a date stands for its first moment in local time.
 
     Raises
     ------
     UsageError
-        It is none.
+        The value is not a time.
     """
     if isinstance(told, (int, float)):
         return float(told)

@@ -1,4 +1,4 @@
-"""Images of containers, as a person has them: which there are, and jobs that get or make one."""
+"""Container images as objects of the user: the list, and jobs that pull or build an image."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["USE", "WORDS", "ImageRequest", "addressed", "images", "make", "remov
 ACTS = ("build", "pull", "list", "remove")
 
 USE = "image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME"
-"""How it is used, behind ``%slurm`` and ``jupyter slurm``."""
+"""Usage text for ``%slurm`` and ``jupyter slurm``."""
 
 WORDS: dict[str, bool | None] = {
     "as": True,
@@ -45,7 +45,7 @@ WORDS: dict[str, bool | None] = {
     "show": False,
     "wait": False,
 }
-"""Our words of ``image build`` and ``image pull``, and whether each takes a value."""
+"""The keywords of ``image build`` and ``image pull``, and whether each takes a value."""
 
 ENVIRONMENT = "environment"
 _OF_A_WISH = ("key", "options", "origin", "context")
@@ -54,20 +54,20 @@ _VARIABLES: Mapping[str, str] = {}
 
 
 class ImageRequest(NamedTuple):
-    """What a line asks for.
+    """The parsed request of an image line.
 
     Attributes
     ----------
     act : str
         ``pull`` or ``build``.
     image : str
-        Its name.
+        Name of the image.
     file : str or None
         Of a build: the file on this machine; None: the packages of this Python.
     parsed : MagicLine
-        Options of sbatch and our words.
+        Options of sbatch and keywords.
     start : int
-        Where the part of the line begins that was parsed.
+        Start of the parsed part in the line.
     """
 
     act: str
@@ -78,7 +78,7 @@ class ImageRequest(NamedTuple):
 
 
 def addressed(line: str) -> tuple[Cluster, str]:
-    """Return the cluster that a line means, by its first word if that is none of our acts, and the rest of the line."""
+    """Return the cluster and the rest of a line. The first word names the cluster unless it is an action."""
     tokens = tokenize(line)[:2]
     if len(tokens) == 2 and tokens[0].text not in ACTS and tokens[1].text in ACTS:
         return there(tokens[0].text), line[tokens[0].end :].lstrip()
@@ -88,12 +88,12 @@ def addressed(line: str) -> tuple[Cluster, str]:
 def wanted(
     cluster: Cluster, line: str, lookup: Lookup | None = None, variables: Mapping[str, str] = _VARIABLES
 ) -> ImageRequest:
-    """Return what a line asks for, ``build NAME FILE …`` or ``pull NAME …``.
+    """Return the parsed request of a line, ``build NAME FILE …`` or ``pull NAME …``.
 
     Raises
     ------
     UsageError
-        It is another one.
+        The line has another form.
     """
     tokens = tokenize(line, lookup, variables)
     act, operands = tokens[0].text, []
@@ -115,13 +115,13 @@ def wanted(
 
 
 def _is_ours(text: str) -> bool:
-    """Tell whether this is a word of ours, with a value where it takes one."""
+    """Return whether a word is a keyword, with a value if it needs one."""
     name, equals, _ = text.partition("=")
     return WORDS.get(name) is bool(equals)
 
 
 def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
-    """Have a job get or make an image; with ``show``, say what would be submitted.
+    """Submit a job that pulls or builds an image; with ``show``, return a preview.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
 
 
 def _check(asked: ImageRequest) -> None:
-    """Refuse what contradicts itself."""
+    """Refuse contradictory keywords."""
     words = asked.parsed.words
     for option in asked.parsed.parsed.options:
         if option.name in _NOT_HERE:
@@ -174,7 +174,7 @@ def _check(asked: ImageRequest) -> None:
 
 
 def _origin(cluster: Cluster, told: str | None) -> str | None:
-    """Return what an image is pulled from: a daemon of the node, or a file that the nodes see."""
+    """Return the source of a pull: a daemon of the node, or a file that the nodes see."""
     if told is None or told in ("docker", "podman"):
         return told
     path = told if cluster.is_remote else os.path.abspath(os.path.expanduser(told))
@@ -187,9 +187,9 @@ def _origin(cluster: Cluster, told: str | None) -> str | None:
 
 
 def _read(cluster: Cluster, name: str, context: str | None) -> api.ImageWantedFile:
-    """Return a file of this machine that says how an image is made, and the folder that it takes files from.
+    """Return a build file of this machine, and the folder of the files that it copies.
 
-    That is one of this machine (``context``) where the nodes do not see it, else one as they call it (``folder``).
+    The folder is one of this machine (``context``) if the nodes do not see it, else its path on the nodes (``folder``).
     """
     path = os.path.expanduser(name)
     try:
@@ -215,7 +215,7 @@ def _read(cluster: Cluster, name: str, context: str | None) -> api.ImageWantedFi
 
 
 def images(cluster: Cluster | None = None) -> Table:
-    """Return the images that are kept for jobs of a cluster, the latest first."""
+    """Return the images stored for jobs of a cluster, the latest first."""
     meant = cluster or current()
     told = meant.client.get(meant.path("images"))
     return Table(["IMAGE", "SIZE", "MADE", "WHERE", "FROM", "ENV"], [_row(one) for one in told["images"]])
@@ -231,7 +231,7 @@ def _row(one: api.Image) -> list[str]:
 
 
 def remove(image: str, cluster: Cluster | None = None) -> str:
-    """Remove an image from the folder of images; return in words what was done."""
+    """Remove an image from the folder of images; return a sentence about the result."""
     meant = cluster or current()
     told = meant.client.post(meant.path("images", "remove"), json={"image": image})
     lines = [f"Removed: {path}" for path in told["removed"]]

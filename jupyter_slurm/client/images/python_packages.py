@@ -1,4 +1,4 @@
-"""The packages of this Python, as another one can have them: by pip, and by conda where it is conda's.
+"""Packages of this Python, in a form that another one can install: by pip, or by conda in a conda environment.
 
 Sources: PEP 610 (direct_url.json), PEP 627 (INSTALLER), the files of conda-meta.
 """
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["own_packages"]
 
-_TOOLS = frozenset({"pip", "setuptools", "wheel", "distribute"})  # a base has its own
+_TOOLS = frozenset({"pip", "setuptools", "wheel", "distribute"})  # part of every base
 _JUPYTERS = frozenset({"jupyterlab", "notebook", "jupyter-server", "nbclassic"})
 _SHOWN = 8
 
 
 def own_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
-    """Return the packages of this process's Python, as the API takes them, and what cannot be had of them."""
+    """Return the packages of this Python as an API object, and the packages that cannot be installed elsewhere."""
     pip, left, others = list[str](), list[str](), list[str]()
     conda = _of_conda(Path(sys.prefix))
     for name, version, told, installer in sorted(_distributions()):
@@ -47,7 +47,7 @@ def own_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
     if others:
         said.append(f"Of an index of their own, and in the image as PyPI has them: {_listed(others)}.")
     if conda and not _JUPYTERS & {re.split("[= ]", line)[0].replace("_", "-") for line in (*conda["packages"], *pip)}:
-        conda["packages"].append("jupyterlab")  # of sessions; the environment of a kernel need not have one
+        conda["packages"].append("jupyterlab")  # needed by sessions; the environment of a kernel may lack it
     own: api.ImageWantedEnvironment = {"python": "{}.{}".format(*sys.version_info[:2]), "pip": pip}
     if conda:
         own["conda"] = {"channels": conda["channels"], "packages": conda["packages"]}
@@ -60,7 +60,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _distributions() -> Iterator[tuple[str, str, str, str]]:
-    """Return name, version, direct_url.json and installer of each package, once; those of the system are its own."""
+    """Return name, version, direct_url.json and installer of each package, once, without packages of the system."""
     paths = sysconfig.get_paths()
     seen = set[str]()
     for found in importlib.metadata.distributions(path=list(dict.fromkeys([paths["purelib"], paths["platlib"]]))):
@@ -72,7 +72,7 @@ def _distributions() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _line(name: str, version: str, told: str) -> tuple[str, bool]:
-    """Return the line of requirements for a package, and whether nobody else can have it."""
+    """Return the requirements line of a package, and whether it cannot be installed elsewhere."""
     try:
         url = json.loads(told) if told else {}
         place = str(url.get("url", ""))
@@ -86,7 +86,7 @@ def _line(name: str, version: str, told: str) -> tuple[str, bool]:
 
 
 def _of_conda(prefix: Path) -> dict[str, list[str]] | None:
-    """Return channels and packages of an environment of conda; None: it is none."""
+    """Return channels and packages of a conda environment; None for another environment."""
     channels, packages = list[str](), dict[str, str]()
     for path in sorted((prefix / "conda-meta").glob("*.json")):
         try:
@@ -104,7 +104,7 @@ def _of_conda(prefix: Path) -> dict[str, list[str]] | None:
 
 
 def _channel(url: str) -> str:
-    """Return what a channel is called in environment.yml: its name, or its address without what lets somebody in."""
+    """Return the name of a channel for environment.yml: its name, or its address without credentials."""
     parts = urlsplit(url.rstrip("/"))
     path = re.sub(r"/(?:noarch|(?:linux|osx|win)-\w+)$", "", re.sub(r"/t/[^/]+", "", parts.path, count=1))
     if parts.hostname in (None, "conda.anaconda.org"):

@@ -1,4 +1,4 @@
-"""What else can be done with a job that is in the queue: hold, release, requeue, another time limit."""
+"""Actions on queued jobs: hold, release, requeue, another time limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["JobActionsMixin", "act", "bring"]
 
 
 def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[api.ActOnJobsResponseItem]:
-    """Do the same with some jobs; each has an answer of its own (``actOnJobs`` of the API)."""
+    """Perform an action on several jobs; each has its own answer (``actOnJobs`` of the API)."""
     answers: list[api.ActOnJobsResponseItem] = cluster.client.post(
         cluster.path("acts"), json={"act": what, "jobs": jobs, **more}
     )
@@ -29,7 +29,7 @@ def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[api.A
 
 
 class JobActionsMixin:
-    """The part of a job that is about its place in the queue."""
+    """Actions of a job in the queue."""
 
     _cluster: Cluster
     _data: api.Job
@@ -42,39 +42,38 @@ class JobActionsMixin:
         def _reference(self) -> str: ...
 
     def hold(self) -> Self:
-        """Keep the job from starting, until :meth:`release`."""
+        """Prevent the start of the job until :meth:`release`."""
         return self._act("hold")
 
     def release(self) -> Self:
-        """Let a job start that was held."""
+        """Let a held job start."""
         return self._act("release")
 
     def requeue(self) -> Self:
-        """End a job and put it back into the queue, where it begins anew; one that is over as long as Slurm knows it.
+        """End a job and queue it again, to restart from its beginning. Slurm may have removed a finished job already.
 
-        What it has not written by then is lost, and its output begins anew as well, unless it was submitted with
-        ``--open-mode=append``.
+        Unsaved work is lost. The output starts again as well, unless the job was submitted with ``--open-mode=append``.
         """
         return self._act("requeue")
 
     def limit(self, time_limit: str) -> Self:
-        """Give a job another time limit, as ``--time`` takes it: ``"4:00:00"``.
+        """Change the time limit of a job, in the form of ``--time``: ``"4:00:00"``.
 
-        One that waits may have as much as its partition and QOS allow, one that runs only less than it has.
+        Of a pending job, partition and QOS set the maximum. Of a running job, the limit can only be shortened.
         """
         return self._act("limit", time_limit=time_limit)
 
     def bring(self) -> Self:
-        """Bring back what a job that is over has left in the folders of ``stage=``, and wait for it.
+        """Copy back the results of a finished job from the folders of ``stage=``, and wait for the copy.
 
-        That happens by itself; this is for results that did not come, which the card of the job says.
+        The copy happens automatically. This method is for results whose copy failed, as shown on the job card.
 
         Raises
         ------
         JobError
-            They did not come this time, either.
+            The copy failed again.
         UsageError
-            No folder travels with the job, it is not over, or its results come back to another machine.
+            No folder was staged, the job is not finished, or its results are copied back to another machine.
         """
         self._know(bring(self._cluster, self._reference))
         if is_given_up(self._data):
@@ -91,14 +90,14 @@ class JobActionsMixin:
         return self
 
     def _know(self, data: api.Job) -> None:
-        """Take in what the agent has just told."""
+        """Store the latest answer of the agent."""
         self._data, self._asked = data, time.monotonic()
         if self._follower is not None:
             self._follower.know(self._data)
 
 
 def bring(cluster: Cluster, reference: str) -> api.Job:
-    """Bring back what a job has left in its folders, and wait for that; return what is known of the job then."""
+    """Copy back the results of a job, and wait for the copy; return the API object of the job."""
     path = cluster.path("jobs", reference, "results")
     job: api.Job = cluster.client.post(path, timeout=None, idempotent=True)
     return job

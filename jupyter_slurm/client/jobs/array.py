@@ -1,4 +1,4 @@
-"""Arrays: a job of many tasks, each of which is a job of its own too."""
+"""Arrays: a job of many tasks, each of which is also a job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayJob", "Task", "TaskList", "handle"]
 
-# What one row for each task does not tell: it is asked for when somebody wants it.
+# The rows of all tasks omit these fields: they are requested when needed.
 _LATER = ("stdout", "stderr", "reason_text", "next_step")
 
 Parameters = dict[str, Any]
@@ -46,7 +46,7 @@ class _TaskRow(TypedDict):
 
 
 class Task(Job):
-    """One task of an array; all that a :class:`Job` has, for this task alone."""
+    """One task of an array, with all attributes of a :class:`Job`, for this task alone."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Task(Job):
 
     @property
     def parameters(self) -> Parameters:
-        """Its row of the sweep, by name; empty where there is none."""
+        """Return the row of the sweep, by name; empty without a sweep."""
         if self._parameters is None:
             whole = self.array or handle(
                 self._cluster, {**self._data, "id": str(self.id).partition("_")[0], "array": ""}
@@ -73,40 +73,40 @@ class Task(Job):
 
     @property
     def stdout_path(self) -> str | None:
-        """The file of its standard output."""
+        """Return the path of the standard output."""
         self._ask_for_all()
         return super().stdout_path
 
     @property
     def stderr_path(self) -> str | None:
-        """The file of its standard error."""
+        """Return the path of the standard error."""
         self._ask_for_all()
         return super().stderr_path
 
     @property
     def reason_text(self) -> str | None:
-        """The reason in words."""
+        """Return the reason in words."""
         self._ask_for_all()
         return super().reason_text
 
     @property
     def next_step(self) -> str | None:
-        """What can be done about it."""
+        """Return the suggested next step."""
         self._ask_for_all()
         return super().next_step
 
     def raise_for_state(self) -> Job:
-        """Raise JobFailed if the task is over and did not end well."""
+        """Raise JobFailed if the task is finished without success."""
         self._ask_for_all()
         return super().raise_for_state()
 
     def _log(self) -> tuple[str, str | None]:
-        """Return the last lines of its log, and the stream that they are of; None where it has none."""
+        """Return the last lines of the log, and their stream; None without a log."""
         self._ask_for_all()
         return self._written.log(ranks=self._data.get("ranks"))
 
     def _ask_for_all(self) -> None:
-        """Ask for what a row of many does not tell."""
+        """Request the fields that the rows of all tasks omit."""
         if any(name not in self._data for name in _LATER):
             self.refresh()
 
@@ -114,13 +114,13 @@ class Task(Job):
 class ArrayJob(Job, is_array=True):
     """An array of tasks, or a sweep, as one job.
 
-    ``len(job)``, ``job[3]`` (the task with that index), ``job[-1]`` (the last), ``job[2:5]``, ``for task in job``. What
-    is asked of all tasks at once is one question to the agent and none to Slurm, however many there are.
+    ``len(job)``, ``job[3]`` (the task with that index), ``job[-1]`` (the last), ``job[2:5]``, ``for task in job``. A
+    query of all tasks is one request to the agent and none to Slurm, for any number of tasks.
     """
 
     @functools.cached_property
     def _parameters(self) -> dict[int, Parameters]:
-        """The rows of the sweep by task; they never change."""
+        """Return the rows of the sweep by task; they never change."""
         return _Rows(self._cluster, self._reference, parameters=True).parameters if self._data.get("sweep") else {}
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -136,7 +136,7 @@ class ArrayJob(Job, is_array=True):
 
     @property
     def numbers(self) -> list[str]:
-        """The Slurm ids: one, but of an array that is larger than the cluster takes several."""
+        """Return the Slurm ids: one, or several for an array that is larger than the cluster allows."""
         parts = self._data.get("parts")
         numbers = [part["id"] for part in parts] if parts else [self.id]
         return [number for number in numbers if number]
@@ -150,14 +150,14 @@ class ArrayJob(Job, is_array=True):
     @overload
     def __getitem__(self, index: slice) -> TaskList: ...
     def __getitem__(self, index: int | slice) -> Task | TaskList:
-        """Return one task by its index, or counted from the last; of a slice, those that a list of all would give.
+        """Return one task by its index, or counted from the last; for a slice, the slice of the list of all tasks.
 
         Raises
         ------
         JobNotFound
-            The array has no such task; the hint names those that it has.
+            The array has no such task; the hint names its tasks.
         UsageError
-            A slice of an array whose tasks are not 0, 1, 2 …: it could mean their indices, or their places.
+            A slice of an array whose tasks are not 0, 1, 2 …: it could mean indices or positions.
         """
         if isinstance(index, slice):
             return self._slice(index)
@@ -187,17 +187,17 @@ class ArrayJob(Job, is_array=True):
         return TaskList(self, tasks[places])
 
     def __iter__(self) -> Iterator[Task]:
-        """Give all tasks, as they are now."""
+        """Yield all tasks in their current state."""
         return iter(self.tasks())
 
     def tasks(self) -> TaskList:
-        """Return all tasks, as they are now."""
-        _ = self.data  # what the rows do not tell, as the partition, is that of the array: as it is now
+        """Return all tasks in their current state."""
+        _ = self.data  # refreshes fields that the rows omit, such as the partition
         rows = _Rows(self._cluster, self._reference)
         return TaskList(self, (self._with_row(row) for row in rows.rows))
 
     def update(self, tasks: Iterable[Task]) -> None:
-        """Bring handles of tasks up to date, all with one question to the agent."""
+        """Update handles of tasks, with one request to the agent for all."""
         known = {row["task"]: row for row in _Rows(self._cluster, self._reference).rows}
         for task in tasks:
             if task.index in known:
@@ -205,11 +205,11 @@ class ArrayJob(Job, is_array=True):
                 task._asked = time.monotonic()
 
     def failed(self) -> TaskList:
-        """Return the tasks that are over and did not end well."""
+        """Return the finished tasks without success."""
         return TaskList(self, (task for task in self.tasks() if task.is_finished and task.state != "COMPLETED"))
 
     def raise_for_state(self) -> Job:
-        """Raise JobFailed if it is over and did not end well: the first task that failed, and the end of its log."""
+        """Raise JobFailed if the array is finished without success: the first failed task, and the end of its log."""
         if self.is_finished and self.state != "COMPLETED":
             text, path, whose = "", None, ""
             with contextlib.suppress(SlurmError):
@@ -217,14 +217,14 @@ class ArrayJob(Job, is_array=True):
                 if task is not None:
                     whose, (text, stream) = headline(task.data), task._log()
                     path = output_path(task._data, stream or "stdout")
-            # Warnings were said when it was submitted.
+            # The warnings were shown at the submission.
             raise failure({**self.data, "warnings": []}, text, path, whose=whose)
         return self
 
     def table(self) -> Table:
-        """Return a table with a row a task: parameters, state, exit code, elapsed seconds, and what came back.
+        """Return a table with a row for each task: parameters, state, exit code, elapsed seconds, and returned values.
 
-        ``table["lr"]`` is a column, ``table.to_pandas()`` a DataFrame. A value that did not come back is None.
+        ``table["lr"]`` is a column, ``table.to_pandas()`` a DataFrame. A missing returned value is None.
         """
         rows = _Rows(self._cluster, self._reference, parameters=True)
         results = self._results() if self._data.get("kind") == "python" else {}
@@ -239,9 +239,9 @@ class ArrayJob(Job, is_array=True):
         return Table(["task", *names, "state", "exit_code", "elapsed", *outputs], body, with_none=names)
 
     def _results(self) -> dict[int, dict[str, object]]:
-        """Return what tasks left for the notebook; a file of values that cannot be read is left out."""
+        """Return the values that tasks returned to the notebook, without files that cannot be read."""
         from jupyter_slurm.client.jobs.outputs import (
-            read_outputs,  # with all that pickles: few jobs have values
+            read_outputs,  # imports pickle and more; few jobs have values
         )
 
         results: dict[int, dict[str, object]] = {}
@@ -261,14 +261,14 @@ class ArrayJob(Job, is_array=True):
         return Task(self._cluster, self._of_row(row), row["task"], from_start=self._from_start, array=self)
 
     def _of_row(self, row: _TaskRow) -> api.Job:
-        """Return what a row tells of a task, in the form of a job of its own."""
+        """Convert a row of a task to the API object of a job."""
         whole = {name: value for name, value in self._data.items() if name not in _LATER}
         own = {name: value for name, value in row.items() if name != "task"}
         own |= {"id": self._id_of(row["task"]), "task": row["task"], "tasks": None, "array": None, "parts": None}
         return cast("api.Job", {**whole, **own, "finished": _is_over(row["state"])})
 
     def _id_of(self, task: int) -> str:
-        """Return what Slurm calls a task; one that was never submitted has its index behind the first number."""
+        """Return Slurm's id of a task; a task that was never submitted has its index after the first number."""
         parts = [part for part in self._data.get("parts") or () if part["offset"] <= task]
         if not parts or parts[-1]["id"] is None:
             return f"{self._data.get('id')}_{task}"
@@ -282,19 +282,19 @@ class ArrayJob(Job, is_array=True):
 
 
 class TaskList(JobList[Task]):
-    """Some tasks of an array, as a table; ``job.failed()`` is one."""
+    """Some tasks of an array, shown as a table; ``job.failed()`` is an example."""
 
     def __init__(self, array: ArrayJob, tasks: Iterable[Task] = ()) -> None:
         super().__init__(tasks)
         self.array = array
 
     def resubmit(self, **options: Any) -> Job:
-        """Submit these tasks again, and no others: the same text and parameters; see :meth:`Job.resubmit`.
+        """Submit only these tasks again, with the same text and parameters; see :meth:`Job.resubmit`.
 
         Returns
         -------
         ArrayJob
-            A new array, with tasks of the same numbers; ``job.record["resubmitted_from"]`` is the first.
+            A new array, with tasks of the same numbers; ``job.record["resubmitted_from"]`` names the first array.
 
         Raises
         ------
@@ -309,7 +309,7 @@ class TaskList(JobList[Task]):
 
 
 class _Rows:
-    """What the agent knows of all tasks, in one answer."""
+    """The agent's rows of all tasks, in one answer."""
 
     def __init__(self, cluster: Cluster, reference: str, *, parameters: bool = False) -> None:
         asked = {"parameters": "true" if parameters else "false"}
@@ -323,7 +323,7 @@ class _Rows:
 
 
 def handle(cluster: Cluster, data: api.Job, *, from_start: bool = False) -> Job:
-    """Return the handle of a job: of an array, one that has its tasks."""
+    """Return the handle of a job; an array gets a handle with its tasks."""
     return Job._handle_of(cluster, data, from_start=from_start)
 
 

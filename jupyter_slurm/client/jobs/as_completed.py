@@ -1,4 +1,4 @@
-"""Several jobs, or the tasks of an array, as they end."""
+"""Several jobs, or the tasks of an array, in the order of their ends."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 __all__ = ["as_completed", "wait"]
 
-_LONGEST = 5.0  # an interrupt is noticed at once; this is only how long a lost word can hold things up
-_TOGETHER = 0.05  # seconds within which all hear of one look at the queue
+_LONGEST = 5.0  # maximum delay after a lost event; an interrupt takes effect at once
+_TOGETHER = 0.05  # seconds within which all events of one queue query arrive
 
 
 def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> Iterator[Job]:
-    """Give jobs as they end, however they end; of those whose end was heard of together, the first one first.
+    """Yield jobs as they end, in whatever state. Of ends reported together, the first one comes first.
 
-    One connection to the agent stands for each job, one for all tasks of an array.
+    Each job needs one connection to the agent, the tasks of an array share one.
 
     Parameters
     ----------
     jobs : Job or iterable of Job
-        Several jobs; or an array, of which each task is given. An array among others counts as one.
+        Several jobs; or an array, whose tasks are yielded. An array among other jobs counts as one job.
     timeout : float, optional
         Seconds; by default without end.
 
     Raises
     ------
     TimeoutError
-        The time is over; the jobs go on.
+        The timeout is over; the jobs continue.
     JobFailed
-        Those that are left can never start.
+        The remaining jobs can never start.
     """
     items = list(jobs) if not isinstance(jobs, Job) or isinstance(jobs, ArrayJob) else [jobs]
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -66,23 +66,23 @@ def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> 
 
 
 def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = True) -> None:
-    """Wait until several jobs are over.
+    """Wait for the end of several jobs.
 
     Parameters
     ----------
     jobs : iterable of Job
-        An array counts as one; its tasks can be given as well.
+        An array counts as one job; its tasks can be given as well.
     timeout : float, optional
         Seconds; by default without end.
     check : bool
-        Raise when one of them did not end well, after the end of all.
+        Whether to raise after the end of all jobs if one of them failed.
 
     Raises
     ------
     JobFailed
-        The first that did not end well, and how many there are.
+        The first job without success, and the number of such jobs.
     TimeoutError
-        The time is over; the jobs go on.
+        The timeout is over; the jobs continue.
     """
     jobs = list(jobs)
     over: list[Job] = []
@@ -102,7 +102,7 @@ def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = Tru
 
 
 class _Group:
-    """What is waited for of one job: itself, or some of its tasks."""
+    """The awaited part of one job: the job itself, or some of its tasks."""
 
     def __init__(self, whole: Job) -> None:
         self.whole, self.left = whole, list[Job]()
@@ -110,12 +110,12 @@ class _Group:
 
     @property
     def data(self) -> api.Job:
-        """How the job stands."""
+        """Return the API object of the job."""
         return self._follower.data
 
     @contextlib.contextmanager
     def listening(self, tell: Callable[[_Group], Any]) -> Iterator[None]:
-        """Have it told that the job has become something else."""
+        """Call a listener when the state of the job changes."""
 
         def changed(stream: str, data: bytes) -> None:
             if not stream:
@@ -128,7 +128,7 @@ class _Group:
             self._follower.unlisten(changed)
 
     def ended(self) -> list[Job]:
-        """Take out what is over by now."""
+        """Remove and return the finished jobs."""
         if self._follower.error is not None:
             raise self._follower.error
         if not self.left:
@@ -156,9 +156,9 @@ def _groups(jobs: Iterable[Job]) -> list[_Group]:
 
 
 def _when(job: Job) -> tuple[float, float, int]:
-    """Return when a job ended and started, as Slurm tells it: in whole seconds, within which numbers tell more.
+    """Return the end and the start of a job in Slurm's whole seconds, and its number for an order within a second.
 
-    What waits for another job is submitted after it.
+    A job that depends on another one is submitted after it.
     """
     number = re.match("[0-9]+", str(job._data.get("id") or ""))
     ended, started = job._data.get("end_time") or math.inf, job._data.get("start_time") or math.inf
@@ -166,7 +166,7 @@ def _when(job: Job) -> tuple[float, float, int]:
 
 
 def _told(news: queue.SimpleQueue[_Group], seconds: float) -> list[_Group]:
-    """Return who has news, each once; nobody, when there is none within so many seconds."""
+    """Return the groups with events, each once; empty if no event arrives within the timeout (seconds)."""
     found: dict[int, _Group] = {}
     with contextlib.suppress(queue.Empty):
         while True:

@@ -1,4 +1,4 @@
-"""Attributes of a job that are read from what the agent knows of it."""
+"""Attributes of a job, read from its API object."""
 
 from __future__ import annotations
 
@@ -22,75 +22,75 @@ class JobAttributesMixin:
 
     @property
     def state(self) -> str:
-        """The state, in Slurm's words: PENDING, RUNNING, COMPLETED …"""
+        """Return the state, in Slurm's words: PENDING, RUNNING, COMPLETED …"""
         return str(self.data["state"])
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will happen."""
+        """Return whether the job is finished."""
         return is_finished(self.data)
 
     @property
     def reason(self) -> str | None:
-        """Why it waits or failed, as Slurm says it."""
+        """Return Slurm's reason why the job waits or failed."""
         return self.data.get("reason")
 
     @property
     def reason_text(self) -> str | None:
-        """The reason in words."""
+        """Return the reason in words."""
         return self.data.get("reason_text")
 
     @property
     def next_step(self) -> str | None:
-        """What can be done about it."""
+        """Return the suggested next step."""
         return self.data.get("next_step")
 
     @property
     def name(self) -> str | None:
-        """The job's name."""
+        """Return the job's name."""
         return self.data.get("name")
 
     @property
     def partition(self) -> str | None:
-        """The partition."""
+        """Return the partition."""
         return self.data.get("partition")
 
     @property
     def nodes(self) -> str | None:
-        """The node list, in Slurm's short form."""
+        """Return the node list, in Slurm's short form."""
         return self.data.get("nodes")
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None where a signal ended it, or Slurm did: cancelled, at its time limit, …"""
+        """Return the exit code; None if a signal or Slurm ended the job: cancelled, at its time limit, …"""
         return self.data.get("exit_code")
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended it."""
+        """Return the signal that ended the job."""
         return self.data.get("signal")
 
     @property
     def submit_time(self) -> float | None:
-        """When it was submitted."""
+        """Return the time of submission."""
         return self.data.get("submit_time")
 
     @property
     def start_time(self) -> float | None:
-        """When it started."""
+        """Return the time of the start."""
         return self.data.get("start_time")
 
     @property
     def end_time(self) -> float | None:
-        """When it ended."""
+        """Return the time of the end."""
         return self.data.get("end_time")
 
     @property
     def stdout_path(self) -> str | None:
-        """The file of its standard output."""
+        """Return the path of the standard output."""
         return self.data.get("stdout")
 
     @property
     def stderr_path(self) -> str | None:
-        """The file of its standard error; the same one unless they were separated."""
+        """Return the path of the standard error, equal to that of the standard output unless they were separated."""
         return self.data.get("stderr")

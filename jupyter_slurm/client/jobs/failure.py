@@ -1,4 +1,4 @@
-"""What a person is told when a job did not end well."""
+"""Error for a job without success."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["failure", "is_in_vain", "refuse_in_vain"]
 
 
 def failure(data: api.Job, log: str, path: str | None, *, whose: str = "") -> JobFailed:
-    """Return the error for a job that ended otherwise than COMPLETED.
+    """Return the error for a job whose final state is not COMPLETED.
 
     Parameters
     ----------
     data : mapping
-        The job as the agent tells it.
+        API object of the job.
     log : str
         The last lines of its log, without colours.
     path : str or None
-        Where that log is.
+        Path of that log.
     whose : str
-        Of an array, the task whose log it is.
+        Of an array, the task of the log.
     """
     lines = [headline(data)]
     printed = bool(log.strip())
@@ -51,18 +51,18 @@ def failure(data: api.Job, log: str, path: str | None, *, whose: str = "") -> Jo
 
 
 def is_in_vain(data: api.Job) -> bool:
-    """Tell whether a job waits for what cannot come any more."""
+    """Return whether a job waits for a condition that can no longer come true."""
     return data.get("reason") == "DependencyNeverSatisfied" and not is_finished(data)
 
 
 def refuse_in_vain(data: api.Job) -> None:
-    """Raise JobFailed for a job that can never start: nobody is to wait for it."""
+    """Raise JobFailed for a job that can never start, so that no caller waits for it."""
     if is_in_vain(data):
         raise failure(data, "", None)
 
 
 def _where(data: api.Job, printed: bool, path: str | None) -> str:
-    """Say where the log of a job is, if it has one."""
+    """Return a sentence about the path of a job's log, if it has a log."""
     if printed and data.get("session"):
         return f"The whole log: `jupyter slurm log {terminal_name(data)} -n 1000`{f', or {path}' if path else ''}."
     if printed:

@@ -1,4 +1,4 @@
-"""The handle of a job: what a cell gives, and what a kernel finds again after a restart."""
+"""Handle of a job, returned by a cell and found again after a restart of the kernel."""
 
 from __future__ import annotations
 
@@ -33,22 +33,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Job"]
 
-_FRESH = 1.0  # seconds for which an answer of the agent is used again
+_FRESH = 1.0  # seconds for which an answer of the agent is reused
 
 
 class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
     """One job of a cluster; of an array, see :class:`jupyter_slurm.ArrayJob`.
 
-    It comes from ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the
-    epoch; a value that is not known (yet) is None. Looking at an attribute asks the agent, not Slurm, and costs about a
-    millisecond.
-    ``str(job)`` is its Slurm id, so that ``%scancel {job}`` works.
+    Returned by ``%%sbatch``, :func:`jupyter_slurm.job` and :func:`jupyter_slurm.jobs`. Times are seconds since the
+    epoch. A value that is not (yet) known is None. An attribute asks the agent, not Slurm, and takes about a
+    millisecond. ``str(job)`` is its Slurm id, so that ``%scancel {job}`` works.
     """
 
     _kind_of_array: ClassVar[type[Job] | None] = None
 
     def __init_subclass__(cls, *, is_array: bool = False, **more: Any) -> None:
-        """Learn which handle an array has: it derives from this one, so that it cannot be imported here."""
+        """Register the handle of arrays: a subclass, which this module cannot import."""
         super().__init_subclass__(**more)
         if is_array:
             Job._kind_of_array = cls
@@ -68,13 +67,13 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
 
     @property
     def data(self) -> api.Job:
-        """All that the agent knows of the job; see the schema ``Job`` of its API."""
+        """Return the API object of the job; see the schema ``Job`` of the API."""
         if not self._hear() and not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
             self.refresh()
         return self._data
 
     def _hear(self) -> bool:
-        """Take in what was heard of the job without a question; tell whether somebody listens."""
+        """Store an API object that arrived without a request; return whether a listener exists."""
         follower = self._follower
         if follower is None or not follower.started or follower.trouble or follower.error:
             return False
@@ -84,34 +83,34 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
 
     @property
     def key(self) -> str | None:
-        """The name of the submission; None for a job that was not submitted here."""
+        """Return the name of the submission; None for a job that jupyter_slurm did not submit."""
         return self._data.get("key")
 
     @property
     def id(self) -> str | None:
-        """The Slurm id; None while sbatch has not answered."""
+        """Return the Slurm id; None until sbatch has answered."""
         number: str | None = self._data.get("id") or self.data.get("id")
         return number if self._task is None or number is None or "_" in number else f"{number}_{self._task}"
 
     @property
     def cluster(self) -> str:
-        """The cluster's name."""
+        """Return the cluster's name."""
         return self._cluster.name
 
     @property
     def title(self) -> str:
-        """What the job is called in messages: number and name."""
+        """Return the name of the job in messages: number and name."""
         return title(self._data)
 
     @property
     def script(self) -> str:
-        """The batch script, as Slurm has it."""
+        """Return the batch script, as Slurm has it."""
         content, _ = self._cluster.client.get_bytes(self._path("script"))
         return CommandText(content.decode("utf-8", "replace"))
 
     @property
     def source(self) -> str | None:
-        """What was typed, where Slurm has another script: a cell, a sweep, an array in parts, `resume`; else None."""
+        """Return the typed text if Slurm has another script (cell, sweep, array in parts, `resume`); else None."""
         try:
             content, _ = self._cluster.client.get_bytes(self._path("source"))
         except UsageError:
@@ -120,51 +119,51 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
 
     @property
     def stdout(self) -> str:
-        """The whole standard output so far; see :meth:`tail` for the end of a large one."""
+        """Return the whole standard output so far; see :meth:`tail` for the end of a large one."""
         return self._written.text("stdout")
 
     @property
     def stderr(self) -> str:
-        """The whole standard error so far."""
+        """Return the whole standard error so far."""
         return self._written.text("stderr")
 
     def refresh(self) -> Job:
-        """Ask the agent now what it knows."""
+        """Request the current state from the agent."""
         self._data = self._cluster.client.get(self._path())
         self._asked = time.monotonic()
         if self._follower is not None and self._follower.ended.is_set() and not is_finished(self._data):
-            self._follower = None  # it was requeued: whoever follows it now begins anew
+            self._follower = None  # the job was requeued: a new follower starts at the beginning
         return self
 
     def wait(self, timeout: float | None = None, *, check: bool = True) -> Job:
-        """Wait until the job is over.
+        """Wait for the end of the job.
 
         Parameters
         ----------
         timeout : float, optional
             Seconds; by default without end.
         check : bool
-            Raise when it did not end well.
+            Whether to raise if the job failed.
 
         Raises
         ------
         JobFailed
-            It ended otherwise than COMPLETED: state, reason, exit code and the last lines of its log.
+            The final state is not COMPLETED: state, reason, exit code and the last lines of the log.
         TimeoutError
-            The time is over; the job goes on.
+            The timeout is over; the job continues.
         WaitInterrupted
-            The wait was interrupted; the message says what became of the job.
+            The wait was interrupted; the message gives the state of the job.
         """
         return self._wait(timeout, check=check, echo=False)
 
     def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_asked: bool = False) -> Job:
-        """Wait; with ``is_asked``, for the values, of which one that is missing is then told as an error."""
+        """Wait for the job. With ``is_asked``, wait for its values: a missing value becomes an error."""
         follower = self._follow()
         waiting.wait_here(self, follower, timeout, echo=echo)
         return self._over(follower, check, echo=echo, is_asked=is_asked)
 
     def __await__(self) -> Generator[Any, None, Job]:
-        """Wait in a coroutine; JobFailed when it did not end well."""
+        """Wait in a coroutine; raise JobFailed if the job failed."""
         return self._await().__await__()
 
     async def _await(self) -> Job:
@@ -187,15 +186,15 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         return self
 
     def resubmit(self, **options: Any) -> Job:
-        """Submit the same again: text, options, arguments, environment, the values of ``in=``, from the same folder.
+        """Submit the job again: same text, options, arguments, environment, values of ``in=`` and directory.
 
-        The environment variables are those of now. A task of an array is submitted as an array of that one task.
+        The environment variables are the current ones. A task of an array is submitted as an array of that one task.
 
         Parameters
         ----------
         **options
-            Options of sbatch to change: ``time="4:00:00"``, ``mem_per_gpu="40G"``, ``p="long"``; True for one without
-            a value, None to leave one out.
+            Options of sbatch to change: ``time="4:00:00"``, ``mem_per_gpu="40G"``, ``p="long"``; True for an option
+            without a value, None to remove one.
 
         Raises
         ------
@@ -209,81 +208,81 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
 
     @staticmethod
     def _handle_of(cluster: Cluster, data: api.Job, *, from_start: bool = False) -> Job:
-        """Return the handle of a job: of an array, one that has its tasks."""
+        """Return the handle of a job; an array gets a handle with its tasks."""
         kind = Job if data.get("array") is None else Job._kind_of_array or Job
         return kind(cluster, data, from_start=from_start)
 
     def tail(self, lines: int = 10, stream: str = "stdout") -> str:
-        """Return the last lines of the output, as a terminal shows them; ``stream`` is "stdout" or "stderr"."""
+        """Return the last lines of the output as a terminal shows them; ``stream`` is "stdout" or "stderr"."""
         return self._written.tail(lines, stream)
 
     def tunnel(
         self, port: int, *, local_port: int | None = None, node: str | None = None, socket: bool = False
     ) -> Tunnel:
-        """Bring a port on which this job listens here; see :class:`Tunnel`.
+        """Forward a port of this job to this machine; see :class:`Tunnel`.
 
         Parameters
         ----------
         port : int
-            On the job's node, best on its loopback.
+            Port on the job's node, best on its loopback.
         local_port : int, optional
-            Here; by default the first that is free among those of the profile.
+            Port on this machine; by default the first free port of the profile.
         node : str, optional
-            By default the job's first.
+            Node of the port; by default the job's first.
         socket : bool
             Listen on a Unix socket instead of a port.
 
         Raises
         ------
         JobError
-            The job does not run.
+            The job is not running.
         TunnelError
-            Nothing listens there, somebody else does, or no way leads there.
+            No program, or that of another user, listens on the port, or no route exists.
         """
         return open_tunnel(self._cluster, self._reference, port, local_port=local_port, node=node, socket=socket)
 
     def report(self) -> Report:
-        """Return what the job used of what it had: time, CPU, memory, GPUs, and who told it; see :class:`Report`.
+        """Return the job's use of its resources: time, CPU, memory, GPUs, each with its source; see :class:`Report`.
 
-        Of a running job that is what it has used so far, and its GPUs are asked in a step of their own.
+        For a running job, the report covers its use so far, and a step queries its GPUs.
         """
         return Report(self._cluster.client.get(self._path("report")))
 
     @property
     def outputs(self) -> Outputs:
-        """The variables that the cell was to bring back (``out=``), once it is over; see :class:`Outputs`.
+        """Return the variables of ``out=`` after the end of the job; see :class:`Outputs`.
 
         Raises
         ------
         JobOutputMissing
-            There are none: nothing was asked for, the job goes on, or it ended without writing them.
+            No values exist: none were requested, the job is not finished, or it ended without writing them.
         """
         if self._outputs is None:
             content = self._written.values()
             if not content:
                 raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
             from jupyter_slurm.client.jobs.outputs import (
-                read_outputs,  # with all that pickles: few jobs have values
+                read_outputs,  # imports pickle and more; few jobs have values
             )
 
             self._outputs = read_outputs(content)
         return self._outputs
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the end and return what came back: the value of the one name in ``out=``, or all of them by name.
+        """Wait for the end and return the values: that of the one name in ``out=``, or all of them by name.
 
         Raises
         ------
         JobFailed, TimeoutError, WaitInterrupted
             As :meth:`wait` does.
         JobError
-            The value did not come back; the message says why.
+            A value is missing; the message says why.
         """
         outputs = self._wait(timeout, check=True, echo=False, is_asked=True).outputs
         return outputs[next(iter([*outputs, *outputs.errors]))] if outputs.is_one else outputs
 
     def raise_for_state(self) -> Job:
-        """Raise JobFailed if the job is over and did not end well."""
+        """Raise JobFailed if the job is finished without success."""
         if self.is_finished and self.data["state"] != "COMPLETED":
             text, stream = self._written.log(ranks=self.data.get("ranks"))
             raise failure(self.data, text, output_path(self._data, stream or "stdout"))
@@ -293,7 +292,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         return self.id or self.key or ""
 
     def __repr__(self) -> str:
-        with contextlib.suppress(SlurmError):  # a repr is no place for bad news
+        with contextlib.suppress(SlurmError):  # a repr must not raise
             _ = self.data
         return headline(self._data)
 
@@ -309,24 +308,24 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         return live_view.bundle(self._data)
 
     def _ipython_display_(self) -> None:
-        """Show the job with its output, live, under the cell being run, and what can be done with it.
+        """Show the job with its live output and its controls under the running cell.
 
-        Of the cell that submits it only the first: widgets would take the kernel as long as the submission itself.
+        The submitting cell gets no controls at first: the widgets would take as much time as the submission.
         """
         self._is_shown = True
         shell = live_view.notebook()
         if shell is None:
-            raise NotImplementedError  # in a terminal nothing can be redrawn: the text form is shown
+            raise NotImplementedError  # a terminal cannot redraw: the text form is shown
         self._show(shell, with_controls=self._submitted_in != live_view.cell_of(shell))
 
     def _show(self, shell: Any, *, with_controls: bool = False) -> None:
-        """Make a view under this cell, unless there is one."""
+        """Make a view under this cell, unless the cell has one."""
         if any(shown.cell == live_view.cell_of(shell) for shown in self._views):
             return
         live = settings().live_output
         follower = self._follow(start=live or is_finished(self._data))
         if is_finished(self._data):
-            follower.ended.wait(5.0)  # the output of a job that is over is there in a moment
+            follower.ended.wait(5.0)  # the output of a finished job arrives in a moment
         controls = (lambda: controls_of(self)) if with_controls and not is_finished(self._data) else None
         shown = live_view.LiveView(shell, follower, settings().output_limit, controls)
         self._views.append(shown)
@@ -358,13 +357,13 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         return self
 
     def _bring_back(self, heard: str, *, is_asked: bool = False) -> None:
-        """Hand over the variables that came back, once, and say which did not, unless it was heard; not of arrays."""
+        """Store the returned variables, once, and report missing ones unless already reported; not for arrays."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None and not self._data.get("tasks"):
             with contextlib.suppress(JobOutputMissing):
                 wanted(dict(self.outputs))
                 if is_asked and self.outputs.is_one:
-                    return  # who asks for the one value is told why it is missing
+                    return  # the caller of `result` gets the reason as an error
                 for said in self.outputs.troubles(heard):
                     sys.stderr.write(printable(said) + "\n")
 

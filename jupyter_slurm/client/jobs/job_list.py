@@ -1,4 +1,4 @@
-"""Several jobs, as a table."""
+"""Several jobs, shown as a table."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _J = TypeVar("_J", bound=Job)
 
 
 class JobList(list[_J]):
-    """Jobs, shown as a table.
+    """List of jobs, shown as a table.
 
     Attributes
     ----------
     trouble : str
-        Why there may be more of them: the queue could not be read. Empty when it could.
+        Why the list may be incomplete: the queue could not be read. Empty if it could.
     """
 
     def __init__(self, jobs: Iterable[_J] = (), trouble: str = "") -> None:
@@ -35,7 +35,7 @@ class JobList(list[_J]):
         self.trouble = trouble
 
     def table(self) -> Table:
-        """Return what is known of each as a table: an array has one row, and how many tasks are in which state."""
+        """Return the jobs as a table: an array has one row, with the number of tasks in each state."""
         columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "SUBMITTED", "EXIT", "REASON"]
         rows, tallies = [_row(job._data) for job in self], [tally(job._data) for job in self]
         if any(tallies):
@@ -55,15 +55,15 @@ class JobList(list[_J]):
         return self.table()._repr_html_() + said
 
     def to_pandas(self) -> Any:
-        """Return what is known of each as a pandas.DataFrame; see :meth:`Table.to_pandas`."""
+        """Return the jobs as a pandas.DataFrame; see :meth:`Table.to_pandas`."""
         return self.table().to_pandas()
 
 
 class AllocationList(JobList[_J]):
-    """Allocations, as a table of what they have, how long yet, and what ends them."""
+    """List of allocations: their resources, their remaining time, and the event that ends each."""
 
     def table(self) -> Table:
-        """Return what is known of each; a lease is the time without use after which it ends."""
+        """Return the allocations as a table; a lease is the time without use after which an allocation ends."""
         columns = ["JOBID", "NAME", "STATE", "PARTITION", "NODES", "GPUS", "LEFT", "LEASE", "KEEP"]
         return Table(columns, [_held_row(job._data) for job in self])
 

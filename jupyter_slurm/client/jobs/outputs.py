@@ -1,4 +1,4 @@
-"""Outputs of a job: the values that its cell has left."""
+"""Outputs of a job: the values that its cell returned."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Outputs", "read_outputs"]
 
 
 class Outputs(dict[str, Any]):
-    """The variables that came back, by name.
+    """The returned variables, by name.
 
     Attributes
     ----------
     errors : dict
-        Why others did not: name to reason. To ask for one of them raises JobError with it.
+        Missing variables: name to reason. Access to one of them raises JobError with the reason.
     """
 
     def __init__(self) -> None:
@@ -30,11 +30,11 @@ class Outputs(dict[str, Any]):
 
     @property
     def is_one(self) -> bool:
-        """Whether one name was asked for."""
+        """Return whether one name was requested."""
         return len(self) + len(self.errors) == 1
 
     def troubles(self, heard: str) -> list[str]:
-        """Return what is to be said of those that did not come back, beside what the job has printed about them."""
+        """Return the messages about missing variables that the job itself has not printed."""
         return [
             f"{name} did not come back: {reason}"
             for name, reason in self.errors.items()
@@ -43,9 +43,9 @@ class Outputs(dict[str, Any]):
 
 
 def read_outputs(content: bytearray) -> Outputs:
-    """Read what a job of ours left: each value for itself, so that one which cannot be read takes no other with it.
+    """Read the values of a job one by one, so that an unreadable value does not affect the others.
 
-    Arrays stay where they lie in the content.
+    Arrays are views of the content, not copies.
     """
     outputs = Outputs()
     try:
@@ -53,7 +53,7 @@ def read_outputs(content: bytearray) -> Outputs:
     except file_of.Unreadable as error:
         raise JobError(f"The values of the job cannot be read: {error}.", hint="Run the cell again.") from error
     for item, pieces in items:
-        if item["kind"] not in ("pickle", "error"):  # nothing that a job brings back is run here
+        if item["kind"] not in ("pickle", "error"):  # returned values never run code in this process
             raise JobError("The values of the job cannot be read: they are no values.", hint="Run the cell again.")
         try:
             outputs.update(file_of.unpack(item, pieces, header))

@@ -19,7 +19,7 @@ __all__ = ["Record", "RecordMixin", "repeat"]
 
 
 class Record(dict[str, Any]):
-    """What is recorded of a job, by name: options, environment, versions, commit …, shown as a list of lines."""
+    """Facts of a submission by name: options, environment, versions, commit …, shown as a list of lines."""
 
     def __repr__(self) -> str:
         lines = [(name, _as_text(name, value)) for name, value in self.items() if value not in (None, [], {})]
@@ -44,7 +44,7 @@ def _as_text(name: str, value: Any) -> str:
 
 
 class RecordMixin:
-    """A job that knows what was submitted."""
+    """Access of a job to its submission."""
 
     _cluster: Cluster
 
@@ -53,33 +53,33 @@ class RecordMixin:
 
     @property
     def record(self) -> Record:
-        """What was submitted: options, arguments, environment, versions, folder, commit of the notebook's folder.
+        """Return the submission: options, arguments, environment, versions, directory, commit of the notebook's folder.
 
-        The text is in ``script`` and ``source``. It is there as long as the job's folder is.
+        The text is in ``script`` and ``source``. The record exists as long as the job directory.
 
         Raises
         ------
         UsageError
-            The job was not submitted here.
+            jupyter_slurm did not submit the job.
         """
         return Record(self._cluster.client.get(self._path("record")))
 
 
 def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes: Mapping[str, object]) -> Any:
-    """Submit a job again, once, say what speaks against it, and return what is known of the new one.
+    """Submit a job again, once, print warnings, and return the API object of the new job.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the job.
     path : callable
-        Returns the path in the API of a part of the job.
+        Function that returns the API path of a part of the job.
     record : Record
-        What was submitted.
+        Record of the submission.
     changes : mapping
         Options of sbatch to change.
     """
-    # With all that hands over: who looks at a job does not need it.
+    # This import is heavy: a handle that is only read does not need it.
     from jupyter_slurm.client.clusters.cluster import context
     from jupyter_slurm.client.clusters.option_tables import option_table
     from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, request_job, say_doubts
@@ -106,7 +106,7 @@ def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes
 
 
 def _changed_dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, str | None]:
-    """Return what is to be changed of a dependency, since some of what it names is over by now."""
+    """Return the change of a dependency of which some jobs are finished by now."""
     if not any(option.startswith(("-d", "--d")) for option in options):
         return {}
     from jupyter_slurm.client.clusters.option_tables import option_table

@@ -1,4 +1,4 @@
-"""How a report of what a job used looks."""
+"""Report of a job's resource usage, as text and HTML."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SOURCES = {
     None: "nobody",
 }
 _LITTLE = 0.3
-_SHORT = 60.0  # seconds, of which nothing can be learned
+_SHORT = 60.0  # seconds; a shorter run gives no advice
 
 
 class Report(dict[str, Any]):
-    """What a job used of what it had, by name; times in seconds, memory in bytes, efficiencies 0 to 1."""
+    """Resources that a job used of those it had, by name; times in seconds, memory in bytes, efficiencies 0 to 1."""
 
     def __repr__(self) -> str:
         rows = [("job", f"{self['id']}, {self['state']}"), *self._rows()]
@@ -51,7 +51,7 @@ class Report(dict[str, Any]):
         return [*rows, ("from", _SOURCES.get(self["source"], str(self["source"])))]
 
     def _advice(self) -> list[str]:
-        """Return what to ask for next time, where that is plain."""
+        """Return clear recommendations for the next request."""
         if (self["elapsed"] or 0) < _SHORT:
             return []
         said = []
@@ -63,7 +63,7 @@ class Report(dict[str, Any]):
 
 
 def format_size(count: int) -> str:
-    """Return bytes as a person reads them."""
+    """Format a number of bytes for reading."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -71,7 +71,7 @@ def format_size(count: int) -> str:
 
 
 def _ask(peak: int) -> str:
-    """Return an amount to ask for: half as much again."""
+    """Return the recommended amount: half as much again."""
     mebibytes = max(100, -(-peak * 3 // 2 >> 20))
     return f"{-(-mebibytes // 1024)}G" if mebibytes > 2048 else f"{mebibytes}M"
 

@@ -1,4 +1,4 @@
-"""Requests that make a job: what stands in each of them, and how it is handed over."""
+"""Requests that create a job: their common fields, and their transfer."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["check_lengths", "new_key", "origin", "request_job", "say_doubts"]
 
-_LONGEST = 128 * 1024  # bytes of one word of a command, or one variable, with the NUL at its end
+_LONGEST = 128 * 1024  # bytes of one argument, or one variable, with the NUL at its end
 
 
 def new_key() -> str:
-    """Return a key for a request that may be repeated, and is carried out once."""
+    """Return a key for a request that may be repeated but is executed once."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
 
 
 def check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
-    """Refuse what no command can be started with (execve(2): MAX_ARG_STRLEN)."""
+    """Refuse arguments with which no command can start (execve(2): MAX_ARG_STRLEN)."""
     for word in words:
         if len(word.encode("utf-8", "surrogatepass")) >= _LONGEST:
             raise UsageError(
@@ -46,7 +46,7 @@ def check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
 
 
 def origin() -> api.SubmissionOrigin:
-    """Return where the person is: the notebook and its folder, here, also when the cluster is elsewhere."""
+    """Return the notebook and its folder on this machine, also for a remote cluster."""
     path = notebook() or ""
     folder = os.path.dirname(path)
     if not os.path.isabs(folder):
@@ -58,20 +58,20 @@ def origin() -> api.SubmissionOrigin:
 
 
 def request_job(cluster: Cluster, body: api.Submission) -> Any:
-    """Have sbatch run, once, and return what is known of the job.
+    """Submit a job with sbatch, once, and return its API object.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the job.
     body : mapping
         The request ``submitJob``, with its key.
 
     Raises
     ------
     WaitInterrupted
-        An interrupt came while values were on their way: nothing was submitted; or while sbatch was at work: the
-        message says how to look.
+        An interrupt came during the transfer of values: nothing was submitted. Or it came while sbatch was running: the
+        message explains how to check.
     """
     try:
         return hand_over(cluster, cluster.path("jobs"), body, logs_in=True)
@@ -85,6 +85,6 @@ def request_job(cluster: Cluster, body: api.Submission) -> Any:
 
 
 def say_doubts(data: api.Job) -> None:
-    """Say why a job that sbatch has taken may never run."""
+    """Show why a submitted job may never run."""
     for doubt in data.get("doubts") or ():
         sys.stderr.write(printable(f"Warning: {doubt}") + "\n")

@@ -1,4 +1,4 @@
-"""Handing over to the agent what has a way to go: it is seen how far that is, and an interrupt ends it."""
+"""Transfer of a request to the agent, with its progress and its interruption."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ if TYPE_CHECKING:
 
 __all__ = ["hand_over"]
 
-_SMALL = 1_000_000  # bytes; they are there before anybody wonders
+_SMALL = 1_000_000  # bytes; a transfer of this size needs no progress line
 _LOOKS_EVERY = 0.5  # seconds
-_ENDS_WITHIN = 20.0  # seconds for what was given up; an interrupt ends this, too
+_ENDS_WITHIN = 20.0  # seconds for a cancelled transfer; an interrupt ends this, too
 
 
 def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool = False) -> Any:
-    """Ask the agent for a job or a step, once, and return what it answers.
+    """Request a job or a step from the agent, once, and return the answer.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the request.
     path : str
-        Of the API.
+        Path of the API.
     body : mapping
         The request, with its key.
     logs_in : bool
-        Whether a log-in that is needed belongs to this request; what hosts ask meanwhile is answered here.
+        Whether the request includes a needed login; prompts of hosts are then answered by this process.
 
     Raises
     ------
     WaitInterrupted
-        An interrupt came while what it takes along was on its way: nothing was submitted.
+        An interrupt came during the transfer: nothing was submitted.
     KeyboardInterrupt
-        One came after that: it is not known whether sbatch has taken it.
+        An interrupt came after the transfer: it is unknown whether sbatch has accepted the job.
     """
     is_staged = bool(body.get("stage")) and not body.get("dry_run")
     if not (cluster.is_remote or is_staged):
@@ -69,7 +69,7 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
 
 
 def _with_log_in(cluster: Cluster, path: str, asked: object) -> Any:
-    """Ask; who has to log in first does that, and then it is asked again: nothing was submitted before."""
+    """Send a request. If a login is missing, log in and send again: nothing was submitted before."""
     with contextlib.suppress(NotConnected):
         return cluster.client.post(path, json=asked, idempotent=True)
     _log_in(cluster)
@@ -92,11 +92,11 @@ def _is_large(values: api.Variables | None) -> bool:
         return False
     if path := values.get("file"):
         return os.path.getsize(path) > _SMALL
-    return bool(values.get("in"))  # those of another job, which the agent has: how much that is, it says
+    return bool(values.get("in"))  # values of another job, whose size only the agent knows
 
 
 class _UploadPrompts:
-    """A request that is answered when everything has arrived, in a thread: this one looks how far that is."""
+    """A request in a thread, answered after the whole transfer, and the watch over the transfer's progress."""
 
     def __init__(self, cluster: Cluster, path: str, body: object) -> None:
         self.is_over = threading.Event()
@@ -114,18 +114,18 @@ class _UploadPrompts:
         self.is_over.set()
 
     def answer(self) -> Any:
-        """Return what was answered."""
+        """Return the answer."""
         if self._error is not None:
             raise self._error
         return self._answer
 
 
 def _followed(cluster: Cluster, key: str, what: str, asking: _UploadPrompts) -> Any:
-    """Wait for the answer, and say how far what travels is."""
+    """Wait for the answer, and show the progress of the transfer."""
     line, is_whole = ProgressLine(f"{what} to {cluster.name}"), False
     try:
         while not asking.is_over.wait(_LOOKS_EVERY):
-            with contextlib.suppress(SlurmError):  # what the request itself is answered counts
+            with contextlib.suppress(SlurmError):  # only the answer of the request itself counts
                 sending = cluster.client.get(cluster.path("jobs", key)).get("sending")
                 if sending:
                     line.at(sending["done"], sending["total"])
@@ -137,14 +137,14 @@ def _followed(cluster: Cluster, key: str, what: str, asking: _UploadPrompts) -> 
 
 
 def _given_up(cluster: Cluster, key: str, asking: _UploadPrompts) -> str | None:
-    """Give up what is on its way, or about to be; return how far it was, None where that was over."""
+    """Cancel the current or imminent transfer; return its progress, None if it was complete."""
     path, deadline = cluster.path("jobs", key), time.monotonic() + _ENDS_WITHIN
     while True:
         try:
             if not cluster.client.get(path).get("sending"):
                 return None
             sending = cluster.client.post(f"{path}/cancel").get("sending")
-        except JobNotFound:  # the agent prepares it
+        except JobNotFound:  # the agent is preparing the transfer
             if asking.is_over.wait(_LOOKS_EVERY) or time.monotonic() > deadline:
                 return None
         except SlurmError:

@@ -1,4 +1,4 @@
-"""Waiting for a job in the foreground, and what an interrupt does with it."""
+"""Wait for a job in the foreground, and the effect of an interrupt on the job."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["interrupted", "wait_async", "wait_here"]
 
-_STEP = 0.5  # an interrupt is noticed at once; this is only how often the deadline is looked at
+_STEP = 0.5  # interval of the deadline check; an interrupt takes effect at once
 
 
 class WaitMixin(Protocol):
-    """What is waited for: :class:`jupyter_slurm.client.jobs.job.Job`."""
+    """Interface of an awaited object: :class:`jupyter_slurm.client.jobs.job.Job`."""
 
     @property
     def title(self) -> str: ...
@@ -45,29 +45,29 @@ def wait_here(
     echo: bool,
     on_interrupt: Callable[[WaitMixin], WaitInterrupted] | None = None,
 ) -> None:
-    """Wait until a job is over.
+    """Wait for the end of a job.
 
     Parameters
     ----------
     job : Job
-        Whose end is waited for.
+        The awaited job.
     follower : Follower
-        Who follows it.
+        Follower of the job.
     timeout : float or None
-        Seconds; None waits without end.
+        Seconds; None for no limit.
     echo : bool
-        Print the output as it comes (a terminal; a notebook shows it in place).
+        Whether to print the output as it comes (a terminal; a notebook shows it in place).
     on_interrupt : callable, optional
-        Decides what becomes of the job at an interrupt; by default the person does.
+        Function that decides about the job at an interrupt; by default the user decides.
 
     Raises
     ------
     TimeoutError
-        The time is over; the job goes on.
+        The timeout is over; the job continues.
     JobFailed
-        It can never start.
+        The job can never start.
     WaitInterrupted
-        It was interrupted; the message says whether the job goes on.
+        The wait was interrupted; the message says whether the job continues.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     try:
@@ -86,7 +86,7 @@ def wait_here(
 
 
 async def wait_async(job: WaitMixin, follower: Follower) -> None:
-    """Wait without holding up the loop. A cancelled wait says that the job goes on."""
+    """Wait without blocking the loop. A cancelled wait reports that the job continues."""
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
     def changed(stream: str, data: bytes) -> None:
@@ -107,18 +107,18 @@ async def wait_async(job: WaitMixin, follower: Follower) -> None:
 
 
 class _echo:  # noqa: N801  used like contextlib's own
-    """Hand the output over from the background to the thread that may print."""
+    """Queue of output from the background for the thread that may print."""
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._filters = {stream: IncrementalFilter() for stream in ("stdout", "stderr", "display")}
         self._said = ""
-        self._shown = ""  # what stands for a display: it comes before the text that was printed before it
+        self._shown = ""  # text in place of a display: it precedes the text printed before the display
 
     def __enter__(self) -> _echo:
         with self._follower.lock:
-            for stream, text in self._follower.timeline.texts():  # it began before we listened
+            for stream, text in self._follower.timeline.texts():  # printed before the listener was added
                 self._write(stream, text)
             self._follower.listen(self._hear, is_for_all=True)
         self._say()
@@ -135,7 +135,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         self._news.put((stream, data))
 
     def print_for(self, seconds: float) -> None:
-        """Print what comes, for at most so long."""
+        """Print new output, for at most the given seconds."""
         try:
             self._print(*self._news.get(timeout=seconds))
         except queue.Empty:
@@ -156,7 +156,7 @@ class _echo:  # noqa: N801  used like contextlib's own
         self._shown = ""
 
     def _say(self) -> None:
-        """Say in a line what the job waits for, or that it runs, when that is another thing than before."""
+        """Print why the job waits, or that it runs, if that has changed."""
         data = self._follower.data
         state = ": ".join(str(data[name]) for name in ("state", "reason_text") if data.get(name))
         if state != self._said and not is_finished(data):
@@ -171,7 +171,7 @@ class _echo:  # noqa: N801  used like contextlib's own
 
 
 def interrupted(job: WaitMixin) -> WaitInterrupted:
-    """Decide what becomes of the job, and say it."""
+    """Decide about the job after an interrupt, and report the decision."""
     if is_finished(job.data):
         return WaitInterrupted(f"Stopped waiting. {job.title} is over; what it left goes on coming back.")
     choice, why = settings().on_interrupt, "as the setting on_interrupt says"
@@ -197,7 +197,7 @@ def interrupted(job: WaitMixin) -> WaitInterrupted:
 
 
 def _ask(job: WaitMixin) -> tuple[str, str]:
-    """Ask once; who cannot be asked, or does not answer, keeps the job."""
+    """Ask the user once; without an answer the job continues."""
     question = f"Cancel {job.title} or keep it running? [c/k] "
     try:
         for _ in range(3):

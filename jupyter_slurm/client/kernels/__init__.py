@@ -1,1 +1,1 @@
-"""Kernels on nodes: kernelspecs, and notebooks that move between kernels."""
+"""Remote kernels: kernelspecs, and notebooks that move between kernels."""

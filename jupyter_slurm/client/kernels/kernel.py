@@ -1,4 +1,4 @@
-"""Kernels of notebooks on nodes: their allocations, and the steps that they are."""
+"""Remote kernels of notebooks: their allocations, and their steps."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ WORDS: dict[str, bool | None] = {
     "python": True,
     "transport": True,
 }
-"""Our words of a kernel, and whether each takes a value."""
+"""The keywords of a kernel, and whether each takes a value."""
 
 _TRANSPORTS = ("ipc", "tcp")
 _NOT_HERE = ("array", "test-only", "wait", "wrap", "help", "usage", "version")
 _OF_A_STEP = ("key", "kind", "options", "args", "python", "env", "default_python", "context")
-_LONGEST_WAIT = 30.0  # seconds that the agent may be asked to wait
+_LONGEST_WAIT = 30.0  # seconds that a request to the agent may wait
 _ANSWERS_WITHIN = 30.0  # seconds beyond those
-_used: dict[tuple[str, ...], KernelStep] = {}  # by allocation and notebook: where cells of this kernel have run
+_used: dict[tuple[str, ...], KernelStep] = {}  # by allocation and notebook: the kernels that ran cells of this kernel
 
 
 class KernelStep(Step):
-    """A kernel on a node: a step of its allocation."""
+    """A remote kernel: a step of its allocation."""
 
     @property
     def owner(self) -> str | None:
-        """The hash of the notebook that it belongs to."""
+        """Return the hash of the kernel's notebook."""
         return (self._data.get("kernel") or {}).get("owner")
 
     def where(self, wait: float = 0.0) -> api.KernelPlace:
-        """Return where it is reached, as far as that is known.
+        """Return the address of the kernel, as far as known.
 
         Parameters
         ----------
         wait : float
-            Seconds, at most 30, in which it may come to that.
+            Seconds, at most 30, to wait for the address.
 
         Returns
         -------
         dict
-            ``node`` and ``port`` of its keeper, None while that does not listen; ``stage``: how far the image of its
-            container is, or None; ``state`` of the step, and whether it is ``finished``.
+            ``node`` and ``port`` of its keeper, None until the keeper listens; ``stage``: progress of the container
+            image, or None; ``state`` of the step, and whether it is ``finished``.
         """
         wait = min(wait, _LONGEST_WAIT)
         client, path = self._cluster.client, self._path("kernel")
@@ -71,18 +71,18 @@ class KernelStep(Step):
         return told
 
     def end(self) -> KernelStep:
-        """End it; its allocation goes on."""
+        """End the kernel; its allocation continues."""
         self.cancel()
         return self
 
 
 def check(parsed: MagicLine) -> None:
-    """Refuse what a kernel cannot be asked for with.
+    """Refuse options that are not valid for a kernel.
 
     Raises
     ------
     UsageError
-        Nothing was asked of Slurm.
+        Slurm was not asked.
     """
     words = parsed.words
     for option in parsed.parsed.options:
@@ -113,29 +113,29 @@ def _lease(text: str | None) -> float:
 def ask(
     cluster: Cluster, parsed: MagicLine, *, owner: str = "", name: str = "", display_name: str = "", label: str = ""
 ) -> Allocation:
-    """Return the allocation for a kernel: an open one that ``on=`` names, else one that is asked for.
+    """Return the allocation for a kernel: the open one of ``on=``, else a new one.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the allocation.
     parsed : MagicLine
-        Options of sbatch and our words.
+        Options of sbatch and keywords.
     owner, name, display_name : str
-        Which notebook's it is (a hash in hexadecimal digits), its kernelspec, and how that is shown.
+        The notebook (a hash in hexadecimal digits), the kernelspec, and its displayed name.
     label : str
-        What the allocation is called; by default a name is made.
+        Name of the allocation; by default a name is made.
 
     Raises
     ------
     UsageError, SubmitRefused
-        There is none.
+        No allocation is available.
     """
     check(parsed)
     words = parsed.words
     if "on" in words:
         found = choose(cluster, words["on"], {})
-        assert found is not None  # of a name it is told which one, or why there is none
+        assert found is not None  # `choose` returns the named allocation or raises
         return found
     python = python_named(None if {"env", "image"} & words.keys() else words.get("python"), cluster)
     holder = Submission("allocation", "", list(parsed.options), python=python)
@@ -144,7 +144,7 @@ def ask(
         holder,
         lease=_lease(words.get("lease")),
         label=label or f"kernel-{secrets.token_hex(4)}",
-        keep=True,  # it is the keeper on the node that ends it, and no process here
+        keep=True,  # the keeper on the node ends the allocation, not this process
         kernel=_told(owner, name, display_name),
     )
 
@@ -165,26 +165,26 @@ def start(
     Parameters
     ----------
     cluster, allocation
-        Where.
+        Cluster and allocation of the kernel.
     parsed : MagicLine
-        As of :func:`ask`.
+        As for :func:`ask`.
     secret : bytes
-        32 of them, by which both ends of the link know each other.
+        32 bytes, with which both ends of the link authenticate each other.
     key : str
-        Of the step, where that is asked for again: there will be one. By default it is a new one.
+        Key of the step if the request is a repetition: only one step starts. By default a new key.
     owner, name, display_name : str
-        As of :func:`ask`.
+        As for :func:`ask`.
 
     Raises
     ------
     UsageError, JobError
-        There can be none.
+        A kernel is not possible.
     SubmissionUnknown
-        Whether it was asked for is not known.
+        It is unknown whether the request arrived.
     """
     words, chosen = parsed.words, {option.name: option.value for option in parsed.parsed.options}
     env, python = environment_named(words.get("env"), words.get("image")), words.get("python")
-    is_of_env = env is not None and (python is None or "/" not in python)  # looked for in the environment
+    is_of_env = env is not None and (python is None or "/" not in python)  # searched in the environment
     submission = Submission(
         "kernel",
         "",
@@ -217,24 +217,23 @@ def _told(owner: str, name: str, display_name: str) -> api.Kernel:
 def running_kernel(
     cluster: Cluster, name: str | None, allocation: Allocation | None = None
 ) -> tuple[Allocation, KernelStep]:
-    """Return a kernel on a node that is not over, for cells of this notebook to run in; and its allocation.
+    """Return a running remote kernel for cells of this notebook, and its allocation.
 
-    Where it is another one than before, that is said: the variables are gone.
+    If the kernel is another one than before, a message says that the variables are lost.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the kernel.
     name : str or None
-        How it is shown, its kernelspec, the name or number of its allocation, or the number of its step. None: the
-        only one.
+        Displayed name, kernelspec, name or number of the allocation, or number of the step. None: the only kernel.
     allocation : Allocation, optional
-        In which; by default in any.
+        Allocation of the kernel; by default any.
 
     Raises
     ------
     UsageError
-        There is none of that name, or there are several.
+        No kernel has that name, or several have it.
     """
     places = open_allocations(cluster) if allocation is None else [allocation]
     found = [(place, kernel) for place in places for kernel in _kernels_in(place)]
@@ -259,7 +258,7 @@ def _kernels_in(place: Allocation) -> list[KernelStep]:
 
 
 def _names(place: Allocation, kernel: KernelStep) -> list[str]:
-    """Return what a kernel can be called by, the best name first."""
+    """Return the names of a kernel, the best name first."""
     told = kernel._data.get("kernel") or {}
     names = (told.get("display_name"), told.get("name"), place.label, place.id, kernel.id)
     return [str(name) for name in names if name]

@@ -1,4 +1,4 @@
-"""Kernelspecs of kernels on nodes: what the launcher of a Jupyter here offers, and what it then asks of Slurm."""
+"""Kernelspecs of remote kernels: the entries in the launcher of a local Jupyter, and their requests to Slurm."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 __all__ = ["PROVISIONER", "KernelSpec", "add", "kernelspecs", "listed", "remove"]
 
 PROVISIONER = "jupyter-slurm"
-"""What a kernel of ours is started by: the entry point of ``jupyter_client.kernel_provisioners``."""
+"""The provisioner of remote kernels: the entry point of ``jupyter_client.kernel_provisioners``."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
-_LONGEST = 100  # characters of a name that is shown
+_LONGEST = 100  # characters of a displayed name
 _LARGEST = 1 << 20  # bytes of a kernel.json
 _LANGUAGES = {"ir": "R", "julia": "Julia", "python": "Python"}
-_MOST = 100  # of the same name
+_MOST = 100  # kernelspecs of the same name
 
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """A kernel on nodes that can be chosen here.
+    """A remote kernel that can be chosen on this machine.
 
     Attributes
     ----------
     name : str
-        What Jupyter calls it.
+        Name in Jupyter.
     display_name : str
-        What it shows.
+        Displayed name.
     words : tuple of str
-        The cluster, options of sbatch and words of ours.
+        The cluster, options of sbatch and keywords.
     folder : str
-        Where it is.
+        Directory of the kernelspec.
     """
 
     name: str
@@ -64,24 +64,24 @@ class KernelSpec:
 
     @property
     def cluster(self) -> str:
-        """The cluster; empty: that of the Slurm commands of this machine."""
+        """Return the cluster; empty: that of the Slurm commands of this machine."""
         return named_in(shlex.join(self.words))[0] or ""
 
 
 def add(words: Sequence[str], display_name: str = "") -> KernelSpec:
-    """Have Jupyter offer a kernel on nodes; nobody has to be logged in.
+    """Add a remote kernel to Jupyter; no login is needed.
 
     Parameters
     ----------
     words : sequence of str
-        The name of a cluster, if it is not the one of this process; options of sbatch; our words.
+        The name of a cluster, if it is not that of this process; options of sbatch; keywords.
     display_name : str
-        How it is shown; by default ``name=``, else it is made of what is asked for.
+        Displayed name; by default ``name=``, else a name made from the request.
 
     Raises
     ------
     UsageError, ConfigError
-        There can be none such.
+        Such a kernel is not possible.
     """
     named, line = named_in(shlex.join(words))
     cluster, word = _meant(named)
@@ -96,7 +96,7 @@ def add(words: Sequence[str], display_name: str = "") -> KernelSpec:
 
 
 def _meant(named: str | None) -> tuple[Cluster, str]:
-    """Return the cluster that is meant, and by which word it is found again."""
+    """Return the intended cluster, and the word by which it is found again."""
     own = chosen()
     if named in (None, own):
         return current(log_in=False), "" if own == "local" else own
@@ -111,7 +111,7 @@ def _meant(named: str | None) -> tuple[Cluster, str]:
 
 
 def _table(cluster: Cluster) -> OptionTable:
-    """Return the options of sbatch there, or those of all versions where nobody is logged in."""
+    """Return the options of sbatch on the cluster, or those of all versions without a login."""
     try:
         return option_table(cluster, "sbatch")
     except NotConnected:
@@ -119,7 +119,7 @@ def _table(cluster: Cluster) -> OptionTable:
 
 
 def _described(cluster: Cluster, word: str, parsed: MagicLine) -> str:
-    """Return how a kernel is shown: ``Python on arandu, 1 GPU``."""
+    """Return the displayed name of a kernel: ``Python on arandu, 1 GPU``."""
     words, kernel = parsed.words, (parsed.words.get("kernel") or "python3").lower()
     known = next((language for stem, language in _LANGUAGES.items() if kernel.startswith(stem)), kernel)
     if env := environment_named(words.get("env"), words.get("image")):
@@ -131,7 +131,7 @@ def _described(cluster: Cluster, word: str, parsed: MagicLine) -> str:
 
 
 def _resources(parsed: MagicLine) -> str:
-    """Return in words what is asked for: GPUs, else CPUs; and the partition, where neither was said."""
+    """Describe the requested resources: GPUs, else CPUs; without both, the partition."""
     chosen_options = {option.name: option.value for option in parsed.parsed.options}
     request = Request(chosen_options)
     nodes = request.nodes[0] if request.nodes else 1
@@ -146,7 +146,7 @@ def _resources(parsed: MagicLine) -> str:
 
 
 def _placed(made: KernelSpec, *, is_own: bool) -> KernelSpec:
-    """Return it with a name that is free, or its own from before; what a person has named is replaced."""
+    """Return the kernelspec with a free name, or its own earlier name; ``is_own``: replace one of the same name."""
     plain = "".join(
         part for part in unicodedata.normalize("NFKD", made.display_name) if not unicodedata.combining(part)
     )
@@ -174,7 +174,7 @@ def _write(made: KernelSpec, parsed: MagicLine) -> None:
         "metadata": {"debugger": language == "python", "kernel_provisioner": {"provisioner_name": PROVISIONER}},
     }
     if not made.cluster and (conf := os.environ.get("SLURM_CONF")):
-        spec["env"] = {"SLURM_CONF": conf}  # which Slurm of this machine was meant
+        spec["env"] = {"SLURM_CONF": conf}  # the Slurm of this machine that was meant
     folder = Path(made.folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,7 +188,7 @@ def _write(made: KernelSpec, parsed: MagicLine) -> None:
 
 
 def listed() -> list[KernelSpec]:
-    """Return the kernels on nodes that Jupyter offers here."""
+    """Return the remote kernels that Jupyter offers on this machine."""
     from jupyter_core.paths import jupyter_path
 
     found: dict[str, KernelSpec] = {}
@@ -201,23 +201,23 @@ def listed() -> list[KernelSpec]:
 
 
 def kernelspecs() -> Table:
-    """Return the kernels on nodes that Jupyter offers here, as a table."""
+    """Return the remote kernels that Jupyter offers on this machine, as a table."""
     rows = [[one.name, one.display_name, shlex.join(one.words)] for one in listed()]
     return Table(["NAME", "SHOWN AS", "ASKS FOR"], [[printable(cell) for cell in row] for row in rows])
 
 
 def remove(name: str) -> KernelSpec:
-    """Have Jupyter offer it no longer; kernels that run go on.
+    """Remove a remote kernel from Jupyter; running kernels continue.
 
     Parameters
     ----------
     name : str
-        What Jupyter calls it, or what it shows.
+        Name in Jupyter, or displayed name.
 
     Raises
     ------
     JobNotFound
-        There is none of ours of that name.
+        No remote kernel has that name.
     """
     known = listed()
     found = next((one for one in known if name in (one.name, one.display_name)), None)
@@ -235,14 +235,14 @@ def remove(name: str) -> KernelSpec:
 
 
 def _folder(name: str) -> Path:
-    from jupyter_core.paths import jupyter_data_dir  # it looks at the disk
+    from jupyter_core.paths import jupyter_data_dir  # reads the disk
 
     assert _NAME.fullmatch(name)
     return Path(jupyter_data_dir(), "kernels", name)
 
 
 def _read(folder: Path) -> KernelSpec | None:
-    """Return the kernel of ours that is described there; None: there is none."""
+    """Return the remote kernel of a directory; None if its kernelspec is another kind."""
     try:
         with open(folder / "kernel.json", encoding="utf-8") as file:
             told = json.loads(file.read(_LARGEST))

@@ -1,6 +1,6 @@
-"""Notebooks that are open in a Jupyter server of this machine, and their way to another kernel, which the server goes.
+"""Notebooks open in a Jupyter server of this machine, and their moves to another kernel, which the server performs.
 
-It is found by its runtime file, which only its owner can read; the token in it appears in no command line.
+The server is found by its runtime file, which only its owner can read. The token in it appears in no command line.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _USE: Final = {
 
 @dataclass(frozen=True)
 class MoveRequest:
-    """Where a notebook is to go.
+    """Request to move a notebook.
 
     Attributes
     ----------
     kernel : str or None
-        The name of a kernelspec, or how that is shown; None: the one that it has, in another allocation.
+        Name or displayed name of a kernelspec; None: the same kernelspec in another allocation.
     names : tuple of str
-        The variables that come along.
+        Variables to transfer.
     """
 
     kernel: str | None
@@ -49,12 +49,12 @@ class MoveRequest:
 
 
 def wanted(act: str, words: Sequence[str]) -> MoveRequest:
-    """Return what is said behind ``switch`` or ``follow``.
+    """Return the parsed request of ``switch`` or ``follow``.
 
     Raises
     ------
     UsageError
-        It says something else.
+        The line has another form.
     """
     names = [name for word in words if word.startswith("in=") for name in word[3:].split(",") if name]
     rest = [word for word in words if not word.startswith("in=")]
@@ -70,11 +70,11 @@ def wanted(act: str, words: Sequence[str]) -> MoveRequest:
 
 
 class _Server:
-    """A Jupyter server of this person that runs here; ``info`` is what stands in its runtime file."""
+    """A Jupyter server of this user on this machine; ``info`` is the content of its runtime file."""
 
     def __init__(self, info: Mapping[str, object]) -> None:
         self.url, self.root, self.pid = str(info["url"]), str(info.get("root_dir") or ""), int(str(info["pid"]))
-        # Below JupyterHub it has none of its own, and takes the one that it was given for its kernels.
+        # Under JupyterHub the server has no token of its own. It accepts the token given to it for its kernels.
         token = str(info.get("token") or os.environ.get("JUPYTERHUB_API_TOKEN") or "")
         socket = str(info.get("sock") or "")
         self._base = f"http://localhost{info['base_url']}" if socket else self.url
@@ -82,12 +82,12 @@ class _Server:
         self._headers = {"Authorization": f"token {token}"} if token else {}
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return what it answers.
+        """Send a request to the server and return its answer.
 
         Raises
         ------
         SlurmError
-            It does not answer, or not what was asked for.
+            The server does not answer, or answers with an error.
         """
         with httpx.Client(transport=self._transport, headers=self._headers, timeout=_ANSWERS_WITHIN) as client:
             try:
@@ -115,12 +115,12 @@ class _Server:
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook that is open.
+    """An open notebook.
 
     Attributes
     ----------
     path : str
-        Below the folder of its server.
+        Path below the root folder of its server.
     """
 
     path: str
@@ -128,16 +128,16 @@ class Notebook:
 
     @property
     def file(self) -> str:
-        """Where it lies."""
+        """Return the path of the notebook file."""
         return os.path.join(os.path.expanduser(self._server.root), self.path)
 
     def move(self, to: MoveRequest) -> Move:
-        """Have it move.
+        """Move the notebook to another kernel.
 
         Raises
         ------
         SlurmError
-            It cannot.
+            The notebook cannot move.
         """
         asked: dict[str, str | list[str]] = {"notebook": self.path, "in": list(to.names)}
         if to.kernel is not None:
@@ -146,39 +146,39 @@ class Notebook:
 
     @property
     def moves(self) -> list[Move]:
-        """Its moves, the latest at the end."""
+        """Return the moves of the notebook, the latest at the end."""
         told = self._server.ask("GET", _MOVES)["moves"]
         return [Move(self._server, one) for one in told if one["notebook"] == self.path]
 
 
 class Move:
-    """A notebook on its way."""
+    """A move of a notebook."""
 
     def __init__(self, server: _Server, told: Mapping[str, object]) -> None:
         self._server, self._told = server, told
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens."""
+        """Return whether the move has ended."""
         return self._told["state"] in _OVER
 
     @property
     def state(self) -> str:
-        """``waiting``, ``moving``, ``done``, ``failed`` or ``cancelled``."""
+        """Return ``waiting``, ``moving``, ``done``, ``failed`` or ``cancelled``."""
         return str(self._told["state"])
 
     @property
     def text(self) -> str:
-        """What is said of it."""
+        """Return the description of the move."""
         return str(self._told["text"])
 
     def wait(self, told: Callable[[str], None]) -> None:
-        """Wait for its end; each new thing that is said of it is told.
+        """Wait for the end of the move; print each new description.
 
         Raises
         ------
         JobError
-            The notebook stays where it is.
+            The notebook stays with its kernel.
         """
         said = ""
         while True:
@@ -193,7 +193,7 @@ class Move:
             raise JobError(self.text if self.state == "failed" else "It was given up elsewhere.")
 
     def give_up(self) -> None:
-        """Have the notebook stay with its kernel."""
+        """Cancel the move: the notebook stays with its kernel."""
         self._told = self._server.ask("DELETE", self._path)
 
     @property
@@ -202,14 +202,14 @@ class Move:
 
 
 def find(name: str) -> Notebook:
-    """Return the notebook that is meant: a file, or the end of the path of one that is open.
+    """Return the intended notebook: a file, or the end of the path of an open notebook.
 
     Raises
     ------
     JobNotFound
-        None such is open.
+        No such notebook is open.
     UsageError
-        Several are.
+        Several such notebooks are open.
     """
     known = [notebook for notebook, _ in _open()]
     found = [one for one in known if os.path.realpath(one.file) == os.path.realpath(name)]
@@ -227,12 +227,12 @@ def find(name: str) -> Notebook:
 
 
 def of_kernel(kernel: str) -> Notebook:
-    """Return the notebook whose kernel has this id.
+    """Return the notebook of a kernel id.
 
     Raises
     ------
     JobNotFound
-        No Jupyter server has started it.
+        No Jupyter server has started the kernel.
     """
     found = next((notebook for notebook, session in _open() if session["kernel"]["id"] == kernel), None)
     if found is None:
@@ -244,7 +244,7 @@ def of_kernel(kernel: str) -> Notebook:
 
 
 def _open() -> Iterator[tuple[Notebook, NotebookSession]]:
-    """Return the notebooks that are open, with their sessions; servers that let nobody in are none of ours."""
+    """Return the open notebooks with their sessions. A server that refuses access belongs to another user."""
     from jupyter_server.serverapp import list_running_servers  # takes half a second
 
     servers = [_Server(info) for info in list_running_servers()]

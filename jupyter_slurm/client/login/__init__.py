@@ -1,1 +1,1 @@
-"""Log-ins of the user: prompts, and the watch over a silent link."""
+"""Logins of the user: prompts, and the watch over a silent link."""

@@ -1,4 +1,4 @@
-"""A call that may have to log in first: what hosts ask meanwhile is put to the person who made the call."""
+"""Call that may have to log in first: the prompts of hosts are put to the user who made the call."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["answering"]
 
-_QUICK = 0.5  # seconds in which a call that asks nothing is done
-_SELDOM = 5  # steps between two looks whether it is the link that is waited for
+_QUICK = 0.5  # seconds in which a call without prompts is done
+_SELDOM = 5  # steps between two checks whether the link is the cause of the wait
 
 
 def answering(
@@ -28,30 +28,30 @@ def answering(
     meanwhile: Callable[[], None] = lambda: None,
     declines: bool = False,
 ) -> _T:
-    """Make a call and, while it lasts, answer what hosts on the way to a cluster ask.
+    """Make a call and answer the prompts of the cluster's hosts during it.
 
     Parameters
     ----------
     client : AgentClient
-        The way to the agent.
+        Client of the agent.
     cluster : str
-        Whose prompts are answered here.
+        Cluster whose prompts this process answers.
     call : callable
         The call, made in a thread of its own.
     meanwhile : callable, optional
-        Is called now and then while it lasts, never while a question is put.
+        Called now and then during the call, never during a prompt.
     declines : bool
-        Whether a question is declined where nobody can be asked here; else it waits for another front door.
+        Whether to decline a prompt if this process cannot ask the user; else the prompt waits for another front end.
 
     Raises
     ------
     WaitInterrupted
-        The person interrupted; open questions are declined.
+        The user interrupted; open prompts are declined.
     """
     try:
         return _answering(client, cluster, call, meanwhile, declines=declines)
     except KeyboardInterrupt:
-        from jupyter_slurm.client.interrupts import WaitInterrupted  # few interrupt
+        from jupyter_slurm.client.interrupts import WaitInterrupted  # rarely needed
 
         raise WaitInterrupted(f"Interrupted: {cluster} had not answered.") from None
 
@@ -60,7 +60,7 @@ def _answering(
     client: AgentClient, cluster: str, call: Callable[[], _T], meanwhile: Callable[[], None], *, declines: bool
 ) -> _T:
     done: Future[_T] = Future()
-    # Not a pool's thread: nobody waits for it when the person gives up.
+    # Not a thread of a pool: after an interrupt, the end of the process must not wait for it.
     threading.Thread(target=_make, args=(call, done), name="jupyter-slurm-call", daemon=True).start()
     wait, read, turns = _QUICK, set[str](), 0
     silence = LinkWatch(client, cluster)
@@ -77,7 +77,7 @@ def _answering(
                 continue
             if prompt["questions"]:
                 put(client, prompt, declines=declines)
-            else:  # to be read, as "press 1 on your phone": it goes away by itself
+            else:  # a message to read, such as "press 1 on your phone": it disappears without an answer
                 read.add(prompt["id"])
                 _say(prompt)
 

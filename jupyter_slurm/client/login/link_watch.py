@@ -1,4 +1,4 @@
-"""A call that waits for a link which does not answer: who made it is told so, in one line, and may give it up."""
+"""Watch over a call that waits for a silent link: the caller is notified in one line, and may cancel the call."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["LinkWatch", "while_waiting"]
 
 _OF_A_CLUSTER = re.compile(r"/v1/clusters/([^/]+)/.")
-_LOOK = 5.0  # seconds that the agent has for what it knows without asking
+_LOOK = 5.0  # seconds for an answer that needs no request to Slurm
 
 
 class LinkWatch:
-    """That of a cluster while one call waits.
+    """Watch over the link of a cluster during one call.
 
     Parameters
     ----------
     client : AgentClient
-        Who calls.
+        Client of the caller.
     cluster : str
-        Its id.
+        Id of the cluster.
     """
 
     def __init__(self, client: AgentClient, cluster: str) -> None:
@@ -37,7 +37,7 @@ class LinkWatch:
         self._asked: set[str] = set()
 
     def tell(self) -> None:
-        """Say so, once, if it is the link that is waited for."""
+        """Notify the user, once, if the link is the cause of the wait."""
         if self._is_told or self._is_here:
             return
         with contextlib.suppress(SlurmError):
@@ -52,17 +52,17 @@ class LinkWatch:
                 )
 
     def interrupted(self) -> KeyboardInterrupt:
-        """Return what an interrupt of a question means."""
+        """Return the error for an interrupt during a prompt."""
         from jupyter_slurm.client.interrupts import WaitInterrupted
 
         return WaitInterrupted(f"Interrupted: {self._cluster} had not answered.")
 
     def __call__(self) -> None:
-        """Say so, and put to the person what hosts ask when the link is made again: it may be waited for that, too."""
+        """Notify the user, and put the prompts of a reconnection to the user, which may be the cause of the wait."""
         self.tell()
         if not self._is_told:
             return
-        from jupyter_slurm.client.login.prompts import put  # it uses this
+        from jupyter_slurm.client.login.prompts import put  # that module imports this one
 
         with contextlib.suppress(SlurmError):
             for prompt in self._client.get("/v1/prompts", timeout=_LOOK):
@@ -70,7 +70,7 @@ class LinkWatch:
                     self._asked.add(prompt["id"])
                     try:
                         put(self._client, prompt, declines=False)
-                    except SlurmError as error:  # nobody can be asked here; somebody may be, somewhere else
+                    except SlurmError as error:  # this front end cannot ask the user, another one may
                         _say(f"{error.message} {error.hint}".strip())
 
 
@@ -80,9 +80,9 @@ def _say(text: str) -> None:
 
 
 def while_waiting(client: AgentClient, path: str) -> LinkWatch | None:
-    """Return what is to be done now and then while a call has no answer; None where that is nobody's business.
+    """Return a callback for the time in which a call has no answer; None if no notification is wanted.
 
-    Of a thread in the background nothing is said: it would stand under any cell.
+    A background thread prints nothing: its text would appear under any cell.
     """
     found = _OF_A_CLUSTER.match(path)
     is_heard = found is not None and threading.current_thread() is threading.main_thread()

@@ -1,4 +1,4 @@
-"""Prompts of a log-in, put to the person at a notebook or a terminal."""
+"""Prompts of a login, put to the user at a notebook or a terminal."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["ask", "put"]
 
 _T = TypeVar("_T")
 _STEP = 0.3
-_SURELY = 5.0  # seconds within which a signal arrives
+_SURELY = 5.0  # seconds within which a signal surely arrives
 _INDENT = "  "
 
 
 def put(client: AgentClient, prompt: api.Prompt, *, declines: bool) -> None:
-    """Ask the person and pass on what is said; who interrupts declines.
+    """Ask the user and send the answer; an interrupt declines.
 
-    Nobody is waited for when it is answered at another front door meanwhile, in JupyterLab's dialog perhaps. Where
-    nobody can be asked the question stays, for somebody who is at another front door.
+    The wait ends when another front end answers, for example JupyterLab's dialog. If this process cannot ask the user,
+    the prompt stays open for another front end.
     """
     path = f"/v1/prompts/{prompt['id']}"
     try:
@@ -58,14 +58,14 @@ def put(client: AgentClient, prompt: api.Prompt, *, declines: bool) -> None:
 
 
 class _WakeSignal:
-    """Calls the main thread back from reading a line, once a prompt does not wait for an answer any more.
+    """Signal that returns the main thread from the read of a line when the prompt has been answered elsewhere.
 
-    Only a signal ends such a reading: it is the one by which a person interrupts.
+    Only a signal ends such a read: the one of a user's interrupt.
 
     Attributes
     ----------
     has_rung : bool
-        An interrupt is on its way that no person meant.
+        An interrupt that no user caused is pending.
     """
 
     def __init__(self, client: AgentClient, prompt: str) -> None:
@@ -77,7 +77,7 @@ class _WakeSignal:
             threading.Thread(target=self._watch, name="jupyter-slurm-prompt", daemon=True).start()
 
     def close(self) -> None:
-        """Do not ring any more."""
+        """Stop sending signals."""
         with self._lock:
             self._is_over.set()
 
@@ -86,7 +86,7 @@ class _WakeSignal:
         while waits and not self._is_over.wait(_STEP):
             try:
                 waits = any(prompt["id"] == self._prompt for prompt in self._client.get("/v1/prompts"))
-            except SlurmError:  # the agent has ended, and with it the log-in
+            except SlurmError:  # the agent has ended, and the login with it
                 waits = False
         with self._lock:
             if not self._is_over.is_set():
@@ -95,12 +95,12 @@ class _WakeSignal:
 
 
 def _unless_rung(bell: _WakeSignal, call: Callable[[], _T]) -> _T | None:
-    """Return what a call returns, or None when the bell has rung meanwhile."""
+    """Return the result of a call, or None if the signal was sent meanwhile."""
     try:
         answer = call()
         bell.close()
         if bell.has_rung:
-            time.sleep(_SURELY)  # until the interrupt comes, or it would come to somebody who knows nothing of it
+            time.sleep(_SURELY)  # until the interrupt arrives; else it would reach unrelated code
     except KeyboardInterrupt:
         bell.close()
         if not bell.has_rung:
@@ -110,7 +110,7 @@ def _unless_rung(bell: _WakeSignal, call: Callable[[], _T]) -> _T | None:
 
 
 def _say(prompt: api.Prompt) -> None:
-    """Show what is asked; the first line is ours, and what stands at its left edge no host can say."""
+    """Show a prompt. Its first line is that of jupyter_slurm: no host can print at its left edge."""
     host = printable(prompt["host"])
     if prompt["kind"] in ("passphrase", "host-key"):
         head = f"For {host}, jupyter-slurm asks you:"
@@ -123,21 +123,21 @@ def _say(prompt: api.Prompt) -> None:
 
 
 def _hidden(text: str) -> str:
-    """Ask for a secret, never where it would be shown."""
+    """Ask for a secret, never with echo."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", getpass.GetPassWarning)
         return getpass.getpass(text)
 
 
 def ask(prompt: api.Prompt) -> list[str]:
-    """Put one prompt to the person at this terminal or notebook, and return what is said.
+    """Put one prompt to the user at this terminal or notebook, and return the answer.
 
     Raises
     ------
     LoginDeclined
-        The person ended the input.
+        The user ended the input.
     SlurmError
-        Nobody can be asked here.
+        This process cannot ask the user.
     """
     _say(prompt)
     answers = []

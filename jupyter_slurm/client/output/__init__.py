@@ -1,1 +1,1 @@
-"""Live output of jobs: text, rich output, and how both are followed and shown."""
+"""Live output of jobs: text and rich output, followed and shown."""

@@ -1,4 +1,4 @@
-"""Keeping up with one job: its states and the end of its output, whatever happens to the agent on the way."""
+"""Follower of one job: its states and the end of its output, across restarts of the agent."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Follower"]
 
 _SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
-_FAR = 16  # times what is kept: who is so far behind goes on at the end
-_SETTLES = 0.2  # seconds in which a fresh job has nothing to tell, and its cell and sbatch are better left alone
+_FAR = 16  # times the kept size: a follower that is further behind continues at the end
+_SETTLES = 0.2  # seconds in which a new job has no events; a request would slow its cell and sbatch
 
 
 class Follower:
@@ -41,17 +41,17 @@ class Follower:
     Parameters
     ----------
     cluster : Cluster
-        Where the job is.
+        Cluster of the job.
     reference : str
-        Its key, or its Slurm id.
+        Key or Slurm id of the job.
     data : mapping
-        What is known of it.
+        Known API object of the job.
     limit : int
-        Bytes of each stream that are kept.
+        Bytes kept of each stream.
     display_limit : int
-        Bytes of figures, tables and the like that are kept.
+        Bytes kept of figures, tables and other displays.
     from_start : bool
-        The job is fresh: no need to look how much it has printed already.
+        Whether the job is new, so that a request for the size of its output is superfluous.
     """
 
     def __init__(
@@ -77,43 +77,43 @@ class Follower:
         self._work: Future[None] | None = None
 
     def start(self) -> None:
-        """Begin, if it has not begun; after :meth:`stop`, go on."""
+        """Start following; after :meth:`stop`, continue."""
         with self.lock:
             if not self.started:
                 self.started = True
                 self._work = event_loop.spawn(self._run(), contextvars.copy_context())
 
     def stop(self) -> None:
-        """Follow no longer: nobody looks any more."""
+        """Stop following: no view is left."""
         with self.lock:
             if self._work is not None and self.started and not self.ended.is_set():
                 self.started = False
                 self._work.cancel()
 
     def know(self, data: api.Job) -> None:
-        """Take in what the agent has just answered about the job."""
+        """Store the latest answer of the agent about the job."""
         with self.lock:
             if not self.ended.is_set():
                 self.data = {**data}
         self._tell()
 
     def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False, is_for_all: bool = False) -> None:
-        """Have ``listener(stream, data)`` called in the background; no stream: another state, or the end.
+        """Register ``listener(stream, data)``, called in the background; without a stream: a new state, or the end.
 
-        Of what is shown beside text (the stream ``display``) it gets the text that stands for it; with ``raw``, what
-        the runner wrote (:class:`jupyter_slurm.client.output.rich_output.DisplayMessages`). With ``is_for_all`` nothing
-        is passed over, however far ahead the job is.
+        For displays (the stream ``display``) the listener gets their text form; with ``raw``, the runner's messages
+        (:class:`jupyter_slurm.client.output.rich_output.DisplayMessages`). With ``is_for_all`` no output is skipped,
+        however far ahead the job is.
         """
         with self.lock:
             self._listeners.append((listener, raw, is_for_all))
 
     def unlisten(self, listener: Callable[[str, bytes], None]) -> None:
-        """Stop calling a listener."""
+        """Remove a listener."""
         with self.lock:
             self._listeners = [known for known in self._listeners if known[0] != listener]
 
     def printed(self, stream: str) -> str:
-        """Return what is kept of a stream, without colours."""
+        """Return the kept part of a stream, without colours."""
         with self.lock:
             return plain("".join(text for name, text in self.timeline.texts() if name == stream))
 
@@ -121,7 +121,7 @@ class Follower:
         pause = _SHORTEST
         if self._offsets is not None:
             await asyncio.sleep(_SETTLES)
-        had_another = False  # agent, which took the log-ins with it when it ended
+        had_another = False  # another agent, and the end of the old one has ended its logins
         while not self.ended.is_set():
             is_back = False
             try:
@@ -154,7 +154,7 @@ class Follower:
                 pause = min(_LONGEST, pause * 1.7)
 
     def _places(self) -> dict[str, int]:
-        """Return where to begin in each stream, so that a long log is not transferred for its end."""
+        """Return the start position in each stream, so that only the end of a long log is transferred."""
         places = dict.fromkeys((*STREAMS, DISPLAY), 0)
         for stream in STREAMS:
             try:
@@ -188,7 +188,7 @@ class Follower:
         self._tell(stream, shown, data)
 
     def _skips(self, stream: str, size: int) -> bool:
-        """Go on with the end of a stream that is far ahead, unless somebody wants all of it."""
+        """Skip to the end of a stream that is far ahead, unless a listener wants all of it."""
         assert self._offsets is not None
         with self.lock:
             is_wanted = any(is_for_all for _, _, is_for_all in self._listeners)

@@ -1,7 +1,7 @@
-"""A job under its cell: drawn when shown, redrawn in place while the job goes on.
+"""Live view of a job under its cell: drawn at first, redrawn in place during the job.
 
-What it prints until it shows something else stands in its card; that and what it prints then have places of their own
-below, in the order in which they were made.
+Text before the first display stands in the card of the job. Later displays and text have places of their own below the
+card, in their order of creation.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveView", "bundle", "cell_of", "is_here", "notebook"]
 
-_SHORTEST = 0.25  # seconds between two drawings
-_BYTES_PER_SECOND = 256 * 1024  # a large output is drawn less often
-_CPU_SHARE = 0.05  # and so is one that takes long to draw: the kernel has other things to do
+_SHORTEST = 0.25  # seconds between two redraws
+_BYTES_PER_SECOND = 256 * 1024  # a large output is redrawn less often
+_CPU_SHARE = 0.05  # a slow redraw happens less often: the kernel has other work
 
 
 def notebook() -> Any:
-    """Return the IPython shell whose front end can redraw an output in place; None in a terminal and in a script."""
-    # Where nobody has imported IPython, there is no shell of it, and a script need not wait for it.
+    """Return the IPython shell whose front end can redraw an output in place; None in a terminal or a script."""
+    # If IPython is not imported, it has no shell, and a script need not wait for the import.
     get_ipython = getattr(sys.modules.get("IPython.core.getipython"), "get_ipython", None)
     shell = get_ipython() if get_ipython is not None else None
     return shell if shell is not None and getattr(shell, "kernel", None) is not None else None
 
 
 def cell_of(shell: Any) -> str:
-    """Return something that names the cell being run; nothing outside of a notebook."""
+    """Return an object that names the running cell; None outside a notebook."""
     if shell is None:
         return ""
     header = getattr(shell.display_pub, "parent_header", None) or {}
@@ -52,14 +52,14 @@ def cell_of(shell: Any) -> str:
 
 
 def is_here(views: Iterable[LiveView]) -> bool:
-    """Tell whether one of the places is under the cell being run."""
+    """Return whether one of the views is under the running cell."""
     shell = notebook()
     return shell is not None and any(shown.cell == cell_of(shell) for shown in views)
 
 
 def bundle(data: api.Job, panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:
-    """Return a job in all the forms that front ends know."""
-    if is_released(data) or hides_log(data):  # all that it prints then is that Slurm has cancelled it
+    """Return a job in all MIME types of the front ends."""
+    if is_released(data) or hides_log(data):  # its only output is Slurm's message that the job was cancelled
         panes = ()
     return {
         "text/plain": as_text(data, panes, trouble, printed=printed),
@@ -68,25 +68,25 @@ def bundle(data: api.Job, panes: Panes = (), trouble: str = "", *, printed: bool
 
 
 def _content(block: Panes | DisplayedOutput) -> tuple[MimeBundle, MimeBundle]:
-    """Return data and metadata of what stands below the card."""
+    """Return data and metadata of a place below the card."""
     if isinstance(block, DisplayedOutput):
         return block.data, block.metadata
     return {"text/plain": output_as_text(block), "text/html": output_as_html(block)}, {}
 
 
 class LiveView:
-    """One place in the notebook where a job is shown.
+    """One place of the notebook that shows a job.
 
     Parameters
     ----------
     shell : InteractiveShell
-        The one of the running kernel.
+        Shell of the running kernel.
     follower : Follower
-        Who knows the job.
+        Follower of the job.
     limit : int
-        Bytes of output that are shown.
+        Bytes of output to show.
     controls : callable, optional
-        Returns a widget that stands below the card: what can be done with the job.
+        Function that returns a widget below the card, with the actions of the job.
     """
 
     def __init__(self, shell: Any, follower: Follower, limit: int, controls: Callable[[], Any] | None = None) -> None:
@@ -96,26 +96,26 @@ class LiveView:
         self._controls = controls
         self._lock = threading.Lock()
         self._closed = False
-        self._card: Any = None  # what it was drawn of, and when
+        self._card: Any = None  # state and time of the last redraw
         self._drawn_at = 0.0
-        self._drawn: list[Panes | DisplayedOutput | None] = []  # what stands in each place below it
+        self._drawn: list[Panes | DisplayedOutput | None] = []  # content of each place below the card
         self._began = time.monotonic()
         self._parent: MessagePart = dict(getattr(shell.display_pub, "parent_header", None) or {})
 
     def open(self, *, live: bool = True) -> None:
-        """Show the job under the cell being run and, if ``live``, keep it up to date."""
+        """Show the job under the running cell and, if ``live``, keep the view up to date."""
         self._publish(update=False)
         if live and not self._follower.ended.is_set():
             event_loop.spawn(self._keep_drawing(), contextvars.copy_context())
 
     def finish(self) -> None:
-        """Draw for the last time, now and in this thread."""
+        """Draw for the last time, in this thread."""
         with self._lock:
             self._closed = True
             self._publish(update=True)
 
     async def _keep_drawing(self) -> None:
-        """Draw when something changed, and now and then for the clock; never more than a few times a second."""
+        """Redraw after changes, and now and then for the clock; never more than a few times a second."""
         news, over = asyncio.Event(), asyncio.Event()
 
         def changed(stream: str, data: bytes) -> None:
@@ -142,12 +142,12 @@ class LiveView:
                 self._publish(update=True)
 
     def draw(self) -> int:
-        """Draw now; return how much that was."""
+        """Redraw now; return the size of the output."""
         with self._lock:
             return 0 if self._closed else self._publish(update=True)
 
     def _publish(self, *, update: bool) -> int:
-        """Draw what is another thing than before; return how much that was."""
+        """Publish the changed parts; return their size."""
         follower = self._follower
         with follower.lock:
             data, left_out = follower.data, follower.timeline.left_out
@@ -157,7 +157,7 @@ class LiveView:
         size = self._publish_card(data, trouble, left_out, first, printed, update)
         if self._controls is not None and not update:
             as_bundle = self._controls()._repr_mimebundle_
-            if as_bundle is not None:  # its job has not ended meanwhile, which closes it
+            if as_bundle is not None:  # the job has not ended meanwhile, which closes the widget
                 self._shell.display_pub.publish(as_bundle(), transient={"display_id": f"{self._id}-controls"})
         return size + self._publish_below(blocks)
 
@@ -174,7 +174,7 @@ class LiveView:
         return sum(map(len, drawn.values()))
 
     def _publish_below(self, blocks: list[Panes | DisplayedOutput]) -> int:
-        """Show figures, tables, the text between them, each in a place of its own; what was cleared leaves it empty."""
+        """Publish displays and the text between them, each in its place; cleared places become empty."""
         size = 0
         for place in range(max(len(blocks), len(self._drawn))):
             block = blocks[place] if place < len(blocks) else None
@@ -192,7 +192,7 @@ class LiveView:
         return size
 
     def _send(self, place: int, data: MimeBundle, metadata: MimeBundle, *, update: bool) -> None:
-        """Publish under the cell that shows the job, also when another one runs by now."""
+        """Publish under the cell that shows the job, even if another cell is running."""
         publisher = self._shell.display_pub
         transient = {"display_id": f"{self._id}-{place}"}
         if not self._parent or getattr(publisher, "session", None) is None:
@@ -207,5 +207,5 @@ class LiveView:
         )
 
     def _tick(self) -> float:
-        """Return after how long the clock of a job is drawn again: often at first, rarely when it has run for hours."""
+        """Return the seconds until the next redraw of a job's clock: few at first, many after hours."""
         return min(60.0, max(1.0, (time.monotonic() - self._began) / 10))

@@ -1,4 +1,4 @@
-"""What a cell that runs elsewhere prints and shows, put out as if it had run here: in order, by who waits for it."""
+"""Printer of a remote cell's output in the calling kernel: in order, in the thread that waits."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Printer"]
 
-_END = 1000  # characters of the end of what is too much
+_END = 1000  # characters shown from the end of a truncated output
 _CLEARS = (CLEAR.encode("ascii"), CLEAR_LATER.encode("ascii"))
 _CLEAR = re.compile(b"|".join(map(re.escape, _CLEARS)))
-_published: set[str] = set()  # display ids that this kernel has shown something under
+_published: set[str] = set()  # display ids that this kernel has used
 
 
 class _Text:
-    """One stream: what has come and is not put out yet."""
+    """One stream: its text that has arrived but is not printed yet."""
 
     def __init__(self) -> None:
         self.waiting = bytearray()
         self.done = 0  # bytes
         self.shown = 0  # characters
-        self.is_full = False  # nothing more of it is put out, until it is cleared
-        self.left_out = 0  # characters, or bytes of what was not even read
+        self.is_full = False  # no more text is printed until a clear
+        self.left_out = 0  # characters, or bytes of unread output
         self._held = b""
         self._filter = IncrementalFilter()
 
     def take(self, until: int | None) -> Iterator[str | bool]:
-        """Yield the text up to a place in the stream (None: all of it); where all was cleared, whether that waits."""
+        """Yield the text up to a place in the stream (None: all); at a clear, yield whether it waits for new output."""
         count = len(self.waiting) if until is None else min(len(self.waiting), max(0, until - self.done))
         data = self._held + bytes(self.waiting[:count])
         del self.waiting[:count]
@@ -60,26 +60,26 @@ class _Text:
 
 
 def _half(data: bytes) -> bytes:
-    """Return what may be the first half of a sequence that clears."""
+    """Return a possible first half of a clear sequence."""
     ends = (sequence[:size] for sequence in _CLEARS for size in range(len(sequence) - 1, 0, -1))
     return max((end for end in ends if data.endswith(end)), key=len, default=b"")
 
 
 class Printer:
-    """Put out what a follower hears, in the thread that waits: ``with Printer(…) as printer: printer.print_for(1)``.
+    """Print a follower's output in the waiting thread: ``with Printer(…) as printer: printer.print_for(1)``.
 
     Parameters
     ----------
     follower : Follower
-        Who follows the cell from its beginning.
+        Follower of the cell from its beginning.
     shell : InteractiveShell
-        Where it is put out.
+        Shell that prints.
     scope : str
-        Of display ids: cells of one process share them.
+        Namespace of display ids: the cells of one process share it.
     limit : int
-        Characters of each stream that are put out.
+        Characters of each stream to print.
     display_limit : int
-        Bytes of figures and tables that are.
+        Bytes of figures and tables to show.
     """
 
     def __init__(self, follower: Follower, shell: Any, scope: str, limit: int, display_limit: int) -> None:
@@ -88,7 +88,7 @@ class Printer:
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._texts = {stream: _Text() for stream in STREAMS}
         self._messages = DisplayMessages()
-        self._waiting: list[tuple[DisplayMessage, int]] = []  # what was printed before them is still to come
+        self._waiting: list[tuple[DisplayMessage, int]] = []  # displays whose preceding text has not arrived yet
         self._left_out = 0
 
     def __enter__(self) -> Printer:
@@ -107,17 +107,17 @@ class Printer:
             sys.stderr.write(f"{not_shown(self._left_out, where, self._follower.timeline)}\n")
 
     def _print_end(self, stream: str, left_out: int) -> None:
-        """Put out the last lines of what was too much."""
+        """Print the last lines of a truncated output."""
         kept = "".join(text for of, text in self._follower.timeline.texts() if of == stream)
         end = kept[-min(left_out, _END) :]
-        if len(end) < left_out:  # it begins within a line
+        if len(end) < left_out:  # starts within a line
             end = end.partition("\n")[2] or end
         sys.stderr.write(f"The last lines of {stream}:\n")
         sys.stderr.flush()
         (sys.stderr if stream == "stderr" else sys.stdout).write(end)
 
     def print_for(self, seconds: float) -> None:
-        """Put out what comes, for at most so long."""
+        """Print new output, for at most the given seconds."""
         with contextlib.suppress(queue.Empty):
             self._take(*self._news.get(timeout=seconds))
         self._take_all()
@@ -154,7 +154,7 @@ class Printer:
         for part in self._texts[stream].take(until):
             if isinstance(part, str):
                 self._write(stream, part)
-            elif stream == STREAMS[0]:  # all are cleared at once; one of them says so
+            elif stream == STREAMS[0]:  # a clear affects all streams; one of them reports it
                 for text in self._texts.values():
                     text.shown, text.is_full, text.left_out = 0, False, 0
                 self._publisher.clear_output(wait=part)
@@ -182,7 +182,7 @@ class Printer:
             self._left_out += 1
             return
         name = f"jupyter-slurm-{self._scope}-{output.id}" if output.id else None
-        # What another notebook, or a kernel before this one, has shown cannot be changed from here: it is shown anew.
+        # A display of another notebook, or of an earlier kernel, cannot be changed from this kernel: it is shown again.
         is_update = message["type"] == "update" and name in _published
         if name is not None:
             _published.add(name)

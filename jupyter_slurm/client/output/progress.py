@@ -1,4 +1,4 @@
-"""How far a long transfer has come, in one line that is written over."""
+"""Progress of a long transfer, in one line that is overwritten."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 
 __all__ = ["ProgressLine", "told"]
 
-_LARGE: Final = 10_000_000  # bytes from which it is told
+_LARGE: Final = 10_000_000  # bytes from which progress is shown
 _MB: Final = 1_000_000
-_EVERY: Final = 0.5  # seconds; what is over sooner is not told
+_EVERY: Final = 0.5  # seconds; a shorter transfer shows no progress
 
 
 class ProgressLine:
-    """The line of one transfer, on standard error.
+    """Progress line of one transfer, on standard error.
 
     Parameters
     ----------
     what : str
-        What is transferred.
+        Name of the transfer.
     """
 
     def __init__(self, what: str) -> None:
@@ -29,14 +29,14 @@ class ProgressLine:
         self._has_told = False
 
     def at(self, done: int, total: int) -> None:
-        """Say how many bytes of how many are over, unless that was said just now, or all of it is little."""
+        """Show the transferred and total bytes, unless shown just now or the total is small."""
         self._done, self._total = done, total
         if total > _LARGE and time.monotonic() - self._last >= _EVERY:
             self._say("")
             self._last, self._has_told = time.monotonic(), True
 
     def end(self, *, is_whole: bool = False) -> None:
-        """Leave the line as it is; ``is_whole``: all has arrived, also what nobody has told of."""
+        """End the line; ``is_whole``: the transfer is complete, including bytes without a progress report."""
         if self._has_told:
             self._done = self._total if is_whole else self._done
             self._say("\n")
@@ -47,16 +47,16 @@ class ProgressLine:
 
 
 def told(pieces: Iterable[bytes], what: str, total: int) -> Iterator[bytes]:
-    """Pass on the pieces of a transfer and, where it is a long one, say on standard error how far it has come.
+    """Yield the pieces of a transfer and, if it is long, show its progress on standard error.
 
     Parameters
     ----------
     pieces : iterable of bytes
-        The transfer.
+        Pieces of the transfer.
     what : str
-        What is transferred.
+        Name of the transfer.
     total : int
-        Its size in bytes.
+        Size of the transfer in bytes.
     """
     done, line = 0, ProgressLine(what)
     try:

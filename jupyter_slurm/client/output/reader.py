@@ -1,4 +1,4 @@
-"""What a job has written, as its handle reads it: piece by piece, from either end."""
+"""Reader of a job's output for its handle: piece by piece, from either end."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputReader"]
 
-_PIECE = 1_048_576  # bytes asked for at once
-_TAIL = 8_388_608  # bytes looked at, at most, for the last lines
-_TAIL_OF_RANK = 1_048_576  # bytes of all ranks looked at, for those of one
+_PIECE = 1_048_576  # bytes of one request
+_TAIL = 8_388_608  # bytes, at most, read for the last lines
+_TAIL_OF_RANK = 1_048_576  # bytes of all ranks read for the lines of one
 _LOG_LINES = 20
 _OF_TASK = {"stdout": "job[N].stdout", "stderr": "job[N].stderr", "values": "job[N].outputs"}
 
 
 class OutputReader:
-    """The streams of one job, and the file of its values.
+    """Reader of the streams of one job, and of the file of its values.
 
     Parameters
     ----------
     client : AgentClient
-        The way to the agent.
+        Client of the agent.
     path : str
-        Where it has the job's output.
+        API path of the job's output.
     data : mapping
-        The job: what it is called, and whether several ranks print, of which none can clear what the others did.
+        The job: its name, and whether several ranks print, which cannot clear each other's output.
     is_array : bool
-        Then each task has its own.
+        Whether the job is an array, whose tasks have their own output.
     """
 
     def __init__(self, client: AgentClient, path: str, data: api.Job, *, is_array: bool) -> None:
@@ -46,7 +46,7 @@ class OutputReader:
         self._is_array, self._has_ranks = is_array, has_ranks(data)
 
     def text(self, stream: str) -> str:
-        """Return all of a stream so far."""
+        """Return the text of a stream so far."""
         _, size = self._ask(stream, 0, 0)
         pieces = told(self._pieces(stream, 0, size), f"{self._title}, {stream}", size)
         return CommandText(b"".join(pieces).decode("utf-8", "replace"))
@@ -65,7 +65,7 @@ class OutputReader:
             length = min(size, length * 8, _TAIL)
 
     def values(self) -> bytearray:
-        """Return the file of the values, which is read into its place: there is no second copy."""
+        """Return the file of the values, read into one buffer without a second copy."""
         _, size = self._ask("values", 0, 0)
         content, done = bytearray(size), 0
         for piece in told(self._pieces("values", 0, size), f"{self._title}, values", size):
@@ -75,7 +75,7 @@ class OutputReader:
     def log(
         self, streams: Sequence[str] = ("stderr", "stdout"), ranks: api.JobRanks | None = None
     ) -> tuple[str, str | None]:
-        """Return the end of the first stream that has anything, and which one that is; of ranks, the first to fail."""
+        """Return the end of the first stream with output, and its name; with ranks, that of the first rank to fail."""
         rank = ranks["first"]["rank"] if ranks else None
         for stream in streams:
             with contextlib.suppress(SlurmError):

@@ -1,4 +1,4 @@
-"""What a Python cell showed beside text, as its runner wrote it down (``jupyter_slurm/runner/cell/display.py``)."""
+"""Displays of a Python cell, as its runner recorded them (``jupyter_slurm/runner/cell/display.py``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DisplayMessages", "DisplayedOutput", "place_of"]
 
-_LONGEST = 32 * 1024 * 1024  # a line of the runner's is shorter
+_LONGEST = 32 * 1024 * 1024  # bytes; the lines of the runner are shorter
 
 
 class DisplayMessage(TypedDict, total=False):
@@ -31,7 +31,7 @@ class DisplayMessage(TypedDict, total=False):
 
 @dataclass
 class DisplayedOutput:
-    """One output: a MIME bundle, its display id if it has one, and after how many parts of the text it comes."""
+    """One display: a MIME bundle, its display id if any, and the number of text parts before it."""
 
     id: str | None
     data: MimeBundle
@@ -41,7 +41,7 @@ class DisplayedOutput:
 
     @classmethod
     def of(cls, message: DisplayMessage, size: int, after: int) -> DisplayedOutput | None:
-        """Read a message; None where it is none."""
+        """Parse a message; return None if it is not a display."""
         data, metadata, name = message.get("data"), message.get("metadata"), message.get("id")
         if not isinstance(data, dict) or not isinstance(metadata, dict):
             return None
@@ -49,20 +49,20 @@ class DisplayedOutput:
 
     @property
     def text(self) -> str:
-        """What stands for it where only text can be shown."""
+        """Return the text form, for places that show only text."""
         text = self.data.get("text/plain")
         return f"{text}\n" if isinstance(text, str) else ""
 
 
 class DisplayMessages:
-    """The lines of the file, which come in pieces."""
+    """Parser of the display file, fed in pieces."""
 
     def __init__(self) -> None:
         self._line = bytearray()
         self._is_torn = False
 
     def feed(self, data: bytes) -> Iterator[tuple[DisplayMessage, int]]:
-        """Take in a piece of the file; yield each message that is whole now, and its size in bytes."""
+        """Parse a piece of the file; yield each complete message with its size in bytes."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._line += line
@@ -79,7 +79,7 @@ class DisplayMessages:
 
 
 def _read(line: bytes) -> DisplayMessage | None:
-    """Return one message; of what is none (half a line of a job that was killed), None."""
+    """Parse one message; return None if it is incomplete (the last line of a killed job)."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ def _read(line: bytes) -> DisplayMessage | None:
 
 
 def place_of(message: DisplayMessage, stream: str) -> int | None:
-    """Return how many bytes of a stream had been written when this was; None where its file was not known there."""
+    """Return the bytes of a stream written before a message; None if the runner did not know the file."""
     places = message.get("at")
     place = places.get(stream) if isinstance(places, dict) else None
     return place if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < 2**63 else None

@@ -1,4 +1,4 @@
-"""What a job printed and showed, in the order in which that was made."""
+"""Timeline of a job's text and displays, in their order of creation."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ __all__ = ["DISPLAY", "STREAMS", "Panes", "Timeline", "not_shown"]
 
 STREAMS = ("stdout", "stderr")
 DISPLAY = "display"
-_MOST = 1000  # outputs beside text
+_MOST = 1000  # displays
 
 Panes = tuple[OutputPane, ...]
-"""What was printed between two displays: one for each stream."""
+"""Text between two displays: one pane for each stream."""
 
 
 class Timeline:
-    """The streams of a job, put together again.
+    """The streams of a job, in one order.
 
     Parameters
     ----------
     limit : int
-        Characters of each text stream that are kept: its end.
+        Characters kept of each text stream: its end.
     display_limit : int
-        Bytes of figures, tables and the like that are kept; what comes later is counted (:attr:`left_out`).
+        Bytes kept of figures, tables and other displays; later displays are counted (:attr:`left_out`).
     has_ranks : bool
-        The text is labelled with the ranks of the job.
+        Whether the text is labelled with the ranks of the job.
     """
 
     def __init__(self, limit: int, display_limit: int, *, has_ranks: bool = False) -> None:
         self.left_out = 0
-        self.is_full = False  # the job kept no more of them either
+        self.is_full = False  # the job itself kept no further displays
         self._texts = {stream: TextStream(limit, RankedScreen if has_ranks else Screen) for stream in STREAMS}
-        self._places: list[tuple[int | None, ...]] = []  # where the text is divided
+        self._places: list[tuple[int | None, ...]] = []  # positions at which the text is divided
         self._shown: list[DisplayedOutput] = []
-        self._gone: list[str] = []  # ids of what was cleared: nobody sees an update of that
+        self._gone: list[str] = []  # ids of cleared displays, whose updates are dropped
         self._limit = display_limit
         self._messages = DisplayMessages()
-        self._read = 0  # bytes of that file
+        self._read = 0  # bytes read of the display file
         self._run: tuple[Any, Any] | None = None
         self._is_new_run = False
-        self._clears: list[int] = []  # how many parts go when there is something else to show
+        self._clears: list[int] = []  # numbers of parts to clear at the next output
 
     def feed(self, stream: str, offset: int, data: bytes) -> bytes:
-        """Take in a piece of one of the files; return it as a place shows it that has only text."""
+        """Add a piece of one of the files; return its form for text-only places."""
         if stream == DISPLAY:
-            if offset < self._read:  # the file was written anew
+            if offset < self._read:  # the file was rewritten
                 self._messages, self._shown, self.left_out, self.is_full = DisplayMessages(), [], 0, False
             self._read = offset + len(data)
             texts = [self._take(*message) for message in self._messages.feed(data)]
@@ -65,14 +65,14 @@ class Timeline:
         return data
 
     def blocks(self, limit: int, data: api.Job | None) -> list[Panes | DisplayedOutput]:
-        """Return what is to be seen, in its order. The first one is text, and may be empty; no other one is.
+        """Return the visible blocks in order. The first block is text, and may be empty; no other block is.
 
         Parameters
         ----------
         limit : int
-            Characters; the streams share them.
+            Characters, shared by the streams.
         data : mapping or None
-            The job: where the whole of each stream is, and which rank is to be seen.
+            The job: the paths of its whole streams, and the visible rank.
         """
         used = [stream for stream in STREAMS if self._texts[stream].has_any(0)]
         shown = {stream: self._texts[stream].shown(limit // len(used)) for stream in used}
@@ -93,7 +93,7 @@ class Timeline:
         return found
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Yield all that is kept as text: stream by stream, between the displays."""
+        """Yield all kept output as text: stream by stream, between the displays."""
         for block in self.blocks(2**62, None):
             if isinstance(block, DisplayedOutput):
                 yield DISPLAY, block.text
@@ -136,7 +136,7 @@ class Timeline:
         if places:
             for n in places:
                 self._shown[n] = DisplayedOutput(output.id, output.data, output.metadata, size, self._shown[n].after)
-        else:  # of an update, too: its first form was left out
+        else:  # applies to an update as well: its first form was left out
             self._divide(message)
             self._gone = [name for name in self._gone if name != output.id]
             output.after = len(self._places) - 1
@@ -144,7 +144,7 @@ class Timeline:
         return output.text
 
     def _divide(self, message: DisplayMessage) -> None:
-        """Divide the text where a message stands in it; not twice at one place."""
+        """Divide the text at the position of a message, once for each position."""
         place = tuple(place_of(message, stream) for stream in STREAMS)
         if not self._places or self._places[-1] != place or self._is_new_run:
             for stream, at in zip(STREAMS, place, strict=True):
@@ -153,12 +153,12 @@ class Timeline:
             self._is_new_run = False
 
     def _clear_if_due(self) -> None:
-        """Clear what waits for something else to show, if that is there."""
+        """Perform a clear that waits for new output, if the output has arrived."""
         due = [parts for parts in self._clears if any(text.has_any(parts) for text in self._texts.values())]
         self._clear(max(due, default=0))
 
     def _clear(self, parts: int) -> None:
-        """Take away the first parts of the text, and what was shown until then."""
+        """Drop the first parts of the text, and the displays so far."""
         if parts:
             for text in self._texts.values():
                 text.drop(parts)
@@ -169,6 +169,6 @@ class Timeline:
 
 
 def not_shown(count: int, folder: str | None, timeline: Timeline) -> str:
-    """Return where the figures, tables and updates are that were too much to be shown."""
+    """Return a note with the path of the displays and updates above the limit."""
     are = f"they are in {folder}; later ones were not kept" if timeline.is_full else f"all are in {folder}"
     return f"{count} figures, tables or updates of them are not shown; {are}."

@@ -1,1 +1,1 @@
-"""Rendering: text and HTML of data, without the agent."""
+"""Rendering of data as text and HTML, without the agent."""

@@ -1,4 +1,4 @@
-"""What the card of an allocation says beside that of any job: what it has, how long, and what ends it."""
+"""Card of an allocation: its resources, its remaining time, and the event that ends it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["held_facts", "held_notes", "is_open", "is_released", "name_of", "tim
 
 
 def is_released(data: api.Job) -> bool:
-    """Tell whether an allocation was given back, or is about to be; False for one that ended otherwise before that."""
+    """Return whether an allocation was or is being released; False if it ended otherwise before."""
     return bool(data.get("released")) and (not data.get("finished") or data.get("state") == "CANCELLED")
 
 
 def is_open(data: api.Job) -> bool:
-    """Tell whether steps can be started in an allocation; those that come before it has begun wait."""
-    # What is completing is over, and what is given back is about to be.
+    """Return whether steps can be started in an allocation. Steps wait until it has started."""
+    # A completing allocation counts as finished, and a released one will be soon.
     return not data.get("finished") and data.get("state") not in ENDING_STATES and not is_released(data)
 
 
 def name_of(data: api.Job) -> str:
-    """Return the name of a job; of an allocation, or a session, the one that it was given, if it was."""
+    """Return the name of a job; for an allocation or a session, its given name, if any."""
     if data.get("kind") in ("allocation", "session") and data.get("label"):
         return f"{data['label']} ({data['kind']})"
     return str(data.get("name") or data.get("label") or "")
 
 
 def time_left(data: api.Job) -> float | None:
-    """Return the seconds until the time limit of what runs."""
+    """Return the seconds until the time limit of a running job."""
     start, limit = data.get("start_time"), data.get("time_limit")
     if data.get("state") != "RUNNING" or not start or not limit:
         return None
@@ -43,7 +43,7 @@ def time_left(data: api.Job) -> float | None:
 
 
 def held_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
-    """Return what an allocation has, and for how long yet."""
+    """Return the resources of an allocation, and its remaining time."""
     if data.get("finished") or data.get("kind") != "allocation" or is_released(data):
         return []
     said, left = [], time_left(data)
@@ -55,7 +55,7 @@ def held_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
 
 
 def held_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
-    """Return when it may start, that it ends soon, and what ends it without anybody."""
+    """Return notes: the estimated start, a near end, and the event that ends the allocation automatically."""
     if is_released(data) and data.get("released") == "forgotten":
         return ["Its kernel was killed, and nobody came back for it."]
     if data.get("finished") or is_released(data):

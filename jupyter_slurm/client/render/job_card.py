@@ -1,4 +1,4 @@
-"""How a job looks: a line or two of facts and the end of its output, as text and as HTML."""
+"""Card of a job: a line or two of facts and the end of its output, as text and as HTML."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GOOD, _BAD, _BUSY, _CALM = "success-color1", "error-color1", "info-color1", "ui
 _FALLBACK = {_GOOD: "#388e3c", _BAD: "#d32f2f", _BUSY: "#1976d2", _CALM: "#757575"}
 _PRE = (
     "margin:0;padding:.3em .5em;white-space:pre;overflow:auto;max-height:24em;font-size:var(--jp-code-font-size,13px);"
-    # A reversed column keeps its end in sight when the content is replaced.
+    # A reversed column keeps its end visible when the content is replaced.
     "display:flex;flex-direction:column-reverse"
 )
 _CALMLY = ' style="color:var(--jp-ui-font-color2,GrayText)"'
@@ -53,9 +53,9 @@ _STREAM = {
 
 @dataclass(frozen=True)
 class OutputPane:
-    """The end of one stream of a job: its text with colours, and whether something before it is left out.
+    """The end of one stream of a job: its text with colours, and whether earlier text is left out.
 
-    Of a job that has ranks, ``rank`` is the one to be seen; what the others printed is folded.
+    In a job with ranks, ``rank`` is the visible one; the output of the others is folded.
     """
 
     stream: str
@@ -65,12 +65,12 @@ class OutputPane:
     rank: int | None = None
 
     def note(self) -> str:
-        """Say where the rest is."""
+        """Return a note with the path of the whole output."""
         return f"… the beginning is not shown; all of it is in {self.path}" if self.shortened else ""
 
 
 def is_finished(data: api.Job) -> bool:
-    """Tell whether nothing more will happen to a job."""
+    """Return whether a job is finished."""
     return bool(data.get("finished"))
 
 
@@ -80,7 +80,7 @@ def output_path(data: api.Job, stream: str) -> str | None:
 
 
 def has_run(data: api.Job) -> bool:
-    """Tell whether a job that is over ever began; Slurm gives one that did not its end for its start."""
+    """Return whether a finished job ever started. For one that did not, Slurm's start time equals its end time."""
     start, end = data.get("start_time"), data.get("end_time")
     return bool(
         data.get("nodes") or data.get("exit_code") or data.get("signal") or (start and end and start < end)
@@ -88,13 +88,13 @@ def has_run(data: api.Job) -> bool:
 
 
 def sentences(*parts: Any) -> str:
-    """Join what was said by several, so that each is a sentence of its own."""
+    """Join texts of several sources, each as a sentence of its own."""
     said = [text for part in parts if (text := str(part or "").strip())]
     return " ".join(text if text[-1] in ".!?:…" else f"{text}." for text in said)
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time as Slurm writes it: ``1-02:03:04``, ``2:03:04``, ``3:04``."""
+    """Format a length of time as Slurm does: ``1-02:03:04``, ``2:03:04``, ``3:04``."""
     minutes, second = divmod(max(0, int(seconds)), 60)
     hours, minute = divmod(minutes, 60)
     days, hour = divmod(hours, 24)
@@ -104,7 +104,7 @@ def duration(seconds: float) -> str:
 
 
 def title(data: api.Job) -> str:
-    """Return what a job is called."""
+    """Return the title of a job."""
     name, what = data.get("name") or data.get("label"), "Step" if data.get("allocation") else "Job"
     if data.get("kind") == "allocation":
         name, what = data.get("label"), "Allocation"
@@ -121,7 +121,7 @@ def title(data: api.Job) -> str:
 
 
 def facts(data: api.Job) -> list[str]:
-    """Return where a job is and for how long."""
+    """Return the place of a job and its elapsed time."""
     said = []
     if data.get("nodes"):
         said.append(f"on {data['nodes']}")
@@ -147,7 +147,7 @@ def facts(data: api.Job) -> list[str]:
 
 
 def _used(data: api.Job, seconds: float) -> str:
-    """Return how long something ran; of an allocation, how much of its time that is."""
+    """Return the elapsed time; for an allocation, with its time limit."""
     if data.get("kind") != "allocation":
         return f"ran {duration(seconds)}"
     limit = data.get("time_limit")
@@ -155,12 +155,12 @@ def _used(data: api.Job, seconds: float) -> str:
 
 
 def tally(data: api.Job) -> str:
-    """Return how many tasks of an array are in which state; empty for what is none."""
+    """Return the number of tasks of an array in each state; empty for other jobs."""
     return ", ".join(f"{count} {state}" for state, count in sorted((data.get("tasks") or {}).items()))
 
 
 def _end(data: api.Job) -> list[str]:
-    """Return exit code or signal where they say something: Slurm has an exit code 0 for whatever it ended itself."""
+    """Return exit code or signal if they are meaningful: Slurm sets exit code 0 for jobs that Slurm itself ended."""
     signal, code, state = data.get("signal"), data.get("exit_code"), data.get("state")
     if signal in SIGNALS and state not in ("OUT_OF_MEMORY", "TIMEOUT"):
         return [f"ended by signal {signal}"]
@@ -168,29 +168,29 @@ def _end(data: api.Job) -> list[str]:
 
 
 def headline(data: api.Job) -> str:
-    """Return a job in one line."""
+    """Describe a job in one line."""
     return printable(f"{title(data)}: " + ", ".join([_state(data), *facts(data)])).replace("\n", "\\n")
 
 
 def _state(data: api.Job) -> str:
-    """Return the state, in Slurm's word; what was given back is CANCELLED for Slurm, which looks like a failure."""
+    """Return Slurm's state. A released allocation is CANCELLED for Slurm, which looks like a failure."""
     if is_released(data):
         return "given back" if is_finished(data) else "being given back"
     return told_state(data) or str(data.get("state"))
 
 
 def advice(data: api.Job, *, printed: bool) -> str:
-    """Return what to do next; what is said of the last lines of the output only where there are some."""
+    """Return the next step; a reference to the last lines of the output only if there are some."""
     step = str(data.get("next_step") or "")
     return step if printed or not step.startswith("The last lines of its output") else ""
 
 
 def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[str]:
-    """Return what else there is to say: why it waits or failed, what to do next, warnings."""
+    """Return further notes: why the job waits or failed, the next step, warnings."""
     said = [f"Warning: {text}" for text in data.get("warnings") or []]
     reason, words = data.get("reason"), data.get("reason_text")
     if reason and data.get("state") != "COMPLETED" and reason != "None" and not is_released(data):
-        # The words of what is over tell its end, the reason may be why it waited.
+        # For a finished job, the words explain its end; the reason may still be that of its wait.
         said.append(str(words if is_finished(data) and words else f"{reason}: {words}" if words else reason))
     if data.get("state") in ("FAILED", "OUT_OF_MEMORY"):
         said.append(explain_ranks(data.get("ranks")))
@@ -224,14 +224,14 @@ def _component(part: api.JobComponent) -> str:
 
 
 def as_text(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
-    """Return a job and its output as plain text; ``printed``: there is more of that elsewhere."""
+    """Render a job and its output as plain text; ``printed``: more output exists elsewhere."""
     said = notes(data, trouble, printed=printed or bool(panes))
     lines = [headline(data), *("  " + printable(note).replace("\n", "\\n") for note in said)]
     return "\n".join([*lines, output_as_text(panes)] if panes else lines)
 
 
 def output_as_text(panes: Sequence[OutputPane]) -> str:
-    """Return output as plain text."""
+    """Render output as plain text."""
     lines = []
     for pane in panes:
         if pane.stream == "stderr":
@@ -244,7 +244,7 @@ def output_as_text(panes: Sequence[OutputPane]) -> str:
 
 
 def as_html(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, printed: bool = False) -> str:
-    """Return a job and its output as HTML without scripts; everything in it is escaped."""
+    """Render a job and its output as HTML without scripts, fully escaped."""
     parts = [
         '<div class="jupyter-slurm-job" style="line-height:1.4">',
         f"<div><b>{escape(title(data))}</b> ",
@@ -261,14 +261,14 @@ def as_html(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, pr
 
 
 def state_as_html(data: api.Job) -> str:
-    """Return the state in its colour, with as much of the text's own as keeps it readable."""
+    """Render the state in its colour, mixed with the text colour for contrast."""
     color = _color(data)
     style = f"color:color-mix(in srgb, var(--jp-{color},{_FALLBACK[color]}) 60%, currentColor);font-weight:bold"
     return f'<span style="{style}">{escape(_state(data))}</span>'
 
 
 def output_as_html(panes: Sequence[OutputPane]) -> str:
-    """Return output as HTML without scripts; everything in it is escaped."""
+    """Render output as HTML without scripts, fully escaped."""
     return "".join(['<div class="jupyter-slurm-output" style="line-height:1.4">', *map(_pane_as_html, panes), "</div>"])
 
 

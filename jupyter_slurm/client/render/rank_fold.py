@@ -1,4 +1,4 @@
-"""What the ranks of a job printed, folded: one rank is to be seen, of the others how much there is."""
+"""Folded output of ranks: one rank is visible, the others are summarized."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["RankedScreen", "fold", "open_rank"]
 
 _LABEL = re.compile(r"\[(\d{1,7})\] ")
-_FEW = 8  # ranks that are told one by one
+_FEW = 8  # ranks listed one by one
 _LEAST = 512  # characters of a rank
 
 
@@ -24,7 +24,7 @@ class RankedScreen:
     Parameters
     ----------
     limit : int
-        Characters that are kept: a quarter for the first rank, about as many for all others together.
+        Characters to keep: a quarter for the first rank, the rest for all others together.
     """
 
     def __init__(self, limit: int) -> None:
@@ -35,12 +35,12 @@ class RankedScreen:
         self._other = Screen(self._share)
 
     def feed(self, data: bytes) -> None:
-        """Take in output; it may be cut anywhere."""
+        """Add output; a piece may end anywhere."""
         for rank, piece in self._labelled.feed(data):
             (self._other if rank is None else self._screens.get(rank) or self._add(rank)).feed(piece)
 
     def text(self) -> str:
-        """Return what is on the screens, one after the other."""
+        """Return the text of the screens, one after another."""
         texts = []
         if self._other:
             texts.append(end_of(self._other.text().removesuffix("\n"), self._share))
@@ -52,25 +52,25 @@ class RankedScreen:
 
     @property
     def dropped(self) -> bool:
-        """Whether something is left out."""
+        """Return whether text was dropped."""
         rooms = [(self._other, self._share), *((screen, self._room(rank)) for rank, screen in self._screens.items())]
         return any(screen.dropped or len(screen.text()) > room for screen, room in rooms)
 
     def __bool__(self) -> bool:
-        """Tell whether anything was drawn."""
+        """Return whether any text exists."""
         return bool(self._other) or any(self._screens.values())
 
     def _add(self, rank: int) -> Screen:
         screen = self._screens[rank] = Screen(0)
         first, count = rank if self._first is None else self._first, len(self._screens)
         self._first = min(first, rank)
-        is_doubled = count & (count - 1) == 0  # else it is not worth while to shorten all of them
+        is_doubled = count & (count - 1) == 0  # at other counts, shortening all ranks is not worth its time
         for number in self._screens if is_doubled else {rank, first}:
             self._screens[number].limit = self._room(number)
         return screen
 
     def _room(self, rank: int) -> int:
-        """Return how many characters of a rank are kept."""
+        """Return the number of characters kept for a rank."""
         return self._limit // 4 if rank == self._first else self._share
 
     @property
@@ -79,7 +79,7 @@ class RankedScreen:
 
 
 def open_rank(data: api.Job) -> int | None:
-    """Return which rank of a job is to be seen: the one that failed first, else 0; None where it has none."""
+    """Return the visible rank of a job: the first to fail, else 0; None without ranks."""
     if not has_ranks(data):
         return None
     ranks = data.get("ranks")
@@ -87,14 +87,14 @@ def open_rank(data: api.Job) -> int | None:
 
 
 def fold(text: str, rank: int) -> tuple[str, str, str]:
-    """Return what is to be seen of a labelled text, how much there is beside that, and that itself.
+    """Return the visible part of a labelled text, a summary of the other ranks, and their text.
 
     Parameters
     ----------
     text : str
-        As :class:`RankedScreen` gives it.
+        Text of :class:`RankedScreen`.
     rank : int
-        Which one is to be seen; where that has said nothing, the first that has.
+        The visible rank; if it has no text, the first rank with text.
     """
     groups: dict[int, list[str]] = {}
     seen: list[str] = []

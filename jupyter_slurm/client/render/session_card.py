@@ -1,4 +1,4 @@
-"""What the card of a session says beside that of any job: how far it is, where it is, and what ends it."""
+"""Card of a session: its progress, its address, and the event that ends it."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ _WORDS = {"unreachable": "ready, but not reached from here"}
 
 
 def session_state(data: api.Job) -> str:
-    """Return how far a session is; empty for what is none, and for one that is over: Slurm says how."""
+    """Return the state of a session; empty for other jobs, and for a finished session: Slurm's state applies."""
     session = data.get("session")
     return str(session["state"]) if session and not data.get("finished") else ""
 
 
 def server_prefix() -> str | None:
-    """Return the base_url of the Jupyter server that this kernel or terminal is of; None: it has no part of ours."""
+    """Return the base_url of the Jupyter server of this kernel or terminal; None if the server lacks the extension."""
     return os.environ.get("JUPYTER_SLURM_BASE_URL")
 
 
 def path_here(session: api.Session) -> str:
-    """Return the path under which that server shows a session; empty: it does not."""
+    """Return the path under which that server shows a session; empty if it does not."""
     prefix, path = server_prefix(), str(session["path"])
     return path if prefix and path.startswith(f"{prefix}jupyter-slurm/") else ""
 
 
 def is_ready(data: api.Job) -> bool:
-    """Tell whether a session can be opened."""
+    """Return whether a session can be opened."""
     return session_state(data) in ("ready", "reconnecting")
 
 
 def hides_log(data: api.Job) -> bool:
-    """Tell whether what Jupyter logs is of no interest: it is there, or ended as it should."""
+    """Return whether the log of Jupyter is of no interest: Jupyter is ready, or ended as intended."""
     if not data.get("session"):
         return False
     return is_ready(data) or (bool(data.get("finished")) and data.get("state") in ("COMPLETED", "CANCELLED"))
 
 
 def told_state(data: api.Job) -> str:
-    """Return how far a session that runs is, in words; empty for any other job, whose state Slurm's word tells."""
+    """Describe the state of a running session; empty for any other job, for which Slurm's state suffices."""
     state = session_state(data)
     if state == "starting":
         return f"starting {shown_command(data) or 'Jupyter'}"
@@ -68,14 +68,14 @@ def told_state(data: api.Job) -> str:
 
 
 def shown_command(data: api.Job) -> str:
-    """Return the name of the command that serves; empty for a Jupyter."""
+    """Return the name of the served command; empty for Jupyter."""
     session = data.get("session")
     command = session and session.get("command")
     return str(command[0]).rpartition("/")[2] if command else ""
 
 
 def session_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
-    """Return what a session has, which Jupyter or what else it is, and for how long yet."""
+    """Return the resources of a session, its server, and its remaining time."""
     session = data.get("session")
     if not session or not session_state(data):
         return []
@@ -91,7 +91,7 @@ def session_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
 
 
 def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
-    """Return where a session is, how it is opened, and what ends it."""
+    """Return notes: the address of a session, how to open it, and the event that ends it."""
     session = data.get("session")
     if not session or not session_state(data):
         return []
@@ -110,7 +110,7 @@ def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
 
 
 def end_note(data: api.Job, duration: Callable[[float], str]) -> str:
-    """Return that the time limit of a session is near, and what then becomes of it; empty: it is not."""
+    """Return a note about a near time limit and its consequence; empty if the limit is not near."""
     session = data.get("session")
     if not session or not (ends := session.get("ends")):
         return ""
@@ -121,7 +121,7 @@ def end_note(data: api.Job, duration: Callable[[float], str]) -> str:
 
 
 def start_note(data: api.Job) -> str:
-    """Return when what waits may start; empty: that is not known."""
+    """Return the estimated start of a pending job; empty if unknown."""
     start = data.get("estimated_start")
     if data.get("state") != "PENDING" or not start or start <= time.time():
         return ""
@@ -130,7 +130,7 @@ def start_note(data: api.Job) -> str:
 
 
 def session_history(data: api.Job) -> str:
-    """Return when a session came how far, with how long each step took, and what serves where it is no Jupyter."""
+    """Return the steps of a session with their times and durations, and the server unless it is Jupyter."""
     session, said, before = data["session"], list[str](), None
     assert session is not None
     for step in session["steps"]:
@@ -144,7 +144,7 @@ def session_history(data: api.Job) -> str:
 
 
 def terminal_name(data: api.Job) -> str:
-    """Return how a terminal names a session."""
+    """Return the name of a session for a terminal."""
     cluster = str(data.get("cluster") or "")
-    is_here = cluster == "local" or cluster.startswith("local-")  # what is named so is no profile
+    is_here = cluster == "local" or cluster.startswith("local-")  # a site profile cannot have such a name
     return f"{data.get('label')}" + ("" if is_here else f" --cluster {cluster}")

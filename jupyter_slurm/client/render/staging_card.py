@@ -1,4 +1,4 @@
-"""Staging of a job as its card shows it: folders, notes, what was given up."""
+"""Staging on the job card: folders, notes, abandoned results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["is_given_up", "stage_facts", "stage_notes"]
 
 
 def stage_facts(data: api.Job) -> list[str]:
-    """Return in few words what came back."""
+    """Summarize the results that were copied back."""
     stage = data.get("stage")
     if not stage or stage.get("state") != "back":
         return []
@@ -22,7 +22,7 @@ def stage_facts(data: api.Job) -> list[str]:
 
 
 def stage_notes(data: api.Job) -> list[str]:
-    """Return where the folders of a job are, and what did not come back."""
+    """Return the folders of a job, and the results that were not copied back."""
     stage = data.get("stage")
     if not stage:
         return []
@@ -45,7 +45,7 @@ def stage_notes(data: api.Job) -> list[str]:
 
 
 def is_given_up(data: api.Job) -> bool:
-    """Tell whether results of a job are on its cluster alone, and nobody tries to bring them any more."""
+    """Return whether results exist only on the cluster, and jupyter_slurm no longer tries to copy them back."""
     stage = data.get("stage")
     return bool(stage and stage.get("given_up"))
 

@@ -1,4 +1,4 @@
-"""What the pass-through commands return: a table, or the text as it is."""
+"""Results of Slurm commands: a table, or the unchanged text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from jupyter_slurm.client.render.terminal import printable
 
 __all__ = ["CommandText", "Table"]
 
-_SHOWN = 200  # rows shown from the beginning and from the end; the object has them all
-_LONGEST = 200  # characters shown of a value that is no text
-_WIDEST = 100  # columns of text that one field may take
+_SHOWN = 200  # rows shown from the beginning and from the end; the object has all rows
+_LONGEST = 200  # characters shown of a value that is not text
+_WIDEST = 100  # columns of text for one field
 
 
 class CommandText(str):
     """The output of a command: a string that a notebook shows as text."""
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        # Alone it is shown as text, within a list or a dictionary as the string that it is.
+        # A single value is shown as text; within a list or a dictionary it is shown as a string literal.
         is_within = len(getattr(printer, "stack", ())) > 1
         printer.text(repr(str(self)) if is_within else printable(self).rstrip("\n"))
 
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 
 class Table(Sequence[Row]):
-    """Rows and columns: of text, as a Slurm command gave them, or of values.
+    """Rows and columns: text of a Slurm command, or values.
 
     ``table["JOBID"]`` is a column, ``table[0]`` a row as a dictionary, ``table[:10]`` a shorter table.
 
@@ -39,11 +39,11 @@ class Table(Sequence[Row]):
     columns : sequence of str
         Names of the columns.
     rows : sequence of sequences
-        As many values a row as there are columns.
+        Rows with as many values as there are columns.
     title : str
-        What stands above it, in a report.
+        Heading of the table, in a report.
     with_none : collection of str
-        Columns in which None is a value as others, and is shown; elsewhere it stands for what is not known.
+        Columns in which None is a value and is shown; in other columns None means unknown.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Table(Sequence[Row]):
     @overload
     def __getitem__(self, key: str) -> list[Any]: ...
     def __getitem__(self, key: int | slice | str) -> Row | Table | list[Any]:
-        """Return a column by its name, a row by its number, or a part of the table."""
+        """Return a column by its name, a row by its number, or a slice of the table."""
         if isinstance(key, slice):
             return Table(self.columns, self.rows[key], title=self.title, with_none=self._with_none)
         if isinstance(key, int):
@@ -83,7 +83,7 @@ class Table(Sequence[Row]):
     __hash__ = None  # type: ignore[assignment]
 
     def to_pandas(self) -> Any:
-        """Return a pandas.DataFrame; what a Slurm command printed stays text.
+        """Return a pandas.DataFrame; output of a Slurm command stays text.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class Table(Sequence[Row]):
         printer.text(repr(self))
 
     def _repr_html_(self) -> str:
-        """Return HTML in JupyterLab's colours, scrolling in its own box."""
+        """Return HTML in JupyterLab's colours, in a scrolling box."""
         head, left_out, tail = self._shown()
         columns = "".join(f'<th style="{_TH}">{escape(name)}</th>' for name in self.columns)
         gap = f'<tr><td colspan="{len(self.columns)}">… {left_out} more rows …</td></tr>' if left_out else ""
@@ -148,7 +148,7 @@ def _html_rows(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _text(value: Any, nothing: str) -> str:
-    """Return a value as text: ``nothing`` stands for None; not all is shown of a long one."""
+    """Format a value as text: ``nothing`` replaces None; a long value is truncated."""
     if isinstance(value, str):
         return value
     text = nothing if value is None else repr(value)
@@ -156,7 +156,7 @@ def _text(value: Any, nothing: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a text of unknown origin as HTML: nothing in it is markup, control characters are visible."""
+    """Escape a text of unknown origin as HTML: without markup, with visible control characters."""
     return html.escape(_one_line(text))
 
 
@@ -169,7 +169,7 @@ def _cell(value: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """Return how many columns a terminal needs for a text (wide characters take two, combining ones none)."""
+    """Return the columns of a text in a terminal (wide characters take two, combining ones none)."""
     if text.isascii():
         return len(text)
     from wcwidth import wcswidth

@@ -1,8 +1,8 @@
-r"""What a terminal would show of a job's output: ``\r``, ``\b``, cursor movements and colours.
+r"""Terminal emulation for a job's output: ``\r``, ``\b``, cursor movements and colours.
 
-pyte, the library for this, draws on a grid of fixed width: long lines would be cut or wrapped, and a megabyte takes it
-four seconds. This screen has lines of any length, keeps a bounded end of what was fed and knows only what progress bars
-and loggers use. What it does not know is left out of the text, so that nothing but text and colours comes out.
+pyte, the library for this, draws on a grid of fixed width: long lines would be cut or wrapped, and a megabyte takes
+four seconds. This screen has lines of any length, keeps a bounded end of its input and supports only the sequences of
+progress bars and loggers. Other sequences are dropped from the text, so that only text and colours remain.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 _STYLE = re.compile(r'(?<=<span style=")[^"]*')
 _COLOR = re.compile(r"(?<![-\w])color: (#[0-9a-fA-F]{6})")
 _BACKGROUND = re.compile(r"background(?:-color)?: #([0-9a-fA-F]{6})")
-_MAX_COLUMN = 4096  # how far a cursor movement may leave the text: "\x1b[999999999C" must not cost memory
-_MAX_PENDING = 4096  # a sequence that has not ended by then is none
+_MAX_COLUMN = 4096  # limit of a cursor movement: "\x1b[999999999C" must not cost memory
+_MAX_PENDING = 4096  # a longer unfinished sequence is treated as text
 _SET = {1: "bold", 2: "bold", 3: "italic", 4: "underline", 5: "blink", 7: "reverse", 8: "hidden", 9: "strike"}
 _UNSET = {22: "bold", 23: "italic", 24: "underline", 25: "blink", 27: "reverse", 28: "hidden", 29: "strike"}
 
 
 class _Decoder:
-    """Bytes as text, in pieces that end where no sequence does."""
+    """Incremental decoder of bytes: its pieces never end within a sequence."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._pending = ""
 
     def feed(self, data: bytes) -> str:
-        """Return what can be drawn now; a character or a sequence may be cut anywhere."""
+        """Return the text that can be drawn now; a piece may end within a character or a sequence."""
         text = self._pending + self._decode(data)
         cut = _UNFINISHED.search(text)
         self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING else ""
@@ -58,14 +58,14 @@ class Screen:
     Parameters
     ----------
     limit : int
-        Characters that are kept, colours included; older lines are dropped (:attr:`dropped`).
+        Characters to keep, colours included; older lines are dropped (:attr:`dropped`).
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.dropped = False
         self._decoder = _Decoder()
-        self._lines: list[str] = [""]  # as text with colours; the one under the cursor may be unpacked
+        self._lines: list[str] = [""]  # text with colours; the line under the cursor may be unpacked
         self._row = 0
         self._column = 0
         self._chars: list[str] = []  # the line under the cursor, one entry a column
@@ -76,7 +76,7 @@ class Screen:
         self._clears = False
 
     def feed(self, data: bytes) -> None:
-        """Take in output; a character or a sequence may be cut anywhere."""
+        """Add output; a piece may end within a character or a sequence."""
         for piece in _blocks(self._decoder.feed(data)):
             at_start = not self._chars and self._column == 0 and self._row == len(self._lines) - 1
             if at_start and not self._code and _PLAIN_LINES.fullmatch(piece):
@@ -86,16 +86,16 @@ class Screen:
         self._trim()
 
     def text(self) -> str:
-        """Return what is on the screen: lines of text, with SGR sequences as the only control characters."""
+        """Return the text of the screen: lines, with SGR sequences as the only control characters."""
         self._pack()
         return "\n".join(self._lines)
 
     def __bool__(self) -> bool:
-        """Tell whether anything was drawn."""
+        """Return whether any text exists."""
         return len(self._lines) > 1 or bool(self._chars) or bool(self._lines[0])
 
     def _append(self, block: str) -> None:
-        """Take many plain lines in one step: most output is nothing else."""
+        """Append many plain lines in one step: most output is plain."""
         self._clear()
         self._lines[-1:] = block.split("\n")
         self._size += len(block)
@@ -133,7 +133,7 @@ class Screen:
             self._column = 0
 
     def _go(self, row: int, *, grow: bool = False) -> None:
-        """Put the cursor on another line; only a newline makes one."""
+        """Move the cursor to another line; only a newline creates one."""
         self._pack()
         if grow and row == len(self._lines):
             self._lines.append("")
@@ -159,9 +159,9 @@ class Screen:
             self._column = step - 1
         elif final == "K":
             self._erase(count)
-        elif final == "J" and count in (2, 3):  # and from its beginning: what comes next is the first line again
+        elif final == "J" and count in (2, 3):  # clears from the beginning: the next text is the first line again
             self._clears = True
-            if not params.startswith("0"):  # else it waits for that (clear_output(wait=True) of a cell)
+            if not params.startswith("0"):  # 0 waits for new output (clear_output(wait=True) of a cell)
                 self._clear()
         elif final == "J" and count == 0:
             self._erase(0)
@@ -183,7 +183,7 @@ class Screen:
             self._chars, self._styles = [], []
 
     def _select(self, params: str) -> None:
-        """Follow a colour sequence (SGR, ECMA-48 8.3.117), as a state and not as text: it cannot grow without end."""
+        """Apply a colour sequence (SGR, ECMA-48 8.3.117) as a state, not as text, so that memory stays bounded."""
         codes = [int(part) if part.isdecimal() and len(part) < 4 else 0 for part in re.split("[;:]", params)]
         while codes:
             code = codes.pop(0)
@@ -209,9 +209,9 @@ class Screen:
         self._lines[self._row] = packed
 
     def _trim(self) -> None:
-        """Keep the end: whole lines go, and the beginning of a line that alone is too long."""
+        """Keep the end: drop whole lines, and the beginning of a single line that is too long."""
         weight = self._weight()
-        if weight - self.limit > self.limit // 2:  # not for every few bytes more
+        if weight - self.limit > self.limit // 2:  # not for every few bytes
             surplus = _surplus(self._styles, self.limit)
             del self._chars[:surplus], self._styles[:surplus]
             self._column = max(0, self._column - surplus)
@@ -228,24 +228,24 @@ class Screen:
             self.dropped = True
 
     def _weight(self) -> int:
-        """Return how many characters the line under the cursor takes, colours included."""
+        """Return the characters of the line under the cursor, colours included."""
         return len(_pack(self._chars, self._styles)) if any(self._styles) else len(self._chars)
 
 
 class IncrementalFilter:
-    """Output for a real terminal: colours and simple movements pass, other sequences (titles, clipboards …) do not."""
+    """Filter for a real terminal: colours and simple movements pass, other sequences (titles, clipboards …) do not."""
 
     def __init__(self) -> None:
         self._decoder = _Decoder()
 
     def feed(self, data: bytes) -> str:
-        """Return what may be written now."""
+        """Return the text to write now."""
         found = _TOKEN.finditer(self._decoder.feed(data))
         return "".join(t[0] for t in found if t["text"] is not None or _HARMLESS.fullmatch(t[0]))
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Cut text into stretches of plain lines and the rest."""
+    """Split text into stretches of plain lines and the rest."""
     start = 0
     for block in _PLAIN_LINES.finditer(text):
         if block.start() > start:
@@ -272,7 +272,7 @@ def _pack(chars: list[str], styles: list[str]) -> str:
 
 
 def _surplus(styles: list[str], limit: int) -> int:
-    """Return how many characters of a line have to go from its beginning, so that the rest fits with its colours."""
+    """Return the number of characters to drop from the beginning of a line so that the rest fits with its colours."""
     start = len(styles)
     for style, run in groupby(reversed(styles)):
         length = len(list(run))
@@ -284,7 +284,7 @@ def _surplus(styles: list[str], limit: int) -> int:
 
 
 def end_of(text: str, limit: int) -> str:
-    """Return the last lines of a screen's text that fit into so many characters; of a longer line, its end."""
+    """Return the last lines of a screen's text that fit into a number of characters; of a longer line, its end."""
     if len(text) <= limit:
         return text
     if start := text.find("\n", len(text) - limit, -1) + 1:
@@ -308,12 +308,12 @@ def _unpack(line: str) -> tuple[list[str], list[str]]:
 
 
 def plain(text: str) -> str:
-    """Return a screen's text without its colours."""
+    """Return a screen's text without colours."""
     return _SGR.sub("", text)
 
 
 def to_html(text: str) -> str:
-    """Return a screen's text as escaped HTML whose colours are inline styles."""
+    """Render a screen's text as escaped HTML with inline styles for colours."""
     from ansi2html import Ansi2HTMLConverter
 
     converter = Ansi2HTMLConverter(inline=True, dark_bg=False, linkify=False, scheme="xterm")
@@ -322,9 +322,9 @@ def to_html(text: str) -> str:
 
 
 def _readable(style: re.Match[str]) -> str:
-    """Return colours that can be read in a light and in a dark theme: nobody here knows which one it is."""
+    """Return colours that are readable in a light and in a dark theme: the theme is unknown."""
     if (background := _BACKGROUND.search(style[0])) is None:
-        # The text around it is dark where the theme is light: a part of that in every colour keeps it off the ground.
+        # The surrounding text contrasts with the theme: a share of its colour in every colour keeps the contrast.
         return _COLOR.sub(r"color: color-mix(in srgb, \1 50%, currentColor)", style[0])
     if _COLOR.search(style[0]):
         return style[0]
@@ -333,14 +333,14 @@ def _readable(style: re.Match[str]) -> str:
 
 
 def printable(text: str, keep: re.Pattern[str] | None = None) -> str:
-    r"""Return text in which what cannot be seen is visible (``\x1b``): controls, changes of direction, odd bytes.
+    r"""Return text with visible escapes (``\x1b``) for controls, changes of direction and invalid bytes.
 
     Parameters
     ----------
     text : str
-        Anything: names, reasons, the output of a command.
+        Any text: names, reasons, the output of a command.
     keep : pattern
-        What stays as it is, besides line ends and tabs.
+        Text that stays unchanged, besides line ends and tabs.
     """
     if keep is None:
         return _visible(text)
@@ -358,6 +358,6 @@ def _visible(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8 (PEP 383)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not valid UTF-8 (PEP 383)
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

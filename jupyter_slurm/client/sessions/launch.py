@@ -1,4 +1,4 @@
-"""Launch of a session: our words of ``launch``, and the request that has a job run a Jupyter or another server."""
+"""Launch of a session: the keywords of ``launch``, and the request of a job that runs Jupyter or another server."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WORDS: dict[str, bool | None] = {
     "stage": True,
     "sync": True,
 }
-"""Our words of ``launch``, and whether each takes a value; None: it may."""
+"""The keywords of ``launch``, and whether each takes a value; None: the value is optional."""
 
 _OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context", "resume", "stage")
 _NOT_HERE = {
@@ -50,13 +50,13 @@ _NOT_HERE = {
     "wrap": "A command that serves comes after --, with {port} where it takes one.",
     **dict.fromkeys(("help", "usage", "version"), "`jupyter slurm launch --help` explains it."),
 }
-_FILES = (".sif", ".simg", ".img", ".sqfs")  # that are images: no registry has one of such a name
-_SHORTEST = 60  # seconds: what is looked at seldom cannot end sooner
+_FILES = (".sif", ".simg", ".img", ".sqfs")  # suffixes of image files; no image in a registry has such a name
+_SHORTEST = 60  # seconds; use is checked too seldom for a shorter time
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
 
 
 def named_in(line: str) -> tuple[str | None, str]:
-    """Return the cluster that the first word behind ``launch`` names, if it does, and the rest of the line."""
+    """Return the cluster named by the first word after ``launch``, if any, and the rest of the line."""
     first = next(iter(tokenize(line)), None)
     if first is None or first.text.startswith("-") or "=" in first.text or first.text in WORDS:
         return None, line
@@ -64,11 +64,11 @@ def named_in(line: str) -> tuple[str | None, str]:
 
 
 def there(name: str | None) -> Cluster:
-    """Return the cluster of a name, logged in; the choice of this process stays."""
+    """Return the cluster of a name, logged in; the chosen cluster of this process stays."""
     if name is None or name == chosen():
         return current()
     own = ""
-    if chosen() == "local" and shutil.which("squeue"):  # a laptop has no Slurm that could be meant
+    if chosen() == "local" and shutil.which("squeue"):  # a laptop without Slurm has no local cluster
         here = current()
         own = here.client.get(here.path())["name"]
         if name in (here.name, own):
@@ -82,16 +82,16 @@ def there(name: str | None) -> Cluster:
 
 
 def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[api.Job], None] = say_doubts) -> Session:
-    """Have a job run a Jupyter, or the command behind ``--``, once.
+    """Submit a job that runs Jupyter, or the command after ``--``, once.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the job.
     parsed : MagicLine
-        Options of sbatch and our words.
+        Options of sbatch and keywords.
     tell : callable, optional
-        Says the doubts about what was submitted; by default they are printed.
+        Function that shows warnings about the submitted job; by default they are printed.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _post(cluster: Cluster, asked: api.Launch) -> Any:
 
 
 def environment_named(env: str | None, image: str | None) -> str | None:
-    """Return the environment that is meant: an image is one, by its name in a registry or by its path."""
+    """Return the intended environment. An image is recognized by its name in a registry or by its path."""
     if image is None:
         return env
     if env is not None:
@@ -153,7 +153,7 @@ def environment_named(env: str | None, image: str | None) -> str | None:
 
 
 def idle_time(text: str | None, *, word: str = "idle") -> float:
-    """Return seconds: as ``--time`` is written, or 30m, 2h, 1d; of None, what was set."""
+    """Parse a time into seconds: as for ``--time``, or 30m, 2h, 1d; None: the configured time."""
     if text is None:
         return settings().session_idle
     short = re.fullmatch(r"(\d{1,6})([mhd])", text)

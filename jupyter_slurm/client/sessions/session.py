@@ -1,4 +1,4 @@
-"""Sessions, as a person has them: a Jupyter, or another server, in a job, on a port of this machine."""
+"""Sessions as objects of the user: Jupyter or another server in a job, on a local port."""
 
 from __future__ import annotations
 
@@ -32,41 +32,41 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "SessionList", "session", "sessions"]
 
-_THERE = ("ready", "reconnecting", "unreachable")  # its Jupyter answers, on the node
+_THERE = ("ready", "reconnecting", "unreachable")  # states in which the server of the session answers on the node
 _STEP = 0.2
 
 
 class Session(Job):
-    """A Jupyter, or another server, that a job runs, on a port of this machine.
+    """A Jupyter or another server that a job runs, on a local port.
 
-    It comes from ``%slurm launch``, :func:`jupyter_slurm.sessions` and :func:`jupyter_slurm.session`. Beside what every
-    :class:`Job` has:
+    Returned by ``%slurm launch``, :func:`jupyter_slurm.sessions` and :func:`jupyter_slurm.session`. In addition to the
+    attributes of every :class:`Job`:
     """
 
     @property
     def name(self) -> str | None:
-        """Its name: what ``name=`` gave it, or :meth:`rename`."""
+        """Return the name, given by ``name=`` or :meth:`rename`."""
         return self.data.get("label")
 
     @property
     def state(self) -> str:
-        """How far it is: submitted, pending, starting, ready, reconnecting, unreachable, ending, ended."""
+        """Return the state: submitted, pending, starting, ready, reconnecting, unreachable, ending, ended."""
         return str(self._session["state"])
 
     @property
     def url(self) -> str | None:
-        """Where it is here, without its token: :meth:`open` logs in. None while it is not ready."""
+        """Return the local URL without its token: :meth:`open` logs in. None until the session is ready."""
         url: str | None = self._session["url"]
         return url
 
     @property
     def path(self) -> str:
-        """Its path for life: also the one under which the Jupyter server that it was launched through shows it."""
+        """Return the permanent path, also below the Jupyter server through which the session was launched."""
         return str(self._session["path"])
 
     @property
     def server(self) -> str | None:
-        """Which Jupyter it is, with its version, or the name of the command that serves."""
+        """Return the Jupyter application with its version, or the name of the served command."""
         server: str | None = self._session["server"]
         return server
 
@@ -78,34 +78,34 @@ class Session(Job):
 
     @property
     def steps(self) -> list[tuple[str, float]]:
-        """How far it has come, and when (seconds since the epoch): submitted, pending, starting, ready, ended."""
+        """Return the steps and their times (seconds since the epoch): submitted, pending, starting, ready, ended."""
         return [(step["state"], step["time"]) for step in self._session["steps"]]
 
     def history(self) -> str:
-        """Return its steps in a line, with how long each took, and the command that serves where it is no Jupyter."""
+        """Return the steps in a line, with their durations, and the served command unless it is Jupyter."""
         return printable(session_history(self.data))
 
     def trouble(self) -> str:
-        """Return why it is not to be had just now, and what is wrong with it; empty: nothing is."""
+        """Return why the session is unreachable now, or another problem; empty if there is none."""
         message = self._session["message"]
         said = [f"{self.state}: {message}"] if message else []
         said += [f"Warning: {text}" for text in self.data.get("warnings") or ()]
         return "" if self.is_finished else "\n".join(printable(f"{self.title}: {text}") for text in said)
 
     def near_end(self) -> str:
-        """Return a warning that its time limit is near; empty while it is not."""
+        """Return a warning that the time limit is near; empty otherwise."""
         said = end_note(self.data, duration)
         return printable(f"{self.title}: {said}") if said else ""
 
     def open(self, *, browser: bool = True) -> Session:
-        """Bring it here and, with ``browser``, show it: logged in, and the token is in no history.
+        """Forward the session to this machine and, with ``browser``, open it logged in; no history gets the token.
 
         Raises
         ------
         JobError
-            It is not ready, or over.
+            The session is not ready, or finished.
         TunnelError
-            No way leads there.
+            No route to the session exists.
         """
         page = self.page()
         if browser and not webbrowser.open(f"file://{quote(page)}" if page else str(self.url)):
@@ -116,9 +116,9 @@ class Session(Job):
         return self
 
     def page(self) -> str | None:
-        """Bring it here and return the path of a file, for you alone, that opens it logged in.
+        """Forward the session to this machine and return the path of a private file that opens it logged in.
 
-        What is no Jupyter has no log-in of ours: None, and :attr:`url` is all.
+        A server other than Jupyter has no login by jupyter_slurm: the result is None, and :attr:`url` suffices.
         """
         client, path = self._cluster.client, self._cluster.path("sessions", self._reference, "open")
         told = answering(client, self._cluster.name, lambda: client.post(path, timeout=None))
@@ -129,44 +129,44 @@ class Session(Job):
         return page
 
     def stop(self) -> Session:
-        """End it, with all that runs in it, and wait until it is over: a minute at the longest."""
+        """End the session with all its processes, and wait for its end: at most a minute."""
         self._data = self._cluster.client.post(self._cluster.path("sessions", self._reference, "stop"))
         if self._follower is not None:
             self._follower.know(self._data)
         return self
 
     def rename(self, name: str) -> Session:
-        """Give it another name."""
+        """Rename the session."""
         path = self._cluster.path("sessions", self._reference, "rename")
         self._data = self._cluster.client.post(path, json={"name": name})
         return self
 
     def log(self, lines: int = 20) -> str:
-        """Return the last lines of what its Jupyter, or its command, says."""
+        """Return the last lines of the log of its server."""
         return self.tail(lines, "stderr")
 
     def wait_ready(
         self, timeout: float | None = None, *, told: Callable[[api.Job], None] = lambda data: None
     ) -> Session:
-        """Wait until it can be opened.
+        """Wait until the session can be opened.
 
         Parameters
         ----------
         timeout : float, optional
             Seconds; by default without end.
         told : callable, optional
-            Is given what is known of it, again and again.
+            Called repeatedly with the API object of the session.
 
         Raises
         ------
         JobFailed
-            It ended before; with the last lines of its log.
+            The session ended before; with the last lines of its log.
         TunnelError
-            It is ready, and no way leads there.
+            The session is ready, but no route to it exists.
         TimeoutError
-            The time is over; it goes on.
+            The timeout is over; the session continues.
         WaitInterrupted
-            The wait was interrupted; it goes on.
+            The wait was interrupted; the session continues.
         """
         deadline, follower = None if timeout is None else time.monotonic() + timeout, self._follow()
         changed = threading.Event()
@@ -194,7 +194,7 @@ class Session(Job):
             text, stream = self._written.log(ranks=None)
             raise failure(self._data, text, output_path(self._data, stream or "stderr"))
         if not is_ready(self._data):
-            self.page()  # as far as the agent can get without asking anybody, it is not reached
+            self.page()  # ready without a route, as far as the agent can connect without a prompt
         return self
 
     def _row(self) -> list[str]:
@@ -204,11 +204,11 @@ class Session(Job):
         return [str(value or "") for value in values]
 
     def raise_for_state(self) -> Job:
-        """Raise JobFailed if it is over and did not end well; stopped is well."""
+        """Raise JobFailed if the session is finished without success; a stopped session is a success."""
         return self if self._data.get("state") == "CANCELLED" else super().raise_for_state()
 
     def resubmit(self, **options: Any) -> Job:
-        """Refuse: the line that launched it launches another one.
+        """Refuse: the user runs the launching line again.
 
         Raises
         ------
@@ -219,15 +219,15 @@ class Session(Job):
 
 
 class SessionList(JobList[Session]):
-    """Sessions, as a table of how far they are, and where."""
+    """List of sessions, shown as a table of their states and addresses."""
 
     def table(self) -> Table:
-        """Return what is known of each."""
+        """Return the sessions as a table."""
         return Table(["NAME", "STATE", "JOBID", "NODES", "URL"], [session._row() for session in self])
 
 
 def sessions(*, active: bool = True) -> SessionList:
-    """Return your sessions on this cluster, the latest first; ``active``: only those that are not over."""
+    """Return your sessions on this cluster, the latest first; ``active``: only unfinished ones."""
     cluster = current()
     found = cluster.client.get(cluster.path("sessions"), params={"state": "active" if active else "all"})
     return SessionList(Session(cluster, data) for data in found)
@@ -239,7 +239,7 @@ def session(name: str) -> Session:
     Raises
     ------
     JobNotFound
-        There is none.
+        No such session exists.
     """
     cluster = current()
     return Session(cluster, cluster.client.get(cluster.path("sessions", str(name))))

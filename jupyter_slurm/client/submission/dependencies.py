@@ -1,4 +1,4 @@
-"""``after=train,runs[3]``: jobs that a new one waits for, by the names of their variables or by their ids."""
+"""Dependencies in ``after=train,runs[3]``: jobs that a new job waits for, by variable name or by id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_slurm.runner.variables.definitions import suggest_name
 __all__ = ["KINDS", "dependency_options"]
 
 KINDS: Final = {"after": "afterok", "afterany": "afterany", "afternotok": "afternotok", "aftercorr": "aftercorr"}
-"""Our words and what they are called by sbatch(1)."""
+"""The keywords, and the names of their conditions in sbatch(1)."""
 
 _ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
 _ITEM = re.compile(rf"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{{1,10}})\])?|(?P<id>{_ID.pattern})")
@@ -33,12 +33,12 @@ def dependency_options(
     options: Sequence[str],
     text: str,
 ) -> list[str]:
-    """Return the option of sbatch that our words stand for; nothing where none is needed any more.
+    """Return the option of sbatch for the keywords; None if no dependency remains.
 
     Raises
     ------
     UsageError
-        A name is no job, or what is waited for can never happen.
+        A name is not a job, or a condition can never be met.
     """
     asked = {word: words[word] or "" for word in KINDS if word in words}
     if any(
@@ -103,12 +103,12 @@ def _known(cluster: Cluster, number: str) -> Job:
 
 
 def _is_met(word: str, job: Job) -> bool:
-    """Tell whether a condition is met already.
+    """Return whether a condition is already met.
 
     Raises
     ------
     UsageError
-        It can never be met.
+        The condition can never be met.
     """
     hint = "afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED."
     return is_met(word, KINDS[word], _ending(job), hint)
@@ -119,12 +119,12 @@ def _ending(job: Job) -> JobEnd:
 
 
 def _numbers(word: str, job: Job) -> list[str]:
-    """Return the Slurm ids that a condition names: of an array in parts, of those for which it is not met yet.
+    """Return the Slurm ids of a condition: for an array in parts, those for which it is not met yet.
 
     Raises
     ------
     UsageError
-        It cannot be said of several arrays.
+        The condition cannot apply to several arrays.
     """
     parts = [part for part in job._data.get("parts") or () if part["id"]]
     if len(parts) < 2:

@@ -1,4 +1,4 @@
-"""When and where a job could start: the answer of ``--test-only``."""
+"""Estimated start of a job: the answer of ``--test-only``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SOON = 60.0  # seconds
 
 
 class Estimate:
-    """When and where a job could start, as far as Slurm can tell now. Nothing was submitted.
+    """Estimated start and place of a job, as far as Slurm knows now. Nothing was submitted.
 
     Attributes
     ----------
     start : datetime or None
-        With the time zone of this machine; None where sbatch said it in other words.
+        With the time zone of this machine; None if sbatch answered in another form.
     cpus : int or None
-        That it would get.
+        CPUs that the job would get.
     nodes, partition : str or None
-        Where.
+        Place of the job.
     said : str
-        The words of sbatch.
+        The answer of sbatch.
     """
 
     def __init__(self, data: api.Estimate) -> None:
@@ -62,23 +62,23 @@ class Estimate:
 
 
 def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:
-    """Ask Slurm when a job could start.
+    """Ask Slurm for the estimated start of a job.
 
     Parameters
     ----------
     cluster : Cluster
-        Where.
+        Cluster of the job.
     submission : Submission
-        What would be submitted.
+        The submission to estimate.
     **more
-        What belongs to the request beside it: the lease of an allocation.
+        Further fields of the request: the lease of an allocation.
 
     Raises
     ------
     UsageError, SubmitRefused
-        It could not be submitted.
+        The job could not be submitted.
     WaitInterrupted
-        Slurm had been asked much, and it was interrupted before it was asked this.
+        The query was delayed because of many queries before, and interrupted during the delay.
     """
     with submission.body(cluster) as body:
         path, asked = cluster.path("jobs"), {**body, **more, "test_only": True}
@@ -87,6 +87,6 @@ def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:
 
 
 def estimate_allocation(cluster: Cluster, holder: Submission) -> Estimate:
-    """Ask Slurm when an allocation could start, given the batch job that would hold it; else as :func:`estimate`."""
+    """Ask Slurm for the estimated start of an allocation, given its batch job; otherwise as :func:`estimate`."""
     lease = {"seconds": settings().allocation_lease, "once": True, "keep": False}
     return estimate(cluster, holder, lease=lease)

@@ -1,4 +1,4 @@
-"""``resume``: how often a job may begin anew."""
+"""Keyword ``resume``: the maximum number of restarts of a job."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from jupyter_slurm.errors import UsageError
 
 __all__ = ["restarts_of"]
 
-_RESTARTS = 20  # of `resume` without a number
+_RESTARTS = 20  # default of `resume`
 _MOST = 1000
 
 
 def restarts_of(parsed: MagicLine) -> int | None:
-    """Return how often a job may begin anew; None where it is not to.
+    """Return the maximum number of restarts of a job; None without `resume`.
 
     Raises
     ------
     UsageError
-        That is no such number.
+        The value is not a valid number.
     """
     if "resume" not in parsed.words:
         return None

@@ -1,4 +1,4 @@
-"""Folders that travel with a job: what the line asks for, and what came back."""
+"""Staging of folders: the request of the line, and the results."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["stage_of"]
 
 
 def stage_of(words: Mapping[str, str | None]) -> api.Stage | None:
-    """Return what ``stage=`` and ``sync=`` ask for, as the API has it; None where nothing travels.
+    """Return the staging that ``stage=`` and ``sync=`` request, as an API object; None without staging.
 
     Raises
     ------
     UsageError
-        They cannot be understood.
+        The values are not valid.
     """
     said = words.get("stage")
     if said is None:

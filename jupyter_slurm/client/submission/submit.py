@@ -1,4 +1,4 @@
-"""Handing a script or a Python cell to the agent."""
+"""Submission of a script or a Python cell through the agent."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ __all__ = ["Preview", "Submission", "preview", "python_named", "submit"]
 
 @dataclass(frozen=True)
 class Submission:
-    """What a person wants to run.
+    """A job or step that the user wants to run.
 
     Attributes
     ----------
     kind : str
-        ``script`` (taken as it is), ``python``, ``allocation``; of a step also ``command``, ``process``.
+        ``script`` (unchanged), ``python``, ``allocation``; of a step also ``command``, ``process``.
     text : str
-        The cell, or the content of the file; empty where there is none.
+        The cell, or the content of the file; may be empty.
     options, args : sequences of str
-        Options of sbatch, of a step those of srun; arguments of the script, or the words of the command.
+        Options of sbatch, for a step those of srun; arguments of the script, or the words of the command.
     python : str or None
-        The interpreter on the node, for Python, for what holds an allocation and for a process.
+        The interpreter on the node, for a cell, for the holder of an allocation and for a process.
     filename : str or None
-        What tracebacks call the cell.
+        Filename of the cell in tracebacks.
     script_name : str or None
-        What the script is called; Slurm names a job after it.
+        Name of the script, and thus of the job.
     values : PackedVariables or None
-        The variables that travel with a Python cell.
+        The variables to send with a Python cell.
     sweep : Sweep or None
         The parameters of the tasks of an array.
     env : str or None
         The environment of the job, by name or folder, or an image.
     default_python : str or None
-        With ``env``: the interpreter where neither ``python`` nor the environment names one; it starts containers.
+        With ``env``: the interpreter if neither ``python`` nor the environment names one; it starts containers.
     resume : int or None
-        How often a job begins anew at most after preemption, time limit or node failure; None: not at all.
+        Maximum number of restarts after preemption, time limit or node failure; None: no restart.
     launcher : str or None
-        What runs a Python cell once for each task of the job: ``srun``, ``torchrun``, ``mpi``; or once, beside a
-        cluster of Ray: ``ray``; None: it runs once.
+        Launcher of a Python cell for each task of the job: ``srun``, ``torchrun``, ``mpi``; or once, with a Ray
+        cluster: ``ray``; None: the cell runs once.
     stage : mapping or None
-        Folders that travel with it, as of the API.
+        Folders to stage, as an API object.
     """
 
     kind: str
@@ -78,7 +78,7 @@ class Submission:
 
     @contextlib.contextmanager
     def body(self, cluster: Cluster) -> Iterator[api.Submission]:
-        """Give the request, under a key of its own: it may be repeated without making a second job."""
+        """Return the request with a key of its own: it may be repeated without a second job."""
         with self.values.on_disk() if self.values else contextlib.nullcontext() as values:
             yield self._body(cluster, values)
 
@@ -111,7 +111,7 @@ class Submission:
 
 
 class Preview:
-    """What would be submitted.
+    """Preview of a submission.
 
     Attributes
     ----------
@@ -120,11 +120,11 @@ class Preview:
     script : str
         The batch script.
     source : str or None
-        The Python cell that it runs; None where the script is all.
+        The Python cell that the script runs; None if there is only the script.
     warnings : list of str
-        What speaks against it here.
+        Warnings about the request on this machine.
     doubts : list of str
-        Why the cluster would refuse it, or never run it.
+        Reasons why the cluster would refuse the job, or never run it.
     """
 
     def __init__(self, data: api.Preview, source: str | None = None) -> None:
@@ -144,7 +144,7 @@ class Preview:
 
 
 def python_named(name: str | None, cluster: Cluster) -> str:
-    """Return the interpreter that a person names, else this process's own, or the far side's."""
+    """Return the interpreter that the user names, else that of this process, or of the remote host."""
     if cluster.is_remote:
         return name or cluster.python
     if not name:
@@ -154,7 +154,7 @@ def python_named(name: str | None, cluster: Cluster) -> str:
 
 
 def preview(cluster: Cluster, submission: Submission) -> Preview:
-    """Return what would be submitted; nothing is."""
+    """Return a preview of a submission; nothing is submitted."""
     with submission.body(cluster) as body:
         data = hand_over(cluster, cluster.path("jobs"), {**body, "dry_run": True}, logs_in=True)
     return Preview(data, submission.text if submission.kind == "python" else None)
@@ -166,17 +166,17 @@ def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[api.Job]
     Parameters
     ----------
     cluster, submission
-        Where, and what.
+        Cluster and submission.
     tell : callable, optional
-        Says the doubts about what was submitted; by default they are printed.
+        Function that shows warnings about the submitted job; by default they are printed.
 
     Raises
     ------
     UsageError, SubmitRefused
         Nothing was submitted.
     WaitInterrupted
-        An interrupt came while values were on their way: nothing was submitted; or while sbatch was at work: the
-        message says how to look.
+        An interrupt came during the transfer of values: nothing was submitted. Or it came while sbatch was running: the
+        message explains how to check.
     """
     with submission.body(cluster) as body:
         data = request_job(cluster, body)

@@ -1,4 +1,4 @@
-"""``sweep=``: what was typed, or a table of the notebook by its name."""
+"""Sweep of ``sweep=``: typed parameters, or a table of the notebook by its name."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HINT = "sweep=NAME takes a list of dicts, a DataFrame, or a dict with the value
 
 
 def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, object]) -> Sweep | None:
-    """Return the sweep that a magic line asks for; None where it asks for none.
+    """Return the sweep that a magic line requests; None without one.
 
     Raises
     ------
     UsageError
-        It cannot be; the message says why.
+        The sweep is not possible; the message says why.
     """
     text, zipped = words.get("sweep"), "zip" in words
     if text is None:
@@ -41,7 +41,7 @@ def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, object]) -
 
 
 def warn_of_hidden(sweep: Sweep, cell: str) -> None:
-    """Say which functions of Python a cell calls that are parameters there."""
+    """Warn about Python functions that a cell calls and whose names are parameters."""
     for name in sweep.names:
         if hasattr(builtins, name) and re.search(rf"(?<![\w.]){name}\s*\(", cell):
             sys.stderr.write(f"Warning: {name} is a parameter of the sweep: {name}(…) calls its value, not Python's.\n")
@@ -68,7 +68,7 @@ def _of_value(name: str, value: Any, *, zipped: bool) -> Sweep:
         return Sweep.of_columns(columns, zipped=zipped)
     if zipped:
         raise UsageError(f"sweep={name}: its rows are there already, zip has nothing to do.", hint=_HINT)
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas, or what looks like it
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas, or a similar type
         value = value.to_dict("records")
     if not isinstance(value, list | tuple) or not all(isinstance(row, Mapping) for row in value):
         raise UsageError(f"sweep={name}: {name} is a {type(value).__name__}, no table.", hint=_HINT)

@@ -1,4 +1,4 @@
-"""Variables that travel with a cell, and what comes back."""
+"""Variables of a cell: sent with it, and returned by it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["PackedVariables", "parcel"]
 
 
 class PackedVariables:
-    """What a cell sends along, ready to travel, and the names of what is to come back.
+    """The variables that a cell sends, packed, and the names of those that it returns.
 
     Parameters
     ----------
     sent, wanted : sequence of str
         Names of variables.
     namespace : mapping
-        Where they are.
+        Namespace of the variables.
     limit : int
-        Most bytes of what is sent, and of each value that comes back.
+        Maximum bytes of the sent variables together, and of each returned value.
     given : set of str
-        Names of variables that each task of the job gets without that.
+        Names of variables that each task of the job gets otherwise.
 
     Raises
     ------
     UsageError
-        Something cannot travel: all of that by name, with the reason. Nothing was written.
+        Some variables cannot be sent; the message names each with its reason. Nothing was written.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PackedVariables:
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[api.Variables]:
-        """Put what is sent into a private file for as long as the submission takes; gives what the API is told."""
+        """Write the variables into a private file for the time of the submission; yield their API object."""
         told: api.Variables = {"in": self.sent, "out": self.wanted, "limit": self.limit}
         if not self._items:
             yield told
@@ -71,7 +71,7 @@ class PackedVariables:
 def parcel(
     words: Mapping[str, str | None], namespace: Mapping[str, object], limit: int, given: Set[str] = frozenset()
 ) -> PackedVariables:
-    """Return what ``in=`` and ``out=`` of a magic line ask for; see :class:`PackedVariables`."""
+    """Return the variables that ``in=`` and ``out=`` of a magic line request; see :class:`PackedVariables`."""
     asked = {word: _names(word, words[word] or "") for word in ("in", "out") if word in words}
     return PackedVariables(asked.get("in", []), asked.get("out", []), namespace, limit, given)
 

@@ -1,6 +1,6 @@
-"""Whether what a job asks for is more than its partitions have: nodes, CPUs, memory, GPUs, features.
+"""Comparison of a request with the capacity of its partitions: nodes, CPUs, memory, GPUs, features.
 
-What a node has is what is configured: a node that is down counts, since it may come back.
+The capacity of a node is what is configured. A node that is down counts, since it may come back.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Said = tuple[str, bool]
 def size_doubts(
     facts: Facts, request: Request, partitions: Sequence[Partition], *, is_moved: bool = False
 ) -> list[Said]:
-    """Return sentences, and whether each is about a name that sbatch would refuse.
+    """Return warnings about the size of a job, each with a flag: whether it concerns a name that sbatch would refuse.
 
     Parameters
     ----------
     facts : Facts
-        Of the cluster.
+        Facts of the cluster.
     request : Request
-        What is asked for.
+        Request of the job.
     partitions : sequence of Partition
-        Where the job may run; it may run where any of them has enough.
+        Partitions of the job. One partition with enough resources suffices.
     is_moved : bool
-        Whether these are all partitions, since the site chooses one.
+        Whether these are all partitions, because the site chooses one.
     """
     found = [*_unknown_features(facts, request), *_miscounted(request), *_unknown_gres(facts, request)]
     lists = [facts.shapes_in[one.name] for one in partitions]
-    # Where the site hides nodes, nothing can be said of the largest one.
+    # If the site hides nodes, the largest node is unknown.
     counts = [sum(count for _, count in each) for each in lists]
     if found or not all(counts) or counts != [one.node_count for one in partitions]:
         return found
@@ -128,14 +128,14 @@ def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[Node
 
 def _memory(request: Request, nodes: Sequence[Node], where: str) -> Iterator[Said]:
     most = max(node.memory for node in nodes)
-    if request.memory_per_node is not None and most > _MIB:  # 1 MiB: nobody has configured any
+    if request.memory_per_node is not None and most > _MIB:  # 1 MiB: the default if no memory is configured
         written, size = request.memory_per_node
         if size > most:
             yield f"{written} is more than any node {where} has: at most {format_memory(most)}.", False
 
 
 def _allowed_memory(facts: Facts, request: Request, partitions: Sequence[Partition], where: str) -> Iterator[Said]:
-    """Compare memory with what a job may have on a node, which may be less than the node has."""
+    """Compare memory with the limit for a job on a node, which may be less than the node has."""
     limits = [limit for one in partitions if (limit := _memory_limit(facts, one)) is not None]
     if request.memory_per_node is not None and len(limits) == len(partitions):
         written, size = request.memory_per_node
@@ -147,7 +147,7 @@ def _allowed_memory(facts: Facts, request: Request, partitions: Sequence[Partiti
 
 
 def _memory_limit(facts: Facts, partition: Partition) -> int | None:
-    """Return the bytes that a job may have on a node; a limit for each CPU makes Slurm give it more of these."""
+    """Return the bytes that a job may have on a node. With a limit for each CPU, Slurm gives the job more CPUs."""
     for settings in (partition.fields, facts.config):
         for name in ("MaxMemPerNode", "MaxMemPerCPU"):
             if (text := settings.get(name, "")).isdecimal() and int(text):
@@ -165,9 +165,9 @@ def _gpus(
     *,
     of_all: Sequence[NodeShape] | None = None,
 ) -> Iterator[Said]:
-    """Compare GPUs with what a node has, or all nodes of the largest partition together."""
+    """Compare GPUs with those of a node, or with those of all nodes of the largest partition."""
     if asked.type and any(gres.name == "gpu" and not gres.type for node in nodes for gres in node.gres):
-        return  # what is configured without a type may still be one
+        return  # a GPU configured without a type may still have the type
     most = max(_gpus_of(node, asked.type) for node in nodes) if of_all is None else _total(of_all, asked.type)
     if asked.count <= most:
         return
@@ -191,6 +191,6 @@ def _total(shapes: Iterable[NodeShape], kind: str | None) -> int:
 
 
 def _instead(nodes: Iterable[Node]) -> str:
-    """Say which partitions such nodes are in."""
+    """Name the partitions that have suitable nodes."""
     names = Counter(name for node in nodes for name in node.partitions)
     return f" There are such nodes in: {some(names)}." if names else ""

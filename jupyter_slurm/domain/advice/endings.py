@@ -1,4 +1,4 @@
-"""How a job ended, in plain words, and what to do next.
+"""Explanations of how a job ended, and the next step for the user.
 
 Sources: sbatch(1), "JOB STATE CODES" of squeue(1), the exit codes of POSIX shells, signal(7).
 """
@@ -13,10 +13,10 @@ from jupyter_slurm.domain.states import JobState
 
 __all__ = ["SIGNALS", "exit_code_of", "explain_end", "is_near"]
 
-_WARNING: Final = 600.0  # seconds before the time limit, or a part of it where that is less
+_WARNING: Final = 600.0  # seconds before the time limit, at most a part of the limit
 _SHARE: Final = 0.1
 
-#: Numbers of signal(7) on Linux (x86, ARM). Not taken from this machine: the job ran on another.
+#: Numbers of signal(7) on Linux (x86, ARM). The numbers of this computer may differ: the job ran on another one.
 SIGNALS: Final = {
     1: "SIGHUP",
     2: "SIGINT",
@@ -40,7 +40,7 @@ SIGNALS: Final = {
     31: "SIGSYS",
 }
 
-# slurmstepd ends a batch script whose output file it could not open with 53 in the place of a signal.
+# If slurmstepd cannot open the output file of a batch script, it ends the script with 53 as the signal.
 _OUTPUT_FAILED: Final = 53
 
 _STATES: Final = {
@@ -88,12 +88,12 @@ _SIGNAL_STEPS: Final = {
 
 
 def explain_end(record: JobRecord) -> tuple[str, str]:
-    """Say how a job ended and what to do next.
+    """Explain how a job ended, and name the next step.
 
     Parameters
     ----------
     record : JobRecord
-        Of a finished job; its state, exit code, signal, time limit and output path are looked at.
+        Record of a finished job. Only state, exit code, signal, time limit and output path are used.
 
     Returns
     -------
@@ -128,7 +128,7 @@ def _explain_code(exit_code: int | None, signal: int | None) -> tuple[str, str]:
         words, step = _EXIT_CODES[exit_code]
         return f"{words} (exit code {exit_code})", step
     if exit_code is not None and 128 < exit_code < 128 + 65:
-        # A shell says so when a program of its script was killed.
+        # A shell reports a killed program of its script in this way.
         return _explain_signal(exit_code - 128, "A program of the job")
     if exit_code:
         return f"The job ended with exit code {exit_code}.", "The last lines of its output say why."
@@ -142,13 +142,14 @@ def _explain_signal(signal: int, who: str) -> tuple[str, str]:
 
 
 def exit_code_of(state: JobState, exit_code: int | None, signal: int | None) -> int | None:
-    """Return the exit code with which a job itself ended, if it did.
+    """Return the exit code with which a job itself ended, if the job did so.
 
-    Slurm has an exit code 0 for what a signal ended (``0:15``), and for what it ended before that began (``0:0``).
+    Slurm also shows exit code 0 for a job that a signal ended (``0:15``), and for a job that ended before its start
+    (``0:0``).
     """
     return None if signal or (exit_code == 0 and state.name != "COMPLETED") else exit_code
 
 
 def is_near(left: float, limit: float) -> bool:
-    """Tell whether a time limit (seconds) is so near that the person is told of it."""
+    """Return whether a time limit (seconds) is so near that the user is notified."""
     return left <= min(_WARNING, limit * _SHARE)

@@ -1,7 +1,7 @@
-"""Why a job could not run, from what is known of the cluster, said before sbatch says it.
+"""Reasons why a job could not run, derived from facts about the cluster before sbatch reports them.
 
-Nothing of it is a reason not to submit: sbatch decides, and a site may change a job on its way (``JobSubmitPlugins``).
-What is not certain is not said. Sources: sbatch(1), slurm.conf(5), sacctmgr(1).
+No reason prevents a submission: sbatch decides, and a site may change a job during submission (``JobSubmitPlugins``).
+Uncertain reasons are left out. Sources: sbatch(1), slurm.conf(5), sacctmgr(1).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _NONE: Final = ("", "(null)", "N/A", "None", "NONE")
 
 
 class FeasibilityWarning(NamedTuple):
-    """One reason.
+    """A reason why a job could not run.
 
     Attributes
     ----------
     text : str
-        A sentence, and what would do.
+        A sentence, with a request that would fit.
     is_about_names : bool
-        Whether it is wrong where sbatch takes the job: the name has come to be since.
+        Whether the warning is void if sbatch accepts the job: the name was created meanwhile.
     """
 
     text: str
@@ -38,12 +38,12 @@ class FeasibilityWarning(NamedTuple):
 
 
 def doubts_about(facts: Facts, request: Request) -> list[FeasibilityWarning]:
-    """Return what speaks against a job.
+    """Return the reasons that speak against a job.
 
     Parameters
     ----------
     facts : Facts
-        Of the cluster.
+        Facts of the cluster.
     request : Request
         The options in force.
     """
@@ -51,7 +51,7 @@ def doubts_about(facts: Facts, request: Request) -> list[FeasibilityWarning]:
     if known and (wrong := [name for name in request.clusters if name not in (*known, "all")]):
         return [FeasibilityWarning(f"There is no cluster {wrong[0]}.{nearest(wrong[0], known)}", True)]
     if {*request.clusters} - {facts.config.get("ClusterName", "").lower()}:
-        return []  # it may go to another one
+        return []  # the job may go to another cluster
     partitions, unknown = _partitions(facts, request)
     found = list(unknown)
     found += _about_accounts(facts, request)
@@ -72,17 +72,17 @@ def _is_set(facts: Facts, setting: str) -> bool:
 
 
 def _is_moved(facts: Facts, request: Request) -> bool:
-    """Whether a job that names no partition may get another one than the default."""
+    """Return whether a job that names no partition may get a partition other than the default."""
     return "partition" not in request.chosen and (
         _is_set(facts, "JobSubmitPlugins") or _is_set(facts, "CliFilterPlugins")
     )
 
 
 def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[FeasibilityWarning]]:
-    """Return the partitions that the job may run in, and what is wrong with their names."""
+    """Return the partitions of the job, and warnings about their names."""
     names = request.words("partition")
     if not names and request.chosen.get("reservation"):
-        return [], []  # it is the reservation's, where that has one
+        return [], []  # the partition of the reservation applies, if it has one
     if not names:
         if _is_moved(facts, request):
             return list(facts.partitions), []
@@ -94,7 +94,7 @@ def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[F
 
 
 def _about_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
-    """Compare account and QOS with the person's own; only where the site holds to them."""
+    """Compare account and QOS with those of the user, only if the site enforces them."""
     mine, enforced = facts.associations, facts.words_of("AccountingStorageEnforce")
     account, qos = request.chosen.get("account"), request.chosen.get("qos")
     if not mine or "associations" not in enforced:
@@ -114,7 +114,7 @@ def _about_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarni
 
 
 def _associations(mine: Sequence[Association], account: str | None) -> list[Association]:
-    """Return those that may count for an account; for the default one where none is named."""
+    """Return the associations that may apply to an account, or to the default account if none is named."""
     if account:
         return [one for one in mine if one.account.lower() == account.lower()]
     return [one for one in mine if one.is_default] or list(mine)
@@ -134,10 +134,11 @@ def _about_reservations(facts: Facts, request: Request) -> Iterator[FeasibilityW
 
 
 def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
-    """Look for nodes that were asked for by name: whether they are there, and in a partition of the job."""
+    """Check that nodes requested by name exist and are in a partition of the job."""
     known, text = facts.node_names, request.chosen.get("nodelist") or ""
     try:
-        asked = expand_hosts(text, 1000) if known and "/" not in text else []  # a path is that of a file
+        # a value with a slash is the path of a file
+        asked = expand_hosts(text, 1000) if known and "/" not in text else []
     except ParseError:
         return
     if wrong := [name for name in asked if name not in known]:
@@ -153,7 +154,7 @@ def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]
 
 
 def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
-    """Say why no partition takes the job, or not all of them where all have to."""
+    """Explain why no partition accepts the job, or not every one if all of them must."""
     if _is_moved(facts, request):
         return
     reasons = [reason for one in partitions if (reason := _refused_by(facts, request, one))]
@@ -164,13 +165,13 @@ def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition
 
 
 def _is_out(facts: Facts, against: Sequence[object], partitions: Sequence[Partition]) -> bool:
-    """Whether a job is refused that so many of its partitions do not take."""
+    """Return whether a job is refused if this many of its partitions do not accept it."""
     needs_all = facts.config.get("EnforcePartLimits", "").upper() == "ALL"
     return bool(against) and (needs_all or len(against) == len(partitions))
 
 
 def _would_take(facts: Facts, request: Request, partition: Partition) -> bool:
-    """Whether a partition is open to the person, and nothing is known against the job there."""
+    """Return whether a partition is open to the user, and no fact speaks against the job in it."""
     seconds, fields = request.time[1] if request.time else 0, partition.fields
     account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
     if partition.is_hidden or fields.get("RootOnly") == "YES" or fields.get("AllowGroups", "ALL") != "ALL":
@@ -184,7 +185,7 @@ def _would_take(facts: Facts, request: Request, partition: Partition) -> bool:
 
 
 def _refused_by(facts: Facts, request: Request, partition: Partition) -> str:
-    """Return why a partition takes no such job now; nothing where no reason is known."""
+    """Return why a partition does not accept such a job now; empty if no reason is known."""
     name, fields = partition.name, partition.fields
     if partition.state == "DOWN":
         return f"Partition {name} is DOWN: jobs wait there until it is up again."
@@ -203,7 +204,7 @@ def _refused_by(facts: Facts, request: Request, partition: Partition) -> str:
 
 
 def _is_among(host: str, hosts: str) -> bool:
-    """Whether a host is one of a list; of a list that cannot be read, nothing is said."""
+    """Return whether a host is in a list. Assume so if the list cannot be read."""
     try:
         return host in expand_hosts(hosts)
     except ParseError:
@@ -211,9 +212,9 @@ def _is_among(host: str, hosts: str) -> bool:
 
 
 def _lineage(facts: Facts, account: str) -> list[str] | None:
-    """Return the accounts that a partition may name instead of this one; ``None``: that is not known.
+    """Return the accounts that a partition may name instead of this account; ``None`` if they are unknown.
 
-    In a partition's list an account means itself alone, from 23.02 on those below it as well.
+    An account in a partition's list means only itself, from 23.02 on also the accounts below it.
     """
     try:
         is_flat = parse_version(facts.config.get("SLURM_VERSION", "")) < (23, 2)
@@ -230,7 +231,7 @@ def _not_allowed(
     allowed: tuple[str, ...] | None,
     denied: str,
 ) -> str:
-    """Say that a partition's lists leave out what is asked for, under none, or any, of the names that it counts by."""
+    """Report that a partition's lists exclude the requested account or QOS, under every name that may apply to it."""
     if not asked or "@" in asked:
         return ""
     if allowed is not None and names is not None and not {*names} & {*map(str.lower, allowed)}:
@@ -241,7 +242,7 @@ def _not_allowed(
 
 
 def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
-    # Where partitions are held to at once, --time-min does not get round them.
+    # If partition limits are enforced at submission, --time-min does not avoid them.
     is_strict = facts.config.get("EnforcePartLimits", "").upper() in ("ALL", "ANY", "YES")
     asked_time = request.time if is_strict else request.least_time
     if asked_time is None:
@@ -263,7 +264,7 @@ def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition])
 
 
 def _possible_qos(facts: Facts, request: Request, partitions: Sequence[Partition]) -> list[Qos] | None:
-    """Return every QOS that may count for the job; None where that is not known."""
+    """Return every QOS that may apply to the job; None if unknown."""
     if facts.config.get("AccountingStorageType", "accounting_storage/none") in (*_NONE, "accounting_storage/none"):
         return []
     if facts.qos is None:
@@ -282,7 +283,7 @@ def _limits(partitions: Sequence[Partition]) -> str:
 
 
 def _longer(facts: Facts, request: Request, partitions: Sequence[Partition]) -> str:
-    """Say where it would fit; else how long it may be at most."""
+    """Name partitions with a longer limit, else the longest possible limit."""
     fits = [one for one in facts.partitions if _would_take(facts, request, one)]
     if fits and not _is_moved(facts, request):
         told = [

@@ -1,7 +1,7 @@
-"""Why a job waits, or why it ended: Slurm's words in plain ones, and what to do next.
+"""Slurm's reasons why a job waits or ended, in plain words, with the next step.
 
-Sources: squeue(1) "JOB REASON CODES", Slurm's pages "Job Reason Codes" and "Resource Limits", ``job_state_reason.c``
-of 22.05 to 26.05.
+Sources: squeue(1) "JOB REASON CODES", Slurm's pages "Job Reason Codes" and "Resource Limits", ``job_state_reason.c`` of
+22.05 to 26.05.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["KNOWN_REASONS", "explain"]
 _WAIT: Final = "Nothing to do: it starts by itself."
 _ASK_LIMITS: Final = "sacctmgr show assoc user=$USER and sacctmgr show qos show the limits."
 
-#: Reasons with words of their own; limits (``QOSMax…``, ``AssocGrp…``) are put together from their parts.
+#: Reasons with their own texts. Texts of limits (``QOSMax…``, ``AssocGrp…``) are composed of their parts.
 KNOWN_REASONS: Final = {
     "AccountNotAllowed": (
         "Your account may not use this partition.",
@@ -139,9 +139,9 @@ KNOWN_REASONS: Final = {
     ),
 }
 
-_REFUSED: Final = 1  # in the place of a signal, of what sbatch would not take: slurmctld shows it for a while
+_REFUSED: Final = 1  # in place of a signal; slurmctld shows for a while a job that sbatch refused
 
-#: Why a job that is over never started, in place of how it ended.
+#: Reasons why a finished job never started, shown instead of its exit.
 _NEVER_STARTED: Final = {
     "BadConstraints": (
         "No node of the partition can ever satisfy what the job asks for, so it never started.",
@@ -201,21 +201,21 @@ _THINGS: Final = {
 
 
 def explain(reason: str, record: JobRecord | None = None, memory: str | None = None) -> tuple[str, str]:
-    """Say in plain words why a job waits or how it ended, and what to do next.
+    """Explain why a job waits or how it ended, and name the next step.
 
     Parameters
     ----------
     reason : str
-        As Slurm shows it: a word, several with commas (an array's tasks), or a sentence. May be empty.
+        As Slurm shows it: a word, several words with commas (tasks of an array), or a sentence. May be empty.
     record : JobRecord, optional
-        What is known of the job; of a finished one its end is explained.
+        Record of the job. If the job is finished, its end is explained.
     memory : str, optional
-        What its site advises to ask for.
+        Memory that the site recommends to request.
 
     Returns
     -------
     words, next_step : str
-        Both empty where there is nothing to say; an unknown reason is its own explanation.
+        Both empty if no explanation is needed. An unknown reason is its own explanation.
     """
     text = reason.strip().removeprefix("(").removesuffix(")").strip()
     if record is not None and record.state.is_finished:
@@ -235,7 +235,7 @@ def explain(reason: str, record: JobRecord | None = None, memory: str | None = N
 
 
 def _either(words: str, step: str, record: JobRecord, memory: str | None) -> tuple[str, str]:
-    """Add what a limit of GPUs may mean as well; Slurm does not tell which of the two it is."""
+    """Add the other meaning of a limit of GPUs: Slurm does not report which of the two applies."""
     return (
         f"{words.removesuffix('.')}, or it waits for something else, such as memory: of a job with --gpus Slurm "
         "(22.05, for one) may name the limit of the QOS in both cases.",
@@ -284,7 +284,7 @@ def _explain_limit(limit: re.Match[str]) -> tuple[str, str]:
 
 
 def _memory_hint(record: JobRecord, advised: str | None) -> str:
-    """What to try when a job waits though nodes seem free: often it is the memory, which nobody had asked for."""
+    """Return advice for a job that waits though nodes seem free: often no memory was requested."""
     asked = parse_tres(record.tres).get("mem")
     amount = f" (this one asks for {format_memory(asked)})" if asked else ""
     return f"memory{amount}: cancel it and ask for what it needs with --mem=…, for example --mem={advised or '64G'}."

@@ -1,4 +1,7 @@
-"""What a site advises about jobs, and whether one does otherwise. Slurm takes it all the same: others wait for it."""
+"""Comparison of a job with its site's advice.
+
+Slurm accepts a job that ignores the advice, but other users wait for it.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,15 @@ _MEMORY: Final = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
 def advised(advice: Mapping[str, object], request: Request) -> list[str]:
-    """Return what a site would have otherwise, in sentences.
+    """Return the points in which a job ignores the site's advice, as sentences.
 
     Parameters
     ----------
     advice : mapping
-        Of the profile: ``cpus_per_gpu``, a number or one for each type of GPU (and ``default``); ``memory``, what jobs
-        with GPUs may ask for.
+        From the profile: ``cpus_per_gpu``, a number or a table by type of GPU (and ``default``); ``memory``, the limit
+        for jobs with GPUs.
     request : Request
-        The options in force; what it leaves open is not judged.
+        The options in force. Unset options are not compared.
     """
     gpus, types = _gpus(request)
     return [*_cpus(advice.get("cpus_per_gpu"), request, gpus, types), *_memory(advice.get("memory"), request, types)]
@@ -49,7 +52,7 @@ def _memory(example: object, request: Request, types: set[str]) -> Iterator[str]
 
 
 def _tasks(request: Request) -> int | None:
-    """Return how many tasks the job has; None where that is left open."""
+    """Return the number of tasks of the job; None if unset."""
     if "ntasks" in request.chosen:
         return request.number("ntasks")
     nodes = request.nodes if "nodes" in request.chosen else (1, 1)
@@ -67,7 +70,7 @@ def _total_cpus(request: Request) -> int | None:
 
 
 def _gpus(request: Request) -> tuple[int | None, set[str]]:
-    """Return how many GPUs the job has in all (None: that is left open), and of which types, or features for them."""
+    """Return the number of GPUs of the job (None: unset), and the types or features requested for them."""
     types = {gpus.type or "" for _, gpus in (*request.gpus, *request.gpus_per_node) if gpus.count}
     if types:
         types |= set(request.features[0])

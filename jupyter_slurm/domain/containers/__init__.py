@@ -1,1 +1,1 @@
-"""Container images: references, build files and what a build takes along."""
+"""Container images: references, build files and build contexts."""

@@ -1,4 +1,4 @@
-"""What a Dockerfile or a definition file takes of the folder that it lies in, and what .dockerignore leaves out.
+"""Files of a folder that a Dockerfile or a definition file uses, and the rules of .dockerignore.
 
 Sources: the reference of Dockerfiles (docs.docker.com/reference/dockerfile: parser directives, COPY, ADD, RUN --mount,
 here-documents), "Build context" (docs.docker.com/build/concepts/context: .dockerignore), apptainer.org/docs,
@@ -21,7 +21,7 @@ from jupyter_slurm.errors import UsageError
 __all__ = ["LARGEST_CONTEXT", "IgnoreRules", "has_add", "of_definition", "of_dockerfile"]
 
 LARGEST_CONTEXT: Final = 256 << 20
-"""Bytes of the files of a laptop that may travel with a build."""
+"""Bytes of the largest build context that is copied from the user's computer."""
 
 ALL: Final = "."
 
@@ -33,12 +33,12 @@ _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://|git@", re.IGNORECASE)
 _SECTION = re.compile(r"\s*%(\w+)\s*(.*)")
 
 _IN_A_NAME, _ANYTHING, _FOLDERS = _WILD = "[^/]*", ".*", "(?:.*/)?"
-_MOST_WILD = 2  # in an expression
+_MOST_WILD = 2  # in a pattern that becomes a regular expression
 _SIGNS = frozenset("*?[\\")
 
 
 def of_dockerfile(text: str) -> list[str]:
-    """Return what COPY, ADD and mounts of RUN take: paths below the folder, and patterns; ``.`` is all of it."""
+    """Return the sources of COPY, ADD and mounts of RUN: paths below the folder, and patterns; ``.`` is all of it."""
     found: list[str] = []
     for name, words in _instructions(text):
         flags, rest = _flags(words)
@@ -50,19 +50,19 @@ def of_dockerfile(text: str) -> list[str]:
 
 
 def has_add(text: str) -> bool:
-    """Tell whether a Dockerfile has an ADD, which not every builder knows."""
+    """Return whether a Dockerfile has an ADD instruction, which not every builder supports."""
     return any(name == "ADD" for name, _ in _instructions(text))
 
 
 def of_definition(text: str) -> list[str]:
-    """Return what %files takes, as it stands there: paths and patterns; those that come from a stage are not meant."""
+    """Return the sources of %files as written: paths and patterns, without those of a build stage."""
     found, is_files = list[str](), False
     for line in text.splitlines():
         if section := _SECTION.match(line):
             is_files = section[1].lower() == "files" and section[2].split()[:1] != ["from"]
         elif is_files and line.strip() and not line.strip().startswith("#"):
             source = _words(line)[0]
-            found.append(ALL if set(source) & set("${`") else source)  # a shell of the node says what that is
+            found.append(ALL if set(source) & set("${`") else source)  # a shell on the node expands the name
     return list(dict.fromkeys(found))
 
 
@@ -77,7 +77,7 @@ def _words(line: str) -> list[str]:
 
 
 def _instructions(text: str) -> Iterator[tuple[str, str]]:
-    """Return each instruction and what follows it, without comments and without the text of here-documents."""
+    """Return each instruction and its text, without comments and without the text of here-documents."""
     escape, lines = _escape(text), deque(text.lstrip("\ufeff").splitlines())
     while lines:
         whole = _joined(lines.popleft(), lines, escape)
@@ -99,7 +99,7 @@ def _escape(text: str) -> str:
 
 
 def _joined(line: str, lines: deque[str], escape: str) -> str:
-    """Return an instruction in one line: comments and empty lines between its parts do not end it."""
+    """Join the lines of an instruction. Comments and empty lines between its parts do not end it."""
     if line.lstrip().startswith("#"):
         return ""
     whole = line
@@ -120,17 +120,17 @@ def _flags(words: str) -> tuple[dict[str, list[str]], str]:
 
 
 def _operands(rest: str) -> list[str]:
-    """Return sources and destination: a list of JSON, or words."""
+    """Return sources and destination, given as a JSON list or as words."""
     if rest.startswith("["):
         try:
             return [str(word) for word in json.loads(rest)]
         except ValueError:
-            pass  # Docker takes it for words then, too
+            pass  # Docker also reads the text as words then
     return [word.strip("\"'") for word in rest.split()]
 
 
 def _of_mount(value: str) -> str | None:
-    """Return what a mount of RUN takes; None: nothing of the folder."""
+    """Return the source of a mount of RUN; None if it is not in the folder."""
     told = dict(word.partition("=")[::2] for word in value.split(","))
     if told.get("type", "bind") != "bind" or "from" in told:
         return None
@@ -142,7 +142,7 @@ def _is_elsewhere(source: str) -> bool:
 
 
 def _plain(source: str) -> str:
-    """Return a path below the folder; what a variable has in it may be anything there."""
+    """Return a path below the folder. A variable may have any value."""
     return ALL if "$" in source else source.lstrip("/") or ALL
 
 
@@ -150,22 +150,22 @@ def _plain(source: str) -> str:
 
 
 class IgnoreRules:
-    """What a .dockerignore leaves out.
+    """Exclusion rules of a .dockerignore file.
 
     Parameters
     ----------
     text : str
-        Of the file.
+        Text of the file.
 
     Raises
     ------
     UsageError
-        A line of it is no pattern.
+        A line is not a valid pattern.
     """
 
     def __init__(self, text: str = "") -> None:
-        self._rules: list[tuple[bool, Callable[[str], object]]] = []  # whether it is an exception, what fits it
-        self._kept: list[list[str]] = []  # of each exception, the folders that it names before its first wildcard
+        self._rules: list[tuple[bool, Callable[[str], object]]] = []  # (is an exception, match function) for each rule
+        self._kept: list[list[str]] = []  # for each exception, the folders before its first wildcard
         for line in text.lstrip("\ufeff").splitlines():
             said = line.strip()
             if not said or line.startswith("#"):
@@ -179,12 +179,12 @@ class IgnoreRules:
                 self._kept.append(list(takewhile(lambda part: not _SIGNS & set(part), cleaned.split("/"))))
 
     def may_keep_below(self, path: str) -> bool:
-        """Tell whether something within a folder that is left out may stay."""
+        """Return whether a file below an excluded folder may be kept."""
         parts = path.split("/")
         return any(all(one == other for one, other in zip(kept, parts, strict=False)) for kept in self._kept)
 
     def leaves_out(self, path: str) -> bool:
-        """Tell whether it leaves out a path: the last line that fits it, or what it lies in, decides."""
+        """Return whether a path is excluded. The last rule that matches the path, or a folder above it, decides."""
         parts, is_out = path.split("/"), False
         above = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         for is_exception, fits in self._rules:
@@ -194,7 +194,7 @@ class IgnoreRules:
 
 
 def _pattern(glob: str, line: str) -> Callable[[str], object]:
-    """Return what fits a pattern: ``**`` is any number of folders, ``*`` and ``?`` stay in one name."""
+    """Return the match function of a pattern: ``**`` is any number of folders, ``*`` and ``?`` stay in one name."""
     parts, place = list[str](), 0
     while place < len(glob):
         if glob.startswith("**", place):
@@ -224,17 +224,20 @@ def _pattern(glob: str, line: str) -> Callable[[str], object]:
 
 
 class _Steps:
-    """Fits a pattern in a time that its length limits: an expression with many wildcards may take for ever."""
+    """Pattern matcher whose time is bounded by the pattern's length.
+
+    A regular expression with many wildcards may take too long.
+    """
 
     def __init__(self, parts: list[str]) -> None:
         self._parts, self._end = parts, len(parts)
         self._signs = [None if part in _WILD else re.compile(part, re.DOTALL) for part in parts]
-        self._from: list[set[int]] = [{self._end}]  # who comes to a part is also behind it, if it may be nothing
+        self._from: list[set[int]] = [{self._end}]  # a part that may be empty can be skipped
         for at in range(self._end - 1, -1, -1):
             self._from.insert(0, {at} | (self._from[0] if parts[at] in _WILD else set()))
 
     def fits(self, text: str) -> bool:
-        """Tell whether all of a text fits."""
+        """Return whether the whole text matches."""
         met = self._from[0]
         for sign in text:
             met = set[int]().union(*(self._next(at, sign) for at in met if at < self._end))

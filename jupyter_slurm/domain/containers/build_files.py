@@ -1,4 +1,4 @@
-"""Files that images are made from: what kind they are, and whether they take other files along.
+"""Files from which images are built: their kinds, and the other files that they use.
 
 Sources: the reference of Dockerfiles (docs.docker.com/reference/dockerfile), apptainer.org/docs, "Definition Files".
 """
@@ -16,22 +16,22 @@ __all__ = ["LARGEST", "REQUIREMENT", "Kind", "files_taken", "kind_of"]
 Kind = Literal["dockerfile", "definition"]
 
 LARGEST: Final = 256 * 1024
-"""Bytes of a file that says how an image is made; it travels with the job's record."""
+"""Bytes of the largest build file, which is sent with the job's record."""
 
 REQUIREMENT: Final = r"[A-Za-z0-9][^\u0000-\u001f\u007f]{0,999}"
-"""A line of requirements: a package, and never an option of pip."""
+"""A line of a requirements file: a package, never an option of pip."""
 
 _BOOTSTRAP = re.compile(r"bootstrap\s*:", re.IGNORECASE)
 _FROM = re.compile(r"(?:from|arg)\s+\S", re.IGNORECASE)
 
 
 def kind_of(name: str, text: str) -> Kind:
-    """Tell what a file is by its first line that says something.
+    """Return the kind of a build file, by its first significant line.
 
     Raises
     ------
     UsageError
-        No image is made from it.
+        No image can be built from the file.
     """
     for line in text.lstrip("\ufeff").splitlines():
         said = line.strip()
@@ -48,5 +48,5 @@ def kind_of(name: str, text: str) -> Kind:
 
 
 def files_taken(kind: Kind, text: str) -> list[str]:
-    """Return what it takes of the folder that it lies in: paths and patterns; ``.`` is all of it."""
+    """Return the paths and patterns that a build file uses from its folder; ``.`` is the whole folder."""
     return of_dockerfile(text) if kind == "dockerfile" else of_definition(text)

@@ -1,6 +1,7 @@
-"""Container images of jobs: how a person names them, and what of a description can be.
+"""Container images of jobs: references, and checks of a container's description.
 
-The command line of the runtime is made on the node (``runner/container/run.py``): GPUs, CPUs and ids are known there.
+The runner composes the command line of the runtime on the node (``runner/container/run.py``), which knows GPUs, CPUs
+and IDs.
 
 Sources: the grammar of github.com/distribution/reference; docker-run(1), apptainer-exec(1), ch-run(1).
 """
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["RUNTIMES", "check_bind", "check_described", "is_path", "reference", "runtimes_for"]
 
 RUNTIMES: Final = ("docker", "podman", "apptainer", "singularity", "charliecloud")
-"""What runs containers."""
+"""Container runtimes."""
 
 _SCHEME: Final = "docker://"
 _LONGEST: Final = 255  # characters of a name, without tag and digest
@@ -35,7 +36,7 @@ _HINT: Final = (
 
 
 def is_path(image: str) -> bool:
-    """Tell whether an image is a file or a folder of the cluster, and not the name of one in a registry."""
+    """Return whether an image is a file or directory on the cluster, not a name in a registry."""
     return image.startswith(("/", "~/", "./", "../"))
 
 
@@ -45,7 +46,7 @@ def reference(image: str) -> str:
     Raises
     ------
     UsageError
-        It is none: options, blanks and capital letters are no part of one.
+        Not an image name: options, blanks and capital letters are not allowed.
     """
     name = image.removeprefix(_SCHEME)
     found = _REFERENCE.fullmatch(name)
@@ -57,17 +58,20 @@ def reference(image: str) -> str:
 
 
 def runtimes_for(image: str) -> tuple[str, ...]:
-    """Return what may run an image, the first that a node has first; which kind of path it is, shows on the node."""
+    """Return the runtimes that may run an image, of which the first one present on the node is used.
+
+    Only the node knows the kind of a path.
+    """
     return RUNTIMES[2:] if is_path(image) else RUNTIMES
 
 
 def check_described(told: EnvironmentTable) -> None:
-    """See that the description of an environment, as a profile has it, can be one of a container.
+    """Check that an environment's description in a profile is valid for a container.
 
     Raises
     ------
     UsageError
-        It contradicts itself, or names what cannot be.
+        The description contradicts itself, or contains an invalid value.
     """
     image = told.get("image")
     if image is None:
@@ -90,12 +94,12 @@ def check_described(told: EnvironmentTable) -> None:
 
 
 def check_bind(bind: str) -> None:
-    """See that this is a folder of a node for a container, ``SRC[:DST[:ro]]``.
+    """Check that a bind, ``SRC[:DST[:ro]]``, is valid for a container on a node.
 
     Raises
     ------
     UsageError
-        It is not, or it would hide what a container must have.
+        The bind is not valid, or it would hide a directory that the container needs.
     """
     source, _, rest = bind.partition(":")
     target, _, mode = rest.partition(":")

@@ -1,1 +1,1 @@
-"""The magic line: its parser, and Python values in it."""
+"""Magic lines: their parser, and the Python values in them."""

@@ -1,11 +1,10 @@
-"""Values in a magic line: ``{name}``, ``$name``, ``${name}`` of Python, else ``$NAME`` and ``~`` as a shell has them.
+"""Values in a magic line: ``{name}``, ``$name``, ``${name}`` of Python, else ``$NAME`` and ``~`` as in a shell.
 
-A name that neither Python nor the environment knows stays as it was typed, for the cluster or for awk. What may stand
-between the braces is a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``);
-nothing is called or evaluated. What begins with a name that Python has and is anything else is refused, or the job
-would get the braces: an expression (``{n + 1}``), an attribute that is not there, a private one, a method. A function,
-class or module (``awk {print}``), doubled braces and ``$$`` stay as typed too; so does what is in single quotes or
-behind a backslash.
+A name that neither Python nor the environment knows stays as typed, for the cluster or for awk. The braces may contain
+a name, its attributes and its items (``{job.id}``, ``{runs[0].folder}``, ``{paths['data']}``). Nothing is called or
+evaluated. Any other text that begins with a Python name is refused, because the job would get the braces: an expression
+(``{n + 1}``), a missing attribute, a private attribute, a method. A function, class or module (``awk {print}``),
+doubled braces and ``$$`` stay as typed. So does text in single quotes or after a backslash.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from jupyter_slurm.errors import UsageError
 
 __all__ = ["MISSING", "Lookup", "expand_at", "variable_at"]
 
-#: What a lookup answers for a name that it does not know.
+#: Result of a lookup for an unknown name.
 MISSING: Final = object()
 
 Lookup = Callable[[str], Any]
@@ -48,7 +47,7 @@ _HOME = re.compile(r"~(?=/|\s|\Z)")
 
 
 def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
-    """Expand the reference that begins at a position.
+    """Expand the reference at a position.
 
     Parameters
     ----------
@@ -57,17 +56,17 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
     at : int
         Position of a ``{`` or ``$``.
     lookup : callable
-        Gives the value of a Python name, or :data:`MISSING`.
+        Returns the value of a Python name, or :data:`MISSING`.
 
     Returns
     -------
     (str, int) or None
-        The value as text, and the position behind the reference; None when it stays as typed.
+        The value as text, and the position after the reference; None if the text stays as typed.
 
     Raises
     ------
     UsageError
-        It is an expression of Python, or leads to nothing; ``details["span"]`` says where.
+        The reference is a Python expression, or has no value; ``details["span"]`` has its position.
     """
     match = _REFERENCE.match(text, at)
     if match is None and text[at] == "{" and text[max(at - 1, 0) : at] not in ("{", "$"):
@@ -89,12 +88,12 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
 
 
 def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, int] | None:
-    """Expand the variable (``$NAME``, ``${NAME}``), or the ``~`` of the person's own home, that begins at a position.
+    """Expand the variable (``$NAME``, ``${NAME}``), or the ``~`` of the user's own home, at a position.
 
     Returns
     -------
     (str, int) or None
-        The value, and the position behind it; None when it stays as typed.
+        The value, and the position after the variable; None if the text stays as typed.
     """
     if match := _HOME.match(text, at):
         return (variables["HOME"], match.end()) if "HOME" in variables else None
@@ -106,7 +105,7 @@ def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, 
 
 
 def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
-    """Refuse ``{n + 1}`` and ``{n:03}`` where Python has such names: the line would go on with the braces in it."""
+    """Refuse ``{n + 1}`` and ``{n:03}`` if Python has such names, because the job would get the braces."""
     inside = text[at + 1 : max(text.find("}", at), at)].strip()
     if not inside or len(inside) > _LONGEST_EXPRESSION:
         return
@@ -129,7 +128,7 @@ def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
 
 
 def _leads_nowhere(match: re.Match[str], value: Any) -> UsageError:
-    """Return what is said of ``{job.nothing}`` and ``{job.cancel}``, where Python has the name that they begin with."""
+    """Return the error text for ``{job.nothing}`` and ``{job.cancel}``, if Python has the first name."""
     why = "Python has no such value" if value is MISSING else "that is no value, and nothing is called here"
     hint = "In single quotes it stays as typed."
     return UsageError(f"{match[0]}: {why}.", hint=hint, span=[*match.span()])
@@ -146,7 +145,7 @@ def _follow(value: Any, step: str) -> Any:
 
 
 def _as_text(value: Any) -> str:
-    """Return a value as one word; a list or tuple as Slurm writes lists, with commas."""
+    """Return a value as one word; a list or tuple in Slurm's form, with commas."""
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
     return str(value)

@@ -1,14 +1,14 @@
-"""The magic line: Slurm's words, ours, and the arguments of the script.
+"""Parser of magic lines: Slurm options, jupyter_slurm keywords, and arguments of the script.
 
 ::
 
     %%sbatch -p arandu --gpus 1 --time 2:00:00   as=job wait   -- arg1 arg2
 
-What begins with a dash is Slurm's and travels unchanged; a bare ``word`` or ``word=value`` is ours; after ``--`` come
-the arguments of the script. Quotes and backslashes work as in a POSIX shell (Shell Command Language, 2.2), and values
-are put in by :mod:`jupyter_slurm.domain.magic_line.expand`: outside single quotes, always into the word at hand, so
-that a value with blanks stays one word, and a value never becomes an option or a word of ours: those have to be typed.
-In ``sweep=name:"a,b",c`` the quotes are those of a value, and stay.
+A word that begins with a dash is a Slurm option and is sent unchanged. A bare ``word`` or ``word=value`` is a
+jupyter_slurm keyword. The arguments of the script follow ``--``. Quotes and backslashes work as in a POSIX shell (Shell
+Command Language, 2.2). :mod:`jupyter_slurm.domain.magic_line.expand` inserts values, except in single quotes. A value
+always becomes part of the current word, so that a value with blanks stays one word. A value never becomes an option or
+a keyword: those have to be typed. In ``sweep=name:"a,b",c`` the quotes belong to a value, and stay.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["MagicLine", "Token", "command_words", "parse_cell_line", "parse_line_magic", "tokenize"]
 
-_BEFORE_HOME = re.compile(r"(--[A-Za-z][\w-]*=)?")  # of the word at hand
+_BEFORE_HOME = re.compile(r"(--[A-Za-z][\w-]*=)?")  # of the current word
 _NO_VARIABLES: Mapping[str, str] = {}
 _OWN = re.compile(r"(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<value>.*))?", re.DOTALL)
 
@@ -34,11 +34,11 @@ class Token(NamedTuple):
     Attributes
     ----------
     text : str
-        Without its quotes, values put in.
+        The text without quotes, with values inserted.
     start, end : int
-        Where it stands in the line, as typed.
+        Position in the line, as typed.
     typed : int
-        How many characters at the beginning of ``text`` stand in the line itself; a Python value may follow.
+        Number of characters at the beginning of ``text`` that were typed. A Python value may follow.
     """
 
     text: str
@@ -48,22 +48,22 @@ class Token(NamedTuple):
 
 
 class MagicLine(NamedTuple):
-    """A magic line taken apart.
+    """A parsed magic line.
 
     Attributes
     ----------
     options : list of str
-        Slurm's words, unchanged and in their order.
+        Slurm options, unchanged and in their order.
     words : dict
-        Ours, with their values (None for a bare one).
+        Keywords with their values (None for a bare keyword).
     args : list of str
-        What follows ``--``.
+        Arguments after ``--``.
     rest : list of str
-        Of a line magic: the script or command and its arguments.
+        For a line magic: the script or command and its arguments.
     parsed : SplitArgv
-        The options as they were understood.
+        The parsed options.
     spans : list of (int, int)
-        Where each of ``options`` stands in the line.
+        Position of each of ``options`` in the line.
     """
 
     options: list[str]
@@ -80,16 +80,16 @@ def tokenize(line: str, lookup: Lookup | None = None, variables: Mapping[str, st
     Parameters
     ----------
     line : str
-        What stands behind the magic's name.
+        Text after the magic's name.
     lookup : callable, optional
         Python values for ``{name}`` and ``$name``.
     variables : mapping, optional
-        The environment, for ``$NAME`` and ``~`` where Python has no such name.
+        The environment, for ``$NAME`` and ``~`` if Python has no such name.
 
     Raises
     ------
     UsageError
-        A quote is not closed, or there is a NUL byte; ``details["span"]`` says where.
+        A quote is not closed, or the line has a NUL byte; ``details["span"]`` has the position.
     """
     if "\0" in line:
         at = line.index("\0")
@@ -156,7 +156,7 @@ class _Reader:
         self._group(start, grouped)
 
     def _group(self, at: int, text: str) -> None:
-        """Take what stood in quotes; of a value of a sweep they say where it ends."""
+        """Read a quoted text. In a value of a sweep, the quotes mark where the value ends."""
         is_value = self.line.startswith("sweep=", self.start) and self.line[at - 1] in ":,;([{"
         self.text.append(repr(text) if is_value else text)
 
@@ -193,23 +193,23 @@ def parse_cell_line(
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
-    """Take the line of a cell magic apart: options and own words in any order, then ``--`` and arguments.
+    """Parse the line of a cell magic: options and keywords in any order, then ``--`` and arguments.
 
     Parameters
     ----------
     line : str
-        What stands behind the magic's name.
+        Text after the magic's name.
     table : OptionTable
         The options of the Slurm command.
     words : mapping
-        Our words, and whether each takes a value; None: it may.
+        Keywords, and whether each takes a value; None: optional.
     lookup, variables : optional
         As for :func:`tokenize`.
 
     Raises
     ------
     UsageError
-        ``details["span"]`` says which part of the line is meant.
+        ``details["span"]`` has the position in the line.
     """
     tokens = tokenize(line, lookup, variables)
     texts = [token.text for token in tokens]
@@ -236,7 +236,7 @@ def parse_line_magic(
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
-    """Take a line magic apart: own words first, then options, then the script or command with its arguments.
+    """Parse a line magic: keywords first, then options, then the script or command with its arguments.
 
     Parameters and errors are those of :func:`parse_cell_line`.
     """
@@ -266,14 +266,14 @@ def parse_line_magic(
 def command_words(
     line: str, table: OptionTable, lookup: Lookup | None = None, variables: Mapping[str, str] = _NO_VARIABLES
 ) -> list[str]:
-    """Return the words of a line for a command that gets them as they are (``%squeue -u {name}``).
+    """Return the words of a line for a command that gets them unchanged (``%squeue -u {name}``).
 
-    The command judges its options; all that is refused here is a value that would become one.
+    The command checks its options. This function only refuses a value that would become an option.
 
     Raises
     ------
     UsageError
-        ``details["span"]`` says which part of the line is meant.
+        ``details["span"]`` has the position in the line.
     """
     tokens = tokenize(line, lookup, variables)
     texts = [token.text for token in tokens]
@@ -292,7 +292,7 @@ def _is_end(token: Token) -> bool:
 
 
 def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str], at: int) -> list[Option]:
-    """Return the option, bundle or separator of components that stands there; nothing if it is another word."""
+    """Return the option, bundle or separator of components at a position; empty for any other word."""
     token = tokens[at]
     if table.is_separator(token.text) and token.typed:
         return [Option(HET, None, (token.text,), at)]
@@ -315,7 +315,7 @@ def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str
 
 
 def _check_arguments(table: OptionTable, tokens: Sequence[Token]) -> None:
-    """Refuse the one argument that sbatch would lose: it takes every ``:`` for a separator of components."""
+    """Refuse the one argument that sbatch would lose: sbatch takes every ``:`` for a separator of components."""
     for token in tokens:
         if token.text == HET and table.command == "sbatch":
             raise UsageError(
@@ -326,13 +326,13 @@ def _check_arguments(table: OptionTable, tokens: Sequence[Token]) -> None:
 
 
 def _ours(token: Token) -> re.Match[str] | None:
-    """Match ``word`` or ``word=``, as far as it was typed."""
+    """Match ``word`` or ``word=``, as far as typed."""
     match = _OWN.fullmatch(token.text)
     return match if match and token.typed >= min(len(token.text), match.end("word") + 1) else None
 
 
 def _looks_ours(token: Token, words: Mapping[str, bool | None]) -> bool:
-    """Whether the first words of a line magic go on: a word of ours, or one with a value that is nearly one."""
+    """Return whether the keywords of a line magic continue: with a keyword, or a mistyped keyword with a value."""
     match = _ours(token)
     return match is not None and (match["word"] in words or bool(match["value"] and _near(match["word"], words)))
 
@@ -353,7 +353,7 @@ def _check_order(token: Token, line: str, words: Mapping[str, bool | None]) -> N
 def _check_glued(
     table: OptionTable, tokens: Sequence[Token], at: int, line: str, words: Mapping[str, bool | None]
 ) -> None:
-    """Refuse the value of ``--nice 5``: an option whose value is optional has it behind an equals sign."""
+    """Refuse the value of ``--nice 5``: the value of an option with an optional value follows an equals sign."""
     token, before = tokens[at], tokens[at - 1].text if at else ""
     match = _ours(token)
     if table.takes_glued_value(before) and not (match and _near(match["word"], words)):
@@ -365,7 +365,7 @@ def _check_glued(
 
 
 def _near(name: str, words: Mapping[str, bool | None]) -> str | None:
-    from difflib import get_close_matches  # only who has mistyped waits for it
+    from difflib import get_close_matches  # slow import, needed only after a typing error
 
     return next(iter(get_close_matches(name, list(words), n=1)), None)
 
@@ -373,7 +373,7 @@ def _near(name: str, words: Mapping[str, bool | None]) -> str | None:
 def _own_word(
     table: OptionTable, token: Token, line: str, words: Mapping[str, bool | None], ours: dict[str, str | None]
 ) -> None:
-    """Note a word of ours."""
+    """Record a keyword."""
     span = [token.start, token.end]
     match = _ours(token)
     if match is None or match["word"] not in words:

@@ -1,4 +1,4 @@
-"""What may stand where a value of an option, or a word of a command, is typed.
+"""Possible values of an option, and possible words of a command, for completion.
 
 Sources: sbatch(1), squeue(1), scontrol(1), sacctmgr(1), sreport(1).
 """
@@ -14,16 +14,16 @@ __all__ = ["Choices", "choices_for_operand", "choices_for_option", "is_path"]
 
 
 class Choices(NamedTuple):
-    """What can be chosen from.
+    """Sources of possible values.
 
     Attributes
     ----------
     kinds : tuple of str
-        Kinds of names of the cluster.
+        Kinds of names on the cluster.
     fixed : tuple of str
-        Words of Slurm.
+        Fixed words of Slurm.
     separators : str
-        Characters behind which the next one begins.
+        Characters after which the next value begins.
     """
 
     kinds: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ _SUBMITTING: Final = {
     "time": _TIME,
     "time-min": _TIME,
 }
-# Of all commands: what their values are is a file or a folder.
+# Options whose value is a file or directory in every command.
 _PATHS: Final = {"batch-script", "bcast", "chdir", "container", "error", "export-file", "input", "multi-prog", "output"}
 _ASKING: Final = {
     "account": _ACCOUNT,
@@ -157,7 +157,7 @@ _FIRST: Final = {
 
 
 def choices_for_option(command: str, option: str, value: str) -> Choices | None:
-    """Return what the value of an option can be.
+    """Return the possible values of an option.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def choices_for_option(command: str, option: str, value: str) -> Choices | None:
     option : str
         Its canonical long name.
     value : str
-        What is typed of the value.
+        The value as far as typed.
     """
     if option == "dependency" and command in ("sbatch", "salloc", "srun"):
         last = max(value.rfind(","), value.rfind("?"))
@@ -179,21 +179,21 @@ def choices_for_option(command: str, option: str, value: str) -> Choices | None:
 
 
 def is_path(command: str, option: str) -> bool:
-    """Tell whether the value of an option, by its canonical long name, is a file or a folder."""
+    """Return whether the value of an option, given by its canonical long name, is a file or directory."""
     return command in ("sbatch", "salloc", "srun") and option in _PATHS
 
 
 def choices_for_operand(command: str, before: Sequence[str], word: str) -> Choices | None:
-    """Return what a word of a command can be that is no option.
+    """Return the possible words of a command that are not options.
 
     Parameters
     ----------
     command : str
         ``scancel``, ``scontrol`` …
     before : sequence of str
-        Such words before it.
+        The words before it that are not options.
     word : str
-        What is typed of it.
+        The word as far as typed.
     """
     if command == "scancel":
         return Choices(("job", "step"), (), "")

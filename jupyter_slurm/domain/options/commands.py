@@ -1,4 +1,4 @@
-"""The commands of Slurm that are passed through for a person."""
+"""Slurm commands that jupyter_slurm passes through for a user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["COMMANDS", "check_ends", "is_repeatable"]
 
 _REPEATABLE: Final = frozenset({"sacct", "scancel", "sdiag", "sinfo", "sprio", "squeue", "sreport", "sshare", "sstat"})
 
-#: What a person may run; of sbatch that is ``--test-only``, which submits nothing.
+#: Commands that a user may run. Of sbatch only ``--test-only``, which submits nothing.
 COMMANDS: Final = _REPEATABLE | {"sacctmgr", "scontrol", "sbatch"}
 
 _DIALOGUES: Final = {
@@ -25,26 +25,27 @@ _ANSWERED: Final = frozenset({"help", "usage", "version"})
 
 
 def is_repeatable(argv: Sequence[str]) -> bool:
-    """Tell whether a command only asks, or does the same the second time: a lost answer may be asked for again."""
+    """Return whether a command may safely run twice. Such a command is repeated if its answer was lost."""
     return argv[0] in _REPEATABLE or tuple(argv[1:]) in (("--help",), ("--version",))
 
 
 def check_ends(argv: Sequence[str]) -> None:
-    """Refuse a command line that never ends by itself, or that asks somebody who cannot answer.
+    """Refuse a command line that never ends by itself, or that waits for an answer on standard input.
 
-    At the end of its input ``scancel -i``, and ``sacctmgr`` before a change, ask again without end (22.05).
+    At the end of their input, ``scancel -i``, and ``sacctmgr`` before a change, repeat their question without end
+    (22.05).
 
     Raises
     ------
     UsageError
-        The hint says what to do instead.
+        The hint names an alternative.
     """
     command = argv[0]
     try:
         options, words = OptionTable.for_command(command).split(argv[1:])
     except OptionError:
         if command != "sbatch":
-            return  # the command refuses it
+            return  # the command refuses the line itself
         options, words = [], []
     names = {option.name for option in options}
     if command == "sbatch" and "test-only" not in names:

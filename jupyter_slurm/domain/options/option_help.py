@@ -1,7 +1,7 @@
-"""What the ``--help`` of a Slurm command shows of its options, those of a site's plugins included.
+"""Options in the ``--help`` text of a Slurm command, including those of a site's plugins.
 
-The text is for people: it shows no hidden option, and is not always right about values (``--container`` is shown
-without one). It is read to learn of options that no table has, and for the words to show. Source: spank(7).
+The text is written for users. It omits hidden options, and is not always right about values (``--container`` is shown
+without a value). It adds options that no table has, and descriptions. Source: spank(7).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _LINE = re.compile(
     re.VERBOSE | re.ASCII,
 )
 _CONTINUED = re.compile(r"\s{16,}(\S.*)")
-# A plugin's option is shown with "=" whether its value is optional or not; authors mark an optional one by brackets.
+# A plugin's option is shown with "=" even if its value is optional; authors mark an optional value by brackets.
 _OPTIONAL = re.compile(r"\[=.*|=\[[^\]]*\]")
 
 
 class HelpEntry(NamedTuple):
-    """One option as a help text shows it.
+    """An option in a help text.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""The options of Slurm's commands: which of them take a value, and which one was meant.
+"""Options of the Slurm commands: which of them take a value, and which option a word means.
 
-What sbatch accepts is decided by sbatch. This module only has to know where an option ends and the next word begins, as
-getopt_long(3) does for sbatch; what it refuses, sbatch refuses too.
+sbatch decides which options it accepts. This module only finds where an option ends and the next word begins, as
+getopt_long(3) does for sbatch. sbatch also refuses every word that this module refuses.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ __all__ = ["HET", "Arity", "Option", "OptionSpec", "OptionTable", "SplitArgv", "
 
 Version = tuple[int, int]
 
-#: Stands between the components of a heterogeneous job, on the line of a command that allocates.
+#: Separator of the components of a heterogeneous job, on the line of a command that allocates.
 HET: Final = ":"
 
 
-#: What editors and web pages make of one or two hyphens: U+2010 to U+2015, the minus, the small and the wide hyphen.
+#: Dashes that editors and web pages put in place of one or two hyphens: U+2010 to U+2015, the minus sign, the small and
+#: the fullwidth hyphen.
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 
 
 def option_meant(word: str) -> str | None:
-    """Return the option that a word with a dash of a text processor was meant to be; None: it begins otherwise."""
+    """Return the intended option of a word that begins with a typographic dash; None for any other word."""
     name = word.lstrip(_DASHES + "-")
     if name == word or not name or not set(word[: len(word) - len(name)]) & set(_DASHES):
         return None
@@ -39,7 +40,7 @@ def option_meant(word: str) -> str | None:
 
 
 class Arity(Enum):
-    """What follows an option."""
+    """Kind of value that follows an option."""
 
     NONE = "."
     REQUIRED = "="
@@ -52,13 +53,13 @@ class OptionSpec(NamedTuple):
     Attributes
     ----------
     names : tuple of str
-        Long names without dashes, the canonical one first; empty for one that has only a letter.
+        Long names without dashes, the canonical name first; empty if the option has only a letter.
     short : str
         The letter, or the empty string.
     arity : Arity
-        What follows.
+        Kind of value.
     help : str
-        What the command's ``--help`` says about it, if anything.
+        Description in the command's ``--help``, if any.
     """
 
     names: tuple[str, ...]
@@ -68,24 +69,25 @@ class OptionSpec(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The canonical name: the first long one, else the letter."""
+        """Return the canonical name: the first long name, else the letter."""
         return self.names[0] if self.names else self.short
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option as it was typed.
+    """An option as typed.
 
     Attributes
     ----------
     name : str
-        Canonical long name, whatever abbreviation or letter was typed; :data:`HET` between components of a het job.
+        Canonical long name, even if an abbreviation or letter was typed; :data:`HET` between components of a
+        heterogeneous job.
     value : str or None
-        Its value.
+        Its value, if any.
     tokens : tuple of str
-        The words that it was typed as. Letters in a bundle (``-Hs``) share their word: the first of them has it.
+        The typed words. Letters in a bundle (``-Hs``) share one word, which the first letter has.
     index : int
-        Where its first word, or that of its bundle, stands in the command line.
+        Position of its first word, or of its bundle's word, in the command line.
     """
 
     name: str
@@ -95,7 +97,7 @@ class Option:
 
 
 class SplitArgv(NamedTuple):
-    """A command line taken apart; ``rest`` is the script or command and what follows it."""
+    """A parsed command line; ``rest`` is the script or command and its arguments."""
 
     options: list[Option]
     rest: list[str]
@@ -111,7 +113,8 @@ class OptionTable:
     specs : sequence of OptionSpec
         Its options.
     foreign : collection of str
-        Long names that other versions have: the help may still show one (26.05: ``--power``), the command refuses it.
+        Long names that only other versions have. The help may still show such a name (26.05: ``--power``), but the
+        command refuses it.
     """
 
     def __init__(self, command: str, specs: Sequence[OptionSpec], foreign: Collection[str] = ()) -> None:
@@ -124,12 +127,12 @@ class OptionTable:
 
     @staticmethod
     def for_command(command: str, version: Version | None = None) -> OptionTable:
-        """Return the options of a command; without a version, of all versions together.
+        """Return the options of a command; without a version, those of all versions together.
 
         Raises
         ------
         UsageError
-            There is no such command.
+            The command does not exist.
         """
         if command not in OPTIONS:
             raise UsageError(f"the options of {command!r} are not known")
@@ -138,9 +141,9 @@ class OptionTable:
         return OptionTable(command, specs, {name for spec in _specs(command, None) for name in spec.names} - here)
 
     def with_help(self, text: str) -> OptionTable:
-        """Add what the command's own ``--help`` shows: options of plugins, and of versions newer than this table.
+        """Add the options in the command's own ``--help``: those of plugins, and of versions newer than this table.
 
-        What the table says of an option's value stands: help texts are not always right about it.
+        The table's kind of value takes precedence, because help texts are not always right about it.
         """
         from jupyter_slurm.domain.options.option_help import read_help
 
@@ -150,7 +153,7 @@ class OptionTable:
             known = at.get(entry.name)
             letter = self._short.get(entry.short)
             if known is None and letter and letter.name.startswith(entry.name):
-                known = at[letter.name]  # squeue shows --job where the option is --jobs
+                known = at[letter.name]  # squeue shows --job, but the option is --jobs
             if known is None and entry.name not in self._foreign:
                 short = "" if letter else entry.short
                 at[entry.name] = len(specs)
@@ -173,7 +176,7 @@ class OptionTable:
         ]
 
     def name_length(self, word: str) -> int:
-        """Return how many characters of an option's word are its name or letters, the ``=`` included; no value is."""
+        """Return the length of an option word's name or letters, including the ``=`` but not the value."""
         if word.startswith("--"):
             return word.find("=") + 1 or len(word)
         for at, letter in enumerate(word[1:], 1):
@@ -183,37 +186,37 @@ class OptionTable:
         return len(word)
 
     def takes_glued_value(self, word: str) -> bool:
-        """Whether a word is a long option without its value, and one whose value never is the next word."""
+        """Return whether a word is a long option without its value, whose value is never the next word."""
         try:
             return word.startswith("--") and "=" not in word and self._find(word[2:], word, 0).arity is Arity.OPTIONAL
         except OptionError:
             return False
 
     def option_named(self, word: str) -> str | None:
-        """Return the option whose whole name a word without dashes is, with its value; None: there is none."""
+        """Return the option with exactly the name of a word without dashes, and its value; None if no option has it."""
         return f"--{word}" if word.partition("=")[0] in self._long else None
 
     def nearest(self, name: str) -> str | None:
-        """Return the option that was probably meant, with its dashes."""
+        """Return the probably intended option, with its dashes."""
         wanted = name.lstrip("-").partition("=")[0]
         if len(wanted) < 2:
             letter = next((letter for letter in (wanted, wanted.swapcase()) if letter in self._short), None)
             return letter and f"-{letter}"
         if found := [name for name in self._long if name.startswith(wanted)]:
             return f"--{min(found, key=len)}"
-        from difflib import get_close_matches  # only who has mistyped waits for it
+        from difflib import get_close_matches  # slow import, needed only after a typing error
 
         found = get_close_matches(wanted.lower().replace("_", "-"), list(self._long), n=1, cutoff=0.6)
         return f"--{found[0]}" if found else None
 
     def split(self, argv: Sequence[str]) -> SplitArgv:
-        """Take a command line apart as getopt_long(3) does for this command.
+        """Split a command line as getopt_long(3) does for this command.
 
         Raises
         ------
         OptionError
-            An option that the command does not have, one without its value, or one with a value that it does not take.
-            ``details`` say which (``option``, ``index``) and what may have been meant (``suggestion``).
+            An option is unknown, lacks its value, or has a value that it does not take. ``details`` have the option
+            (``option``, ``index``) and the probably intended option (``suggestion``).
         """
         words = list(argv)
         options: list[Option] = []
@@ -245,15 +248,15 @@ class OptionTable:
         return SplitArgv(options, rest)
 
     def is_option(self, word: str) -> bool:
-        """Whether getopt takes a word where an option may stand for one; a lone ``-`` is none."""
+        """Return whether getopt takes a word at an option's position for an option; a lone ``-`` is not an option."""
         return len(word) > 1 and word.startswith("-")
 
     def is_separator(self, word: str) -> bool:
-        """Whether a word where an option may stand begins the next component of a heterogeneous job."""
+        """Return whether a word at an option's position begins the next component of a heterogeneous job."""
         return word == HET and not self._permuting
 
     def take(self, words: Sequence[str], at: int) -> list[Option]:
-        """Read the option, or bundle of letters, at a position, with its value; errors as in :meth:`split`."""
+        """Read the option, or bundle of letters, at a position, with its value. Errors are those of :meth:`split`."""
         return [self._long_option(words, at)] if words[at].startswith("--") else self._letters(words, at)
 
     def _long_option(self, words: Sequence[str], at: int) -> Option:
@@ -266,7 +269,7 @@ class OptionTable:
         return Option(spec.name, value if equals else None, (words[at],), at)
 
     def _find(self, typed: str, word: str, at: int) -> OptionSpec:
-        """Find a long option by its name or an unambiguous beginning of it."""
+        """Find a long option by its name or an unambiguous prefix."""
         if typed in self._long:
             return self._long[typed]
         found = {name: spec for name, spec in self._long.items() if typed and name.startswith(typed)}
@@ -281,7 +284,7 @@ class OptionTable:
         raise self._error(f"{self.command} has no option --{typed}", word, at, suggestion=suggestion)
 
     def _letters(self, words: Sequence[str], at: int) -> list[Option]:
-        """Read a word of letters: the last of them may have a value in the same word or in the next."""
+        """Read a word of letters. The last letter may have a value in the same word or in the next one."""
         word, found = words[at], list[Option]()
         for position, letter in enumerate(word[1:], 1):
             spec = self._short.get(letter)
@@ -328,7 +331,7 @@ def _specs(command: str, version: Version | None) -> tuple[OptionSpec, ...]:
 
 
 def _merged(specs: Sequence[OptionSpec]) -> list[OptionSpec]:
-    """Where versions differ in what follows an option, the more generous one stands for all."""
+    """Merge the options of several versions. If their kinds of value differ, the more permissive kind is used."""
     merged: dict[tuple[str, ...], OptionSpec] = {}
     for spec in specs:
         key = spec.names or (spec.short,)

@@ -1,11 +1,11 @@
-"""The long and short options of the Slurm commands, as their getopt tables have them.
+"""The long and short options of the Slurm commands, from their getopt tables.
 
-An option is: names (the first is the canonical one, others mean the same; ``-`` is none), short letter (``-`` is none),
-what follows (``=`` a value, ``?`` an optional value, ``.`` nothing), and the versions: ``>24.05`` since, ``<25.11`` no
-more since. Hidden options that the binaries accept are included.
+Fields of an option: names (the first is canonical, others are synonyms; ``-`` is none), short letter (``-`` is none),
+value (``=`` required, ``?`` optional, ``.`` none), and versions: ``>24.05`` since that version, ``<25.11`` until before
+it. Hidden options that the binaries accept are included.
 
-Source: what sbatch and the others of 22.05.8, 24.11.5 and 26.05.5 hand to ``getopt_long(3)`` at run time; versions in
-between from the release notes.
+Source: the tables that sbatch and the other commands of 22.05.8, 24.11.5 and 26.05.5 pass to ``getopt_long(3)`` at run
+time; the release notes for the versions between.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ OPTIONS: Final[dict[str, str]] = {
     """,
 }
 
-#: Commands that look for options among and behind their other words too (getopt without "+").
+#: Commands that accept options among and after their other words too (getopt without "+").
 PERMUTING: Final[frozenset[str]] = frozenset(
     {
         "squeue",

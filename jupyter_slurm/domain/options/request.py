@@ -1,6 +1,6 @@
-"""What the options of a submission ask for, as far as it can be compared with what a cluster has.
+"""Requests in the options of a submission, in values comparable with those of a cluster.
 
-Source: sbatch(1). What is written in another way than the ones known here is None: then nothing is concluded from it.
+Source: sbatch(1). A value in an unknown form is None, and nothing is concluded from it.
 """
 
 from __future__ import annotations
@@ -27,38 +27,38 @@ class Request:
     chosen : mapping
         Canonical long names to values.
     variables : mapping, optional
-        Names to the variables of the environment that set them.
+        Names to the environment variables that set them.
     """
 
     def __init__(self, chosen: Mapping[str, str | None], variables: Mapping[str, str] | None = None) -> None:
         self.chosen, self._variables = chosen, variables or {}
 
     def written(self, option: str) -> str:
-        """Return an option as it was written: on the command line, or in the environment."""
+        """Return an option's text, from the command line or from the environment."""
         return f"{self._variables.get(option, f'--{option}')}={self.chosen[option]}"
 
     def words(self, option: str) -> list[str]:
-        """Return the parts of a value that is a list."""
+        """Return the parts of a list value."""
         return [word for word in (self.chosen.get(option) or "").split(",") if word]
 
     def number(self, option: str) -> int | None:
-        """Return a value that is a plain number."""
+        """Return a plain number, else None."""
         text = self.chosen.get(option) or ""
         return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else None
 
     @property
     def clusters(self) -> list[str]:
-        """The clusters that it may go to; none: the one at hand."""
+        """Return the clusters to which the job may go; empty: the current cluster."""
         return [name.lower() for name in self.words("clusters") or self.words("cluster")]
 
     @cached_property
     def time(self) -> tuple[str, float] | None:
-        """The time limit: as it was written, and in seconds."""
+        """Return the time limit: its text, and seconds."""
         return self._time("time")
 
     @cached_property
     def least_time(self) -> tuple[str, float] | None:
-        """The time limit that would do."""
+        """Return the minimum time limit."""
         return self._time("time-min" if self.chosen.get("time-min") else "time")
 
     def _time(self, option: str) -> tuple[str, float] | None:
@@ -67,17 +67,17 @@ class Request:
             seconds = parse_time_limit(text) if text else 0
         except UsageError:
             return None
-        return (self.written(option), seconds or float("inf")) if text else None  # zero is no limit, too
+        return (self.written(option), seconds or float("inf")) if text else None  # zero also means no limit
 
     @cached_property
     def nodes(self) -> tuple[int, int | None] | None:
-        """Least and largest number of nodes."""
+        """Return the smallest and largest number of nodes."""
         found = _NODES.fullmatch(self.chosen.get("nodes") or "")
         return (int(found[1]), int(found[2] or found[1])) if found else None
 
     @cached_property
     def cpus_per_node(self) -> int | None:
-        """CPUs that one node must have."""
+        """Return the CPUs that one node must have."""
         if "overcommit" in self.chosen:
             return None
         each = self.number("cpus-per-task") or 1
@@ -87,7 +87,7 @@ class Request:
 
     @cached_property
     def cpus(self) -> int | None:
-        """CPUs of all nodes together."""
+        """Return the CPUs of all nodes together."""
         if "overcommit" in self.chosen:
             return None
         tasks = self.number("ntasks")
@@ -95,7 +95,7 @@ class Request:
 
     @cached_property
     def memory_per_node(self) -> tuple[str, int] | None:
-        """Memory that one node must have: as it was written, and in bytes."""
+        """Return the memory that one node must have: its text, and bytes."""
         said = [name for name in _MEMORY if self.chosen.get(name)]
         if len(said) != 1 or said == ["mem-per-gpu"]:
             return None
@@ -110,7 +110,7 @@ class Request:
 
     @cached_property
     def gpus_per_node(self) -> list[tuple[str, Gres]]:
-        """GPUs that one node must have, each as it was written."""
+        """Return the GPUs that one node must have, each with its text."""
         found = [(self.written("gres"), gres) for gres in self.gres if gres.name == "gpu"]
         for option in ("gpus-per-node", "gpus-per-task", "gpus-per-socket"):
             found += [(self.written(option), gpus) for gpus in self._gpus(option)]
@@ -118,18 +118,18 @@ class Request:
 
     @cached_property
     def gpus(self) -> list[tuple[str, Gres]]:
-        """GPUs of all nodes together, each as it was written."""
+        """Return the GPUs of all nodes together, each with its text."""
         return [(self.written("gpus"), gpus) for gpus in self._gpus("gpus")]
 
     @cached_property
     def gres(self) -> list[Gres]:
-        """The generic resources that each node must have."""
+        """Return the generic resources that each node must have."""
         text = self.chosen.get("gres") or ""
         return [] if text.lower() in ("none", "help") else parse_gres(text)
 
     @cached_property
     def features(self) -> tuple[list[str], bool]:
-        """The features in a constraint, and whether a node must have all of them."""
+        """Return the features in a constraint, and whether a node must have all of them."""
         text = self.chosen.get("constraint") or ""
         names = [name for name in re.split(r"[&|,()\[\]]|\*\d+", text) if name]
         return names, re.fullmatch(r"[^|()\[\]*,]*", text) is not None

@@ -1,4 +1,4 @@
-"""Which of srun's options a step of a notebook may have, and what Slurm says of one that it does not start, or ends.
+"""Options of srun that a notebook's step may have, and Slurm's errors about steps that did not start or were ended.
 
 Sources: srun(1); ``slurm_errno.c`` of Slurm 22.05 to 26.05.
 """
@@ -12,7 +12,7 @@ from jupyter_slurm.errors import OptionError, UsageError
 
 __all__ = ["BUSY", "advise_refused", "is_out_of_memory", "is_time_over", "step_options"]
 
-# Options that say where a step runs, or turn srun into something else.
+# Options that choose where a step runs, or that turn srun into another tool.
 _NOT_HERE = {
     "jobid": "on=NAME says which allocation is meant",
     "pty": "there is no terminal under a cell",
@@ -25,7 +25,7 @@ _NOT_HERE = {
     "version": "`%sinfo --version` shows the version",
 }
 
-# Of these, what a process for cells cannot have: it is one task, whose standard streams are taken.
+# Further options that a process for cells cannot have: the process is one task, whose standard streams are in use.
 _NOT_FOR_A_PROCESS = {
     **dict.fromkeys(("ntasks", "nodes", "ntasks-per-node", "multi-prog"), "a process is one task"),
     **dict.fromkeys(("input", "output", "error", "label", "unbuffered"), "cells have files of their own"),
@@ -34,9 +34,9 @@ _NOT_FOR_A_PROCESS = {
 
 _LARGER = "The allocation has less: %salloc with more of it asks for another one, of its own name (as=)."
 BUSY = "Requested nodes are busy"
-"""What srun says when other steps have what a step asks for of its allocation."""
+"""srun's message when other steps hold the resources that a step requests from its allocation."""
 
-# What srun says, and what would do.
+# srun's messages, each with a remedy.
 _REFUSALS = {
     "More processors requested than permitted": f"Ask for fewer tasks or CPUs (-n, -c). {_LARGER}",
     "Memory required by task is not available": f"Ask for less memory (--mem, --mem-per-cpu). {_LARGER}",
@@ -48,17 +48,17 @@ _REFUSALS = {
 
 
 def advise_refused(said: str) -> str:
-    """Return what to do about a step that Slurm did not start, by what srun said; empty: nothing is known of that."""
+    """Return advice for a step that Slurm did not start, by srun's message; empty if the message is unknown."""
     return next((step for words, step in _REFUSALS.items() if words in said), "")
 
 
 def is_time_over(said: str) -> bool:
-    """Tell whether Slurm has said that it ended a step at its time limit, or at that of its job."""
+    """Return whether Slurm reported that it ended a step at the time limit of the step or its job."""
     return " DUE TO TIME LIMIT " in said
 
 
 def is_out_of_memory(said: str) -> bool:
-    """Tell whether Slurm has said that a step used more memory than it may."""
+    """Return whether Slurm reported that a step exceeded its memory."""
     return "oom-kill event" in said or "Out Of Memory" in said or "exceeded memory limit" in said
 
 
@@ -68,16 +68,16 @@ def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool
     Parameters
     ----------
     table : OptionTable
-        Of srun.
+        Options of srun.
     options : sequence of str
         As typed.
     is_process : bool
-        It is one for cells (``%%remote``).
+        Whether the step is a process for cells (``%%remote``).
 
     Raises
     ------
     UsageError
-        One of them has no place here.
+        A step cannot have one of the options.
     """
     if any("\0" in word for word in options):
         raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")

@@ -1,1 +1,1 @@
-"""Questions to Slurm: the command line of each, and the parser of its answer."""
+"""Queries to Slurm: the command line of each, and the parser of its answer."""

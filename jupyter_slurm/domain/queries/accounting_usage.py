@@ -1,6 +1,6 @@
-"""What jobs of a period had, as accounting tells it: by person, account, partition, QOS and type of GPU (``sacct``).
+"""Resources that jobs had in a period, from accounting (``sacct``): by user, account, partition, QOS and type of GPU.
 
-Source: sacct(1); ``--truncate`` counts of a job what lies within the period.
+Source: sacct(1). ``--truncate`` counts only the part of a job within the period.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _KEYS: Final = ("user", "account", "partition", "qos", "gpu_type")
 
 @dataclass(frozen=True)
 class AccountedJob:
-    """A job, or a task of an array, as accounting has it; seconds within the period, times since the epoch.
+    """A job, or a task of an array, in accounting. Durations are seconds within the period, times are since the epoch.
 
     Parameters
     ----------
     id : str
-        As sacct writes it: ``12``, ``12_3``, ``12+1``.
+        In sacct's form: ``12``, ``12_3``, ``12+1``.
     gpu_type : str
-        Empty: GPUs without a type, or none; several are joined by ``+``.
+        Empty: GPUs without a type, or no GPUs; several types are joined by ``+``.
     """
 
     id: str
@@ -59,12 +59,12 @@ class AccountedJob:
     end: int | None
 
     def as_dict(self) -> dict[str, str | int | None]:
-        """Return it as the API tells it."""
+        """Return the job in the form of the API."""
         return {**vars(self)}
 
 
 def accounted_argv(start: int, end: int, mark: str, users: Sequence[str], accounts: Sequence[str]) -> list[str]:
-    """Return the question for all that ran in a period: of some people, or of accounts, whoever ran it there.
+    """Return the query for all jobs that ran in a period, of some users or of some accounts.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def accounted_argv(start: int, end: int, mark: str, users: Sequence[str], accoun
     mark : str
         Fresh random hexadecimal digits.
     users, accounts : sequence of str
-        One of them is not empty.
+        At least one of the two is not empty.
     """
     whose = [f"--user={','.join(users)}"] if users else ["--allusers"]
     if accounts:
@@ -90,12 +90,12 @@ def accounted_argv(start: int, end: int, mark: str, users: Sequence[str], accoun
 
 
 def parse_accounted(output: bytes, mark: str) -> list[AccountedJob]:
-    """Read the answer to :func:`accounted_argv`; what never ran is left out.
+    """Parse the answer to :func:`accounted_argv`, without jobs that never ran.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     jobs = []
     for row in delimited_records(output, mark, len(_FIELDS)):
@@ -127,7 +127,7 @@ def _job(field: Mapping[str, str], seconds: int) -> AccountedJob:
 
 
 def summed(jobs: Iterable[AccountedJob]) -> list[dict[str, str | int]]:
-    """Return how many jobs there are of each kind, and their CPU and GPU seconds; the kinds in their order."""
+    """Return the number of jobs, CPU seconds and GPU seconds of each kind, ordered by kind."""
     sums: dict[tuple[str, ...], list[int]] = {}
     for job in jobs:
         one = sums.setdefault(tuple(getattr(job, key) for key in _KEYS), [0, 0, 0])
@@ -141,7 +141,7 @@ def summed(jobs: Iterable[AccountedJob]) -> list[dict[str, str | int]]:
 
 
 def below(account: str, above: Mapping[str, str]) -> list[str]:
-    """Return an account and all below it; ``above`` has the one above each, in lower case."""
+    """Return an account and all accounts below it; ``above`` maps each account to its parent, in lower case."""
     found = [account.lower()]
     for name in found:
         found += sorted(child for child, parent in above.items() if parent == name and child not in found)

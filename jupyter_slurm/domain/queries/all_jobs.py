@@ -1,7 +1,7 @@
-"""The question for the jobs of everybody: for a person who wants to see them, never for the poller.
+"""Query for the jobs of all users, run only on a user's request, never by the poller.
 
-It costs the controller one REQUEST_JOB_INFO, which is its whole table, and one REQUEST_PARTITION_INFO. What a site
-hides (``PrivateData=jobs`` in slurm.conf(5)) is not in the answer. No field of it holds free text of a user.
+It costs the controller one REQUEST_JOB_INFO, which is its whole table, and one REQUEST_PARTITION_INFO. Jobs that a site
+hides (``PrivateData=jobs`` in slurm.conf(5)) are missing. No field of the answer holds free text of a user.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIELDS: Final = (
     "timelimit",
 )
 
-#: What a row of :func:`parse_everybody` holds.
+#: Columns of a row of :func:`parse_everybody`.
 COLUMNS: Final = (
     "id",
     "tasks",
@@ -48,7 +48,7 @@ COLUMNS: Final = (
 
 
 def everybody_argv(mark: str) -> list[str]:
-    """Return the question for all jobs that are not over.
+    """Return the query for all jobs that are not finished.
 
     Parameters
     ----------
@@ -59,18 +59,18 @@ def everybody_argv(mark: str) -> list[str]:
 
 
 def parse_everybody(output: bytes, mark: str, user: str) -> list[list[Any]]:
-    """Read the answer to :func:`everybody_argv`, without the jobs of one user, whose own are known better.
+    """Parse the answer to :func:`everybody_argv`, without the jobs of one user, of which more is known.
 
     Returns
     -------
     list of list
-        A row for each job, as :data:`COLUMNS` has it; ``tasks`` is how many tasks of an array it stands for, or
-        ``None``. Times are seconds since the epoch, the limit is in seconds. What has no readable id is left out.
+        A row for each job, by :data:`COLUMNS`. ``tasks`` is the number of array tasks that the row represents, or
+        ``None``. Times are seconds since the epoch, the limit is in seconds. Rows without a readable ID are left out.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     rows = []
     for fields in framed_records(output, mark, len(_FIELDS)):
@@ -98,5 +98,5 @@ def parse_everybody(output: bytes, mark: str, user: str) -> list[list[Any]]:
 
 
 def hides_jobs(configuration: Mapping[str, str]) -> bool:
-    """Whether a site shows people their own jobs only, by ``scontrol show config``."""
+    """Return whether a site shows users only their own jobs, by ``scontrol show config``."""
     return "jobs" in configuration.get("PrivateData", "").lower().split(",")

@@ -1,4 +1,4 @@
-"""What accounting lets a person do: accounts, QOS. And reservations.
+"""Accounts and QOS that accounting lets a user use, and reservations.
 
 Sources: sacctmgr(1), scontrol(1) ``show reservation``.
 """
@@ -35,20 +35,20 @@ _SACCTMGR = ["sacctmgr", "--noheader", "--parsable2", "show"]
 
 @dataclass(frozen=True)
 class Association:
-    """A way for a person to use a cluster.
+    """A user's right to use a cluster under an account.
 
     Parameters
     ----------
     partition : str
-        Empty: any.
+        Empty: any partition.
     qos : tuple of str
-        Those that may be used with it.
+        QOS that may be used with the association.
     default_qos : str
-        Empty: the cluster's.
+        Empty: that of the cluster.
     max_wall : int, optional
-        Seconds; ``None`` is no limit of its own.
+        Seconds; ``None``: the association sets no limit.
     is_default : bool
-        Whether its account is taken when none is named.
+        Whether its account is the default.
     """
 
     account: str
@@ -61,7 +61,7 @@ class Association:
 
 @dataclass(frozen=True)
 class Qos:
-    """A quality of service; ``max_wall`` in seconds, ``flags`` in lower case; and what each person may have in it."""
+    """A quality of service; ``max_wall`` in seconds, ``flags`` in lower case, and the limits of each user in it."""
 
     name: str
     max_wall: int | None = None
@@ -83,13 +83,13 @@ class Reservation:
 
 
 def associations_argv(user: str) -> list[str]:
-    """Return the question for what a person may use (it goes to slurmdbd)."""
+    """Return the query for a user's associations (sent to slurmdbd)."""
     form = ",".join(_ASSOCIATION)
     return [*_SACCTMGR, "user", "withassoc", "where", f"name={user}", f"format={form}"]
 
 
 def parse_associations(output: bytes, cluster: str) -> list[Association]:
-    """Read the answer to :func:`associations_argv`, as far as it is about one cluster."""
+    """Parse the answer to :func:`associations_argv`, for one cluster only."""
     found = []
     for row in _rows(output, len(_ASSOCIATION)):
         default, where, account, partition, qos, default_qos, wall = row
@@ -101,23 +101,23 @@ def parse_associations(output: bytes, cluster: str) -> list[Association]:
 
 
 def accounts_argv(cluster: str) -> list[str]:
-    """Return the question for all accounts of a cluster and those above them (it goes to slurmdbd)."""
-    # Associations of no user are those of accounts.
+    """Return the query for all accounts of a cluster and their parents (sent to slurmdbd)."""
+    # Associations without a user belong to accounts.
     return [*_SACCTMGR, "association", "where", f"cluster={cluster}", "user=", "format=account,parentname,user"]
 
 
 def parse_accounts(output: bytes) -> dict[str, str]:
-    """Read the answer to :func:`accounts_argv`: by each account, in lower case, the one above it, if any."""
+    """Parse the answer to :func:`accounts_argv`: the parent of each account, if any, in lower case."""
     return {account.lower(): above.lower() for account, above, user in _rows(output, 3) if account and not user}
 
 
 def qos_argv() -> list[str]:
-    """Return the question for all QOS (it goes to slurmdbd)."""
+    """Return the query for all QOS (sent to slurmdbd)."""
     return [*_SACCTMGR, "qos", f"format={','.join(_QOS)}"]
 
 
 def parse_qos(output: bytes) -> list[Qos]:
-    """Read the answer to :func:`qos_argv`."""
+    """Parse the answer to :func:`qos_argv`."""
     return [
         Qos(
             name,
@@ -132,22 +132,22 @@ def parse_qos(output: bytes) -> list[Qos]:
 
 
 def clusters_argv() -> list[str]:
-    """Return the question for the clusters that share an accounting (it goes to slurmdbd)."""
+    """Return the query for the clusters that share an accounting database (sent to slurmdbd)."""
     return [*_SACCTMGR, "cluster", "format=cluster"]
 
 
 def parse_clusters(output: bytes) -> list[str]:
-    """Read the answer to :func:`clusters_argv`."""
+    """Parse the answer to :func:`clusters_argv`."""
     return [row[0] for row in _rows(output, 1) if row[0]]
 
 
 def reservations_argv() -> list[str]:
-    """Return the question for all reservations (one REQUEST_RESERVATION_INFO)."""
+    """Return the query for all reservations (one REQUEST_RESERVATION_INFO)."""
     return ["scontrol", "--local", "--all", "--oneliner", "show", "reservation"]
 
 
 def parse_reservations(output: bytes) -> list[Reservation]:
-    """Read the answer to :func:`reservations_argv`; of a word that comes twice the first one stands."""
+    """Parse the answer to :func:`reservations_argv`. If a word occurs twice, the first one counts."""
     found = []
     for line in decode(output).split("\n"):
         row = dict(reversed(re.findall(r"(?:^| )(\w+)=(\S*)", line)))
@@ -168,5 +168,5 @@ def parse_reservations(output: bytes) -> list[Reservation]:
 def _rows(output: bytes, width: int) -> Iterator[list[str]]:
     for line in decode(output).split("\n"):
         row = line.split("|")
-        if len(row) == width:  # a banner is no row
+        if len(row) == width:  # a banner is not a row
             yield row

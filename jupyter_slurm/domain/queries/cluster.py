@@ -1,4 +1,4 @@
-"""What a cluster has: nodes, partitions, configuration.
+"""Resources of a cluster: nodes, partitions, configuration.
 
 Sources: sinfo(1), scontrol(1) ``show partition`` and ``show config``.
 """
@@ -37,7 +37,7 @@ __all__ = [
     "partitions_argv",
 ]
 
-#: No cluster has more nodes than Slurm can count (MAX_SLURM_NODES); a longer list is refused before it is expanded.
+#: Slurm cannot have more nodes in a cluster (MAX_SLURM_NODES). A longer list is refused before it is expanded.
 MAX_HOSTS: Final = 65_536
 
 _MIB: Final = 1 << 20
@@ -63,7 +63,7 @@ _LOAD: Final = ("cpusload",)
 
 @dataclass(frozen=True)
 class Node:
-    """A node.
+    """A node of a cluster.
 
     Parameters
     ----------
@@ -72,21 +72,21 @@ class Node:
     flags : tuple of str
         ``DRAIN``, ``NOT_RESPONDING``, ``PLANNED``, ``POWERED_DOWN`` …
     cpus, cpus_used, cpus_idle : int
-        Of a drained node no CPU is idle.
+        A drained node has no idle CPU.
     memory, memory_used : int
-        Bytes; used means promised to jobs.
+        Bytes; used means allocated to jobs.
     gres, gres_used : tuple of Gres
     features : tuple of str
-        Those that are active.
+        Active features.
     available : tuple of str
-        Features that it can have, be they active or not.
+        All possible features, active or not.
     partitions : tuple of str
     reason : str
-        Why it is down or drained, in the words of an administrator.
+        Why the node is down or drained, in an administrator's words.
     reason_time : int, optional
         Seconds since the epoch.
     load : float, optional
-        Processes that run or want to, averaged over a minute; ``None`` where it was not asked for, or is not known.
+        Processes that run or wait for a CPU, averaged over a minute; ``None`` if not requested or unknown.
     """
 
     name: str
@@ -111,27 +111,27 @@ class Node:
 
     @property
     def is_up(self) -> bool:
-        """Whether jobs can start on it."""
+        """Return whether jobs can start on the node."""
         bad = {"DRAIN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "FAIL", "MAINTENANCE", "INVALID_REG"}
         return self.state in ("IDLE", "MIXED", "ALLOCATED") and not bad.intersection(self.flags)
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition.
+    """A partition of a cluster.
 
     Parameters
     ----------
     max_time, default_time : int, optional
-        Seconds; ``None`` is no limit, or for the default: the same as the limit.
+        Seconds; ``None`` is no limit. A default of ``None`` equals the limit.
     nodes : str
         Folded node list.
     tres : dict
-        All that its nodes have; memory in bytes.
+        Total resources of its nodes; memory in bytes.
     allow_accounts, allow_qos : tuple of str, optional
-        ``None`` is all.
+        ``None``: all.
     fields : dict
-        Everything that Slurm says of it, by Slurm's names.
+        All fields of Slurm's answer, by Slurm's names.
     """
 
     name: str
@@ -150,21 +150,21 @@ class Partition:
 
 
 def nodes_argv(mark: str, *, has_load: bool = False) -> list[str]:
-    """Return the question for all nodes (one REQUEST_NODE_INFO and one REQUEST_PARTITION_INFO).
+    """Return the query for all nodes (one REQUEST_NODE_INFO and one REQUEST_PARTITION_INFO).
 
-    Their load is asked for where they are looked at: of what changes seldom it is no part.
+    The load is requested only when the nodes are shown, since it changes often.
     """
     form = long_format(_NODE_FIELDS + _LOAD * has_load, mark)
     return ["sinfo", "--local", "--all", "--Node", "--noheader", "--noconvert", f"--Format={form}"]
 
 
 def parse_nodes(output: bytes, mark: str, *, has_load: bool = False) -> list[Node]:
-    """Read the answer to :func:`nodes_argv`, one record a node, whatever number of partitions it is in.
+    """Parse the answer to :func:`nodes_argv`: one record for each node, even if it is in several partitions.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     nodes: dict[str, Node] = {}
     fields = _NODE_FIELDS + _LOAD * has_load
@@ -210,12 +210,12 @@ def _load(text: str) -> float | None:
 
 
 def partitions_argv() -> list[str]:
-    """Return the question for all partitions (one REQUEST_PARTITION_INFO). None of its fields holds free text."""
+    """Return the query for all partitions (one REQUEST_PARTITION_INFO). No field of the answer holds free text."""
     return ["scontrol", "--local", "--all", "--oneliner", "show", "partition"]
 
 
 def parse_partitions(output: bytes) -> list[Partition]:
-    """Read the answer to :func:`partitions_argv`; lines that name no partition are left out."""
+    """Parse the answer to :func:`partitions_argv`. Lines that name no partition are left out."""
     partitions = []
     for line in decode(output).split("\n"):
         row: dict[str, str] = {}
@@ -223,7 +223,7 @@ def parse_partitions(output: bytes) -> list[Partition]:
             name, equals, value = word.partition("=")
             if equals:
                 row[name] = value
-            elif row:  # the name of a group may hold a blank
+            elif row:  # a group name may contain a blank
                 row[[*row][-1]] += f" {word}"
         if row.get("PartitionName"):
             partitions.append(_partition(row))
@@ -257,7 +257,7 @@ def _words(text: str) -> Iterable[str]:
 
 
 def config_argv() -> list[str]:
-    """Return ``scontrol show config`` (one REQUEST_BUILD_INFO; it also pings the controller)."""
+    """Return ``scontrol show config`` (one REQUEST_BUILD_INFO; the command also pings the controller)."""
     return ["scontrol", "--local", "show", "config"]
 
 
@@ -265,9 +265,9 @@ _SETTING = re.compile(r"([A-Za-z][\w/\[\]]*)\s+= ?(.*)", re.ASCII)
 
 
 def parse_config(output: bytes) -> dict[str, str]:
-    """Read the answer to :func:`config_argv`: names to values as Slurm writes them, ``(null)`` as nothing.
+    """Parse the answer to :func:`config_argv`: names to values in Slurm's form, ``(null)`` as an empty string.
 
-    Where a name comes twice (the parts that plugins print below), the first one stands.
+    If a name occurs twice (plugins print their own sections below), the first value counts.
     """
     settings: dict[str, str] = {}
     for line in decode(output).split("\n"):
@@ -278,12 +278,12 @@ def parse_config(output: bytes) -> dict[str, str]:
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """Read the version that a command prints with ``--version``: ``slurm-wlm 22.05.8`` gives ``(22, 5)``.
+    """Parse the version that a command prints with ``--version``: ``slurm-wlm 22.05.8`` gives ``(22, 5)``.
 
     Raises
     ------
     ParseError
-        No version is in it.
+        The text has no version.
     """
     match = re.search(r"\b(\d{2})\.(\d{2})(?:\.\d+)?", text, re.ASCII)
     if match is None:
@@ -296,12 +296,12 @@ _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/(\d{1,9}))?)?", re.ASCII)
 
 
 def count_hosts(nodes: str) -> int:
-    """How many hosts a folded list names at most, without expanding it.
+    """Return an upper bound of the number of hosts in a folded list, without expanding it.
 
     Raises
     ------
     ParseError
-        It is no list of hosts.
+        The text is not a list of hosts.
     """
     total = 0
     for group in _host_groups(nodes):
@@ -318,13 +318,13 @@ def expand_hosts(nodes: str, most: int = MAX_HOSTS) -> list[str]:
     Raises
     ------
     ParseError
-        It is no list of hosts, or it names more than `most`; then nothing was expanded.
+        The text is not a list of hosts, or it names more than `most` hosts. Then nothing was expanded.
     """
     if not nodes:
         return []
     if count_hosts(nodes) > most:
         raise ParseError(f"A list of nodes names more than {most} nodes: {nodes[:80]!r}")
-    # Imported here: it takes longer than the rest of this layer together.
+    # Imported late: the import takes longer than the rest of this layer together.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
     try:

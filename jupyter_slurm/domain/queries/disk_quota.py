@@ -1,4 +1,4 @@
-"""How much a person may still write to a folder, as df, quota and lfs tell it.
+"""Space that a user may still fill in a directory, from df, quota and lfs.
 
 Sources: df(1), quota(1), lfs-quota(1).
 """
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 __all__ = ["ROOM", "DiskSpace", "parse_room"]
 
-_PATIENCE: Final = 10  # seconds: quota(1) asks each file server, and one may not answer
+_PATIENCE: Final = 10  # seconds: quota(1) queries each file server, and a server may not answer
 
 ROOM: Final = (
     "LC_ALL=C; export LC_ALL; { "
@@ -19,30 +19,30 @@ ROOM: Final = (
     f'timeout {_PATIENCE} lfs quota -q -u "$(id -un)" "$1"; '
     "} 2>/dev/null; :"
 )
-"""Shell text that prints what :func:`parse_room` reads, of the folder that is its argument."""
+"""Shell text that prints the input of :func:`parse_room` for the directory in its argument."""
 
-_FIELDS: Final = 9  # file system; used, quota, limit, grace of blocks, and of files
-_MARKS: Final = "*[]"  # of lfs, and of quota: over the quota, and not quite known
+_FIELDS: Final = 9  # file system; then used, quota, limit, grace for blocks, and the same for files
+_MARKS: Final = "*[]"  # of lfs and of quota: over the quota, or not exactly known
 
 
 class DiskSpace(NamedTuple):
-    """How many bytes may still be written; ``words`` say of what that is the rest."""
+    """Bytes that may still be written; ``words`` name their origin: a disk or a quota."""
 
     free: int
     words: str
 
 
 def parse_room(text: str) -> DiskSpace | None:
-    """Return the room in a folder: of its disk, or what a quota leaves of it; None where nobody tells.
+    """Return the space in a directory, by its disk or a quota; None if unknown.
 
-    Of a quota the hard limit counts: beyond the other one may go for a while.
+    For a quota the hard limit counts, because the soft limit may be exceeded for a while.
     """
     disk, quota, lustre = [*text.split("\0"), "", ""][:3]
     fields = disk.splitlines()[-1].split() if disk.strip() else []
     if len(fields) <= 5:
         return None
     rows = [row for line in quota.splitlines() if len(row := line.split()) == _FIELDS and row[0] == fields[0]]
-    if len(row := lustre.split()) == _FIELDS:  # a long name stands on a line of its own
+    if len(row := lustre.split()) == _FIELDS:  # a long name stands on its own line
         rows.append(row)
     rooms = [DiskSpace(left, "left of your quota there") for row in rows if (left := _left(row)) is not None]
     if fields[3].isdecimal():
@@ -51,7 +51,7 @@ def parse_room(text: str) -> DiskSpace | None:
 
 
 def _left(row: list[str]) -> int | None:
-    """Return the bytes up to the hard limit; None: there is none, or it is not understood."""
+    """Return the bytes up to the hard limit; None if no limit is set or it cannot be read."""
     used, limit = (re.fullmatch(r"\d+", row[place].strip(_MARKS)) for place in (1, 3))
     if used is None or limit is None or not int(limit[0]):
         return None

@@ -1,8 +1,8 @@
-"""Frames that no name, comment or reason can fake.
+"""Frames in Slurm's output that no name, comment or reason can imitate.
 
-Slurm's text formats have no quoting: a job name may hold any separator, a newline, or text that looks like a whole
-row. So each question carries a fresh random mark, chosen by the caller after the jobs got their names, and the ends of
-fields and records are written with it. Newlines then mean nothing.
+Slurm's text formats have no quoting: a job name may contain any separator, a newline, or text that looks like a whole
+row. So each query has a fresh random mark, chosen by the caller after the jobs got their names. The mark ends every
+field and record. Newlines then have no meaning.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ _MARK = re.compile(r"[0-9a-f]{8,64}", re.ASCII)
 
 
 def check_mark(mark: str) -> str:
-    """Return the mark if it is 8 to 64 lower-case hexadecimal digits.
+    """Return the mark if it has 8 to 64 lower-case hexadecimal digits.
 
-    No upper case: a ``C`` anywhere in ``squeue -o`` makes the controller send details of each job (``SHOW_DETAIL``).
+    Upper case is excluded: a ``C`` anywhere in ``squeue -o`` makes the controller send details of each job
+    (``SHOW_DETAIL``).
 
     Raises
     ------
     ValueError
-        It is not: a fault of the caller.
+        The mark is not valid: an error of the caller.
     """
     if not _MARK.fullmatch(mark):
         raise ValueError("a mark is 8 to 64 lower-case hexadecimal digits")
@@ -33,17 +34,17 @@ def check_mark(mark: str) -> str:
 
 
 def decode(output: bytes) -> str:
-    """Decode what a command printed: UTF-8, other bytes as surrogate escapes, so that nothing is lost."""
+    """Decode the output of a command: UTF-8, other bytes as surrogate escapes, so that nothing is lost."""
     return output.decode("utf-8", "surrogateescape")
 
 
 def field_end(mark: str) -> str:
-    """What ends each field but the last. Its first character is no digit: a field's width stands before it."""
+    """Return the end of each field but the last. It does not begin with a digit, because a width precedes it."""
     return f"~{mark}~"
 
 
 def record_end(mark: str) -> str:
-    """What ends the last field of a record."""
+    """Return the end of a record's last field."""
     return f"~{mark};"
 
 
@@ -55,14 +56,14 @@ def long_format(fields: Sequence[str], mark: str) -> str:
 
 
 def framed_records(output: bytes, mark: str, width: int) -> list[list[str]]:
-    """Split what was printed with :func:`long_format` (or the same ends in a short format).
+    """Split output printed with :func:`long_format`, or with the same ends in a short format.
 
-    What stands before the first record on other lines (a banner) and after the last one is dropped.
+    Lines before the first record (a banner) and text after the last record are dropped.
 
     Raises
     ------
     ParseError
-        A record has more or fewer than `width` fields, or the text stops within one.
+        A record does not have `width` fields, or the text stops within a record.
     """
     check_mark(mark)
     *rows, rest = decode(output).split(record_end(mark))
@@ -73,19 +74,19 @@ def framed_records(output: bytes, mark: str, width: int) -> list[list[str]]:
         fields = row.split(field_end(mark))
         if len(fields) != width:
             raise ParseError(f"A record of Slurm has {len(fields)} fields, not {width}.")
-        # The newline of the record before, or lines that are not Slurm's.
+        # The newline of the previous record, or lines that Slurm did not print.
         fields[0] = fields[0].rpartition("\n")[2]
         records.append(fields)
     return records
 
 
 def delimited_records(output: bytes, mark: str, width: int) -> list[list[str]]:
-    """Split what ``sacct -p --delimiter=…`` printed: a delimiter after every field, the last one too.
+    """Split output of ``sacct -p --delimiter=…``: a delimiter follows every field, including the last.
 
     Raises
     ------
     ParseError
-        The number of fields is no multiple of `width`.
+        The number of fields is not a multiple of `width`.
     """
     check_mark(mark)
     *fields, _ = decode(output).split(field_end(mark))

@@ -1,6 +1,6 @@
-"""What a person does with jobs in the queue, many at a time, and what Slurm says of those that it leaves alone.
+"""Actions on jobs in the queue, many at a time, and Slurm's messages about jobs that it left unchanged.
 
-Sources: scancel(1), scontrol(1); the complaints as Slurm 22.05 to 26.05 print them.
+Sources: scancel(1), scontrol(1); the messages as Slurm 22.05 to 26.05 print them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Final
 
 __all__ = ["ACTS", "COSTS", "DONE", "act_argv", "refusals"]
 
-#: What can be done.
+#: The possible actions.
 ACTS: Final = ("cancel", "hold", "release", "requeue", "limit")
-#: How a job is after it.
+#: State of a job after each action.
 DONE: Final = {
     "cancel": "cancelled",
     "hold": "held",
@@ -21,10 +21,10 @@ DONE: Final = {
     "requeue": "requeued",
     "limit": "given that time limit",
 }
-#: RPCs for each job: scontrol looks at a job before it holds or releases it.
+#: RPCs for each job: scontrol reads a job before it holds or releases it.
 COSTS: Final = {"cancel": 1, "hold": 2, "release": 2, "requeue": 1, "limit": 1}
 
-# What is over needs no cancelling; of an array, Slurm also names the tasks with which all went well.
+# A finished job needs no cancelling. For an array, Slurm also names the tasks that succeeded.
 _NO_REFUSAL: Final = re.compile(r"already completing or completed|No error", re.IGNORECASE)
 _SCANCEL: Final = re.compile(r"error: Kill job error on job id (?P<id>\S+): (?P<said>.+)")
 _SCONTROL: Final = (
@@ -34,10 +34,10 @@ _SCONTROL: Final = (
 
 
 def act_argv(act: str, ids: Sequence[str], minutes: int | None = None) -> list[str]:
-    """Return the command for some jobs; ``minutes`` are those of a time limit.
+    """Return the command for an action on some jobs; ``minutes`` are those of a time limit.
 
-    A hold is that of its user, who can take it back: an operator's own word would be that of an administrator. Without
-    -v, scancel says nothing of a job that is not there.
+    The hold is a user's hold, which the user can release; an operator's plain hold would be an administrator's. Without
+    -v, scancel prints nothing about a missing job.
     """
     if act == "cancel":
         return ["scancel", "-v", *ids]
@@ -47,7 +47,7 @@ def act_argv(act: str, ids: Sequence[str], minutes: int | None = None) -> list[s
 
 
 def refusals(act: str, ids: Sequence[str], stderr: str) -> dict[str, str]:
-    """Return what Slurm said of the jobs with which it did nothing; those that it does not name went well."""
+    """Return Slurm's messages about jobs that it left unchanged. For all other jobs the action succeeded."""
     patterns = (_SCANCEL,) if act == "cancel" else _SCONTROL
     said: dict[str, list[str]] = {}
     for line in stderr.splitlines():
@@ -59,6 +59,6 @@ def refusals(act: str, ids: Sequence[str], stderr: str) -> dict[str, str]:
 
 
 def _meant(told: str, ids: Sequence[str]) -> str | None:
-    """Return which of the ids is meant; of an array, Slurm names tasks (12_[1-4])."""
+    """Return the ID that a message means; for an array, Slurm names tasks (12_[1-4])."""
     whole = re.match(r"\d+", told)
     return next((job for job in (told, whole[0] if whole else "") if job in ids), None)

@@ -1,10 +1,10 @@
-"""Everything Slurm knows of one job.
+"""All that Slurm knows about one job.
 
-``scontrol show job`` is not asked: its text has no quoting, and a job name, a comment or (from 24.11 on) the line of
-the submission may hold lines that look like Slurm's own. ``squeue`` is asked for one id with every field framed by a
-random mark: nothing can be faked in the answer. Paths of output files are expanded here, since squeue shows patterns.
+``scontrol show job`` is not used: its text has no quoting. A job name, a comment or (from 24.11 on) the submit line may
+contain lines that look like Slurm's own. ``squeue`` is queried for one ID, with every field framed by a random mark, so
+that nothing in the answer can be imitated. This module expands paths of output files, since squeue shows patterns.
 
-It costs one REQUEST_JOB_INFO_SINGLE and one REQUEST_PARTITION_INFO.
+The query costs one REQUEST_JOB_INFO_SINGLE and one REQUEST_PARTITION_INFO.
 
 Source: squeue(1).
 """
@@ -38,13 +38,13 @@ _DETAIL_FIELDS: Final = (
 
 
 def detail_argv(job: JobId, mark: str) -> list[str]:
-    """Return the question for one job that no free text can disturb.
+    """Return the query for one job that no free text can disturb.
 
     Parameters
     ----------
     job : JobId
-        A job, array or task; a step asks for its job. Slurm forgets a job ``MinJobAge`` seconds after its end: the
-        command then fails with "Invalid job id specified".
+        A job, array or task; for a step, its job is queried. Slurm forgets a job ``MinJobAge`` seconds after its end.
+        The command then fails with "Invalid job id specified".
     mark : str
         Fresh random hexadecimal digits.
     """
@@ -54,12 +54,12 @@ def detail_argv(job: JobId, mark: str) -> list[str]:
 
 
 def parse_detail(output: bytes, mark: str) -> list[JobRecord]:
-    """Read the answer to :func:`detail_argv`: all tasks of an array, all components of a heterogeneous job.
+    """Parse the answer to :func:`detail_argv`: all tasks of an array, all components of a heterogeneous job.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     records = []
     for row in framed_records(output, mark, len(_DETAIL_FIELDS)):
@@ -82,11 +82,11 @@ def parse_detail(output: bytes, mark: str) -> list[JobRecord]:
 
 
 def _expanded(pattern: str, record: JobRecord) -> str | None:
-    """Return the path that squeue's pattern stands for."""
+    """Return the path for squeue's pattern."""
     if record.tasks is not None or not present(pattern):
         return None
     if record.id.task is not None and pattern == f"{record.work_dir}/slurm-{record.raw_id}.out":
-        # squeue 22.05 names the default file of a task wrongly.
+        # squeue 22.05 shows a wrong default file for a task.
         pattern = default_pattern(array=True)
     return expand_pattern(
         pattern,

@@ -1,8 +1,8 @@
-"""What accounting remembers of jobs that the controller has forgotten (``sacct``; it asks slurmdbd, not slurmctld).
+"""Accounting records of jobs that the controller has forgotten (``sacct``, which queries slurmdbd, not slurmctld).
 
-Accounting lags behind: a job that is missing within a minute of its submission is not missing. Without slurmdbd the
-command fails with "Slurm accounting storage is disabled". A comment is there only if the site stores it
-(``AccountingStoreFlags=job_comment``). In names and comments a double quote comes back as a backquote, and bytes that
+Accounting lags behind: a job may be missing for a minute after its submission. Without slurmdbd the command fails with
+"Slurm accounting storage is disabled". Comments exist only if the site stores them
+(``AccountingStoreFlags=job_comment``). In names and comments, a double quote comes back as a backquote, and bytes that
 are not UTF-8 as question marks.
 
 Source: sacct(1).
@@ -23,7 +23,7 @@ from jupyter_slurm.errors import ParseError
 
 __all__ = ["parse_sacct", "parse_submissions", "question_argv", "sacct_argv", "submissions_argv"]
 
-# Only names that sacct has in every version from 22.05 to 26.05: it refuses to start with one that it does not know.
+# Only names that sacct has in every version from 22.05 to 26.05: sacct does not start with an unknown name.
 _FIELDS: Final = (
     "JobID",
     "JobIDRaw",
@@ -53,21 +53,21 @@ _FIRST_TIME: Final = 1_000_000
 
 
 def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str) -> list[str]:
-    """Return the question.
+    """Return the query for accounting records.
 
     Parameters
     ----------
     jobs : sequence of JobId
-        At least one: without, sacct would list every job since `since_epoch`.
+        At least one. Without a job, sacct would list every job since `since_epoch`.
     since_epoch : int
-        Seconds. Ids wrap, so give the time of submission, less a margin for clocks that differ.
+        Seconds. IDs wrap, so give the time of submission, less a margin for differing clocks.
     mark : str
         Fresh random hexadecimal digits.
 
     Raises
     ------
     ValueError
-        No job is named.
+        `jobs` is empty.
     """
     if not jobs:
         raise ValueError("sacct is asked for no job")
@@ -76,28 +76,28 @@ def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str) -> list[str]:
 
 
 def question_argv(since_epoch: int, mark: str) -> list[str]:
-    """Return how every question to accounting begins."""
+    """Return the common beginning of every accounting query."""
     argv = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={field_end(check_mark(mark))}"]
     # "uts" and seconds since the epoch: no time zone, no daylight saving (parse_time.c).
     return [*argv, "--noconvert", f"--starttime=uts{max(since_epoch, _FIRST_TIME)}"]
 
 
 def submissions_argv(user: str, since_epoch: int, mark: str) -> list[str]:
-    """Return the question for the command lines with which a user submitted jobs.
+    """Return the query for the command lines with which a user submitted jobs.
 
-    Asked only when the answer to a submission was lost and the queue has forgotten the job, if there was one.
+    Used only if the answer to a submission was lost and the queue no longer has the job.
     """
     fields = ",".join(_LINE_FIELDS)
     return [*question_argv(since_epoch, mark), f"--user={user}", "--allocations", "--duplicates", f"--format={fields}"]
 
 
 def parse_submissions(output: bytes, mark: str, script: str) -> list[tuple[JobId, int | None]]:
-    """Read the answer to :func:`submissions_argv`: id and submit time of the jobs of one script, the latest last.
+    """Parse the answer to :func:`submissions_argv`: ID and submit time of the jobs of one script, the latest last.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     found = []
     for number, submitted, line in delimited_records(output, mark, len(_LINE_FIELDS)):
@@ -108,14 +108,14 @@ def parse_submissions(output: bytes, mark: str, script: str) -> list[tuple[JobId
 
 
 def parse_sacct(output: bytes, mark: str) -> list[JobRecord]:
-    """Read the answer to :func:`sacct_argv`.
+    """Parse the answer to :func:`sacct_argv`.
 
-    A record whose id cannot be read is left out.
+    A record without a readable ID is left out.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     records = []
     for row in delimited_records(output, mark, len(_FIELDS)):

@@ -1,6 +1,6 @@
-"""What a job used of what it had: from accounting (``sacct``), or of a running one from its nodes (``sstat``).
+"""Resources used by a job: from accounting (``sacct``), or for a running job from its nodes (``sstat``).
 
-Peaks are summed over the tasks of a step; of several steps the largest counts for memory, their sum for CPU time.
+Peaks are summed over the tasks of a step. Over several steps, memory is the maximum and CPU time the sum.
 
 Sources: sacct(1), sstat(1); ``nvidia-smi --help-query-gpu``.
 """
@@ -33,7 +33,7 @@ __all__ = [
 _SACCT: Final = ("JobID", "ElapsedRaw", "TimelimitRaw", "AllocCPUS", "TotalCPU", "AllocTRES", "TRESUsageInTot")
 _SSTAT: Final = ("JobID", "TRESUsageInTot")
 
-#: What is asked of each GPU of a job on a node: of some sites, nvidia-smi shows those of others, too.
+#: Fields queried of each GPU of a job on a node. At some sites nvidia-smi also shows the GPUs of other jobs.
 GPU_QUERY: Final = (
     "sh",
     "-c",
@@ -48,7 +48,7 @@ _CLOCK = re.compile(r"(?:(?:(?P<days>\d+)-)?(?P<hours>\d+):)?(?P<minutes>\d+):(?
 
 
 class UsageNumbers(TypedDict):
-    """The part of the API's ``Report`` that comes of what was used and what there was."""
+    """The fields of the API's ``Report`` about used and allocated resources."""
 
     elapsed: float | None
     time_limit: int | None
@@ -63,7 +63,7 @@ class UsageNumbers(TypedDict):
 
 @dataclass(frozen=True)
 class Usage:
-    """What was used, and what there was; None where nobody told.
+    """Used and allocated resources; None if unknown.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ class Usage:
         Seconds.
     cpus : int, optional
     tres : str
-        What was allocated.
+        Allocated resources.
     memory_asked : int, optional
-        Bytes, where ``tres`` does not say it.
+        Bytes, if ``tres`` does not have them.
     """
 
     cpu: float | None = None
@@ -89,7 +89,7 @@ class Usage:
     memory_asked: int | None = None
 
     def as_dict(self) -> UsageNumbers:
-        """Return the numbers, with what they are of what there was: 0 to 1, or more where more was used."""
+        """Return the numbers, and their fractions of the allocation: 0 to 1, or more if the allocation was exceeded."""
         asked = parse_tres(self.tres).get("mem", self.memory_asked)
         had = (self.elapsed or 0) * (self.cpus or 0)
         return {
@@ -106,23 +106,23 @@ class Usage:
 
 
 def sacct_usage_argv(job: JobId, since_epoch: int, mark: str) -> list[str]:
-    """Return the question to accounting about a job, or array task, and its steps."""
+    """Return the accounting query for a job, or array task, and its steps."""
     return [*question_argv(since_epoch, mark), f"--jobs={job}", f"--format={','.join(_SACCT)}"]
 
 
 def sstat_usage_argv(raw_id: int) -> list[str]:
-    """Return the question about the steps of a running job, by the number that Slurm has for it."""
+    """Return the query for the steps of a running job, by Slurm's number of the job."""
     argv = ["sstat", "--noheader", "--parsable2", "--noconvert", "--allsteps"]
     return [*argv, f"--jobs={raw_id}", f"--format={','.join(_SSTAT)}"]
 
 
 def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
-    """Read an answer of sacct (with its mark) or of sstat; None where there is no job in it.
+    """Parse an answer of sacct (with its mark) or of sstat; None if it contains no job.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     if mark is None:
         rows = [line.split("|") for line in output.decode("utf-8", "replace").splitlines()]
@@ -135,7 +135,7 @@ def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
     if not (whole or steps):
         return None
     clocks = [_clock(match[1]) for row in steps if (match := re.search(r"(?:^|,)cpu=([^,]*)", row["TRESUsageInTot"]))]
-    peaks = [peak for row in steps if (peak := _memory(row["TRESUsageInTot"]))]  # 0: it was never looked at
+    peaks = [peak for row in steps if (peak := _memory(row["TRESUsageInTot"]))]  # 0: never measured
     limit = parse_count(whole.get("TimelimitRaw", ""))
     return Usage(
         cpu=_clock(whole["TotalCPU"]) if whole else sum(clock or 0.0 for clock in clocks),
@@ -148,7 +148,7 @@ def parse_usage(output: bytes, mark: str | None = None) -> Usage | None:
 
 
 def _memory(usage: str) -> int | None:
-    """Return the bytes of memory that were used: a plain number with ``--noconvert``; in what is asked that is MiB."""
+    """Return the used bytes of memory: a plain number with ``--noconvert``, though MiB in the requested resources."""
     match = re.search(r"(?:^|,)(mem=(\d+)?[^,]*)", usage, re.ASCII)
     if match is None:
         return None
@@ -164,16 +164,16 @@ def _clock(text: str) -> float | None:
 
 
 def parse_gpus_given(output: bytes) -> int:
-    """Return how many GPUs a job has on its first node, as ``scontrol --details show job`` prints it; 0: none.
+    """Return the GPUs of a job on its first node, as ``scontrol --details show job`` prints them; 0: none.
 
-    Those of whole nodes (``--exclusive``) are in none of its other figures.
+    GPUs of whole nodes (``--exclusive``) are in no other figure of the job.
     """
     found = re.search(rb"\bGRES=gpu(?::[^:()\s]{1,200})?:(\d{1,6})\(IDX", output)
     return int(found[1]) if found else 0
 
 
 def parse_gpus(output: bytes) -> list[api.ReportGpu]:
-    """Read what :data:`GPU_QUERY` printed: a list of name, utilization (0 to 1), bytes of memory used and there."""
+    """Parse the output of :data:`GPU_QUERY`: name, utilization (0 to 1), bytes of used and total memory."""
     gpus: list[api.ReportGpu] = []
     for line in output.decode("utf-8", "replace").splitlines():
         fields: Sequence[str] = [field.strip() for field in line.rsplit(",", 3)]

@@ -1,7 +1,7 @@
-"""What one's own jobs may use together, and what they use now.
+"""Limits on a user's jobs together, and their current use.
 
-The controller counts this itself where limits are enforced (``scontrol show assoc_mgr``: one request, and the only
-answer that has limits and use from one moment). Elsewhere there are none, and the queue tells what runs.
+If limits are enforced, the controller counts the use itself (``scontrol show assoc_mgr``: one request, and the only
+answer with limits and use of the same moment). Otherwise no limits exist, and the queue gives the use.
 
 Sources: scontrol(1) ``show assoc_mgr``; the resource limits guide of Slurm.
 """
@@ -29,7 +29,7 @@ _ASSOCIATION = re.compile(
 _QOS = re.compile(r"QOS=(?P<qos>.*?)(?:\(\d+\))? UsageRaw=(?P<rest>.*)", re.ASCII)
 _USER = re.compile(r"(?P<name>.*)\((?P<uid>\d+)\)", re.ASCII)
 _COUNTED = re.compile(r"([^=,]+)=(\d+|N)?\((\d+)(?:\.\d+)?\)", re.ASCII)
-# What is asked for a job, a node and a task, with the number of the latter two.
+# Requests for a job, a node and a task, with the fields that count nodes and tasks.
 _ASKED: Final = (("tres-per-job", None), ("tres-per-node", "numnodes"), ("tres-per-task", "numtasks"))
 _USE: Final = ("jobid", "tres-alloc", "numnodes", "numtasks", *(asked for asked, _ in _ASKED))
 _JOBS: Final = {"MaxJobs": "jobs", "GrpJobs": "jobs", "MaxSubmitJobs": "submitted", "GrpSubmitJobs": "submitted"}
@@ -37,25 +37,25 @@ _JOBS: Final = {"MaxJobs": "jobs", "GrpJobs": "jobs", "MaxSubmitJobs": "submitte
 
 @dataclass(frozen=True)
 class Limit:
-    """One limit.
+    """A limit on the use of resources.
 
     Parameters
     ----------
     scope : str
-        Whose use counts: ``user`` (one's own, with an account), ``account`` (of all in it), ``qos`` (of all in it),
-        ``qos-user`` (one's own in it).
+        Use that counts: ``user`` (the user's with an account), ``account`` (of all its users), ``qos`` (of all its
+        users), ``qos-user`` (the user's in the QOS).
     name : str
-        Of the account, or the QOS.
+        Name of the account or the QOS.
     kind : str
-        ``in-use`` (at the same time), ``job`` (by one job), ``minutes`` (in all), ``jobs`` (that run), ``submitted``.
+        ``in-use`` (at the same time), ``job`` (by one job), ``minutes`` (in total), ``jobs`` (running), ``submitted``.
     resource : str
-        As Slurm names trackable resources; empty for jobs.
+        Slurm's name of a trackable resource; empty for jobs.
     most : int
         Memory in bytes.
     used : int, optional
-        ``None``: it does not count together.
+        ``None``: the limit is not cumulative.
     partition : str
-        Empty: any.
+        Empty: any partition.
     """
 
     scope: str
@@ -69,25 +69,25 @@ class Limit:
 
 @dataclass(frozen=True)
 class Limits:
-    """All limits that bear upon a person; and what the person's jobs use now: ``jobs``, and TRES (memory in bytes)."""
+    """All limits that apply to a user, and the current use of the user's jobs: ``jobs``, and TRES (memory in bytes)."""
 
     limits: tuple[Limit, ...] = ()
     use: Mapping[str, int] = field(default_factory=dict)
 
 
 def use_argv(mark: str) -> list[str]:
-    """Return the question for what one's own running jobs have (REQUEST_JOB_USER_INFO, REQUEST_PARTITION_INFO)."""
+    """Return the query for the resources of the user's running jobs (REQUEST_JOB_USER_INFO, REQUEST_PARTITION_INFO)."""
     question = ["squeue", "--me", "--local", "--all", "--noheader", "--states=running"]
     return [*question, f"--Format={long_format(_USE, mark)}"]
 
 
 def parse_use(output: bytes, mark: str) -> dict[str, int]:
-    """Read the answer to :func:`use_argv`.
+    """Parse the answer to :func:`use_argv`.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     rows = framed_records(output, mark, len(_USE))
     total = Counter(jobs=len(rows))
@@ -99,7 +99,7 @@ def parse_use(output: bytes, mark: str) -> dict[str, int]:
 
 
 def _gpus_asked(fields: Mapping[str, str]) -> dict[str, int]:
-    """Return the GPUs that a job asked for: without accounting Slurm counts none among what is allocated."""
+    """Return the GPUs that a job requested: without accounting, Slurm counts no GPUs among the allocated resources."""
     found = Counter[str]()
     for asked, number in _ASKED:
         times = 1 if number is None else parse_count(fields[number]) or 1
@@ -111,22 +111,22 @@ def _gpus_asked(fields: Mapping[str, str]) -> dict[str, int]:
 
 
 def limits_argv(user: str) -> list[str]:
-    """Return the question for limits and use of a person, the accounts above and all QOS (REQUEST_ASSOC_MGR_INFO)."""
+    """Return the query for limits and use of a user, the parent accounts and all QOS (REQUEST_ASSOC_MGR_INFO)."""
     return ["scontrol", "--local", "--oneliner", "show", "assoc_mgr", f"users={user}", "flags=assoc,qos"]
 
 
 def parse_limits(output: bytes, user: str, cluster: str, known: Iterable[Qos], usable: Iterable[str]) -> Limits:
-    """Read the answer to :func:`limits_argv`.
+    """Parse the answer to :func:`limits_argv`.
 
     Parameters
     ----------
     output : bytes
     user, cluster : str
-        Whose, and where.
+        User and cluster of the associations.
     known : iterable of Qos
-        All QOS: of one that nobody uses now the controller does not tell what each person may have.
+        All QOS. If nobody uses a QOS now, the controller does not report its limits for each user.
     usable : iterable of str
-        Names of those that this person may use.
+        Names of the QOS that this user may use.
     """
     found: list[Limit] = []
     use, uid, mine = Counter[str](), "", set(usable)
@@ -143,7 +143,7 @@ def parse_limits(output: bytes, user: str, cluster: str, known: Iterable[Qos], u
                 use["jobs"] += sum(used for _, _, used in _counted(f"jobs={words.get('GrpJobs', '')}"))
             found += _limits("user" if owner else "account", one["account"], words, one["partition"])
         elif (one := _QOS.fullmatch(line.strip())) and one["qos"] in mine:
-            # "User Limits= 1000={MaxJobsPU=…}" stands last; newer versions write name(1000).
+            # "User Limits= 1000={MaxJobsPU=…}" comes last; newer versions write name(1000).
             head, _, users = one["rest"].partition(" User Limits=")
             found += _limits("qos", one["qos"], _words(head.partition(" Account Limits=")[0]), "")
             own = re.search(rf"(?:^| )(?:[^ {{}}=]*\()?{uid or '-'}\)?=\{{([^{{}}]*)\}}", users)
@@ -163,7 +163,7 @@ def _words(text: str) -> dict[str, str]:
 
 
 def _of_user(words: Mapping[str, str]) -> dict[str, str]:
-    """Return the limits of a person in a QOS by the names that they have elsewhere."""
+    """Return a user's limits in a QOS under their names in other answers."""
     names = {"MaxTRESPU": "GrpTRES", "MaxJobsPU": "MaxJobs", "MaxSubmitJobsPU": "MaxSubmitJobs"}
     return {names[name]: value for name, value in words.items() if name in names}
 
@@ -182,7 +182,7 @@ def _limits(scope: str, name: str, words: Mapping[str, str], partition: str) -> 
 
 
 def _tres(text: str, *, in_bytes: bool = True) -> Iterator[tuple[str, int | None, int]]:
-    """Give resource, limit and use of ``cpu=N(3),mem=1024(512)``: memory is in MiB there."""
+    """Return resource, limit and use of ``cpu=N(3),mem=1024(512)``, in which memory is in MiB."""
     for name, most, used in _counted(text):
         factor = _MIB if name == "mem" and in_bytes else 1
         yield name, None if most is None else most * factor, used * factor

@@ -1,7 +1,7 @@
-r"""Where a batch job writes: the filename patterns of ``--output`` and ``--error``.
+r"""Output files of a batch job: the filename patterns of ``--output`` and ``--error``.
 
-Sources: sbatch(1), "filename pattern"; ``fname_create()`` and, from 25.11 on, ``expand_stdio_fields()``. What a node
-really makes of a pattern was compared with this on 22.05: ``tests/domain/queries/test_output_paths.py``.
+Sources: sbatch(1), "filename pattern"; ``fname_create()`` and, from 25.11 on, ``expand_stdio_fields()``. The result was
+compared with the files of a node on 22.05: ``tests/domain/queries/test_output_paths.py``.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from jupyter_slurm.domain.ids import JobId
 
 __all__ = ["default_pattern", "expand_pattern", "first_node", "symbols"]
 
-# What %a is in a job that is no array (NO_VAL of slurm.h): Slurm prints it too.
+# The value of %a in a job that is not an array (NO_VAL of slurm.h): Slurm prints it too.
 _NO_TASK: Final = 4294967294
 
 _MAX_WIDTH: Final = 10
 _SYMBOL: Final = re.compile(r"%(?:(?P<percent>%)|(?P<width>\d*)(?P<letter>[^\d%])?)", re.ASCII | re.DOTALL)
 
-# The symbols that a batch script's file can have, and the version that brought the younger ones.
+# The symbols that a batch script's file can have, and the versions that introduced the newer ones.
 _ALWAYS: Final = frozenset("AaJjnNstux")
 _SINCE: Final = {"b": (24, 11), "r": (25, 11)}
 _REWRITTEN: Final = (25, 11)
 
 
 def default_pattern(*, array: bool) -> str:
-    """Return the pattern that is used where none was given (sbatch(1), ``--output``)."""
+    """Return the default pattern (sbatch(1), ``--output``)."""
     return "slurm-%A_%a.out" if array else "slurm-%j.out"
 
 
 def first_node(nodes: str) -> str:
-    """Return the node that runs the batch script: the first of a folded list."""
+    """Return the node that runs the batch script: the first node of a folded list."""
     match = re.match(r"[^,\[]*(?:\[([^\],-]*)[^\]]*\])?[^,\[]*", nodes)
     return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", match[0]) if match else ""
 
 
 def symbols(pattern: str) -> frozenset[str]:
-    r"""Return the letters of a pattern that stand for something; none where a backslash switches them off."""
+    r"""Return the letters of a pattern that are symbols; none if a backslash disables them."""
     if "\\" in pattern:
         return frozenset()
     return frozenset(symbol["letter"] for symbol in _SYMBOL.finditer(pattern) if symbol["letter"])
@@ -66,17 +66,17 @@ def expand_pattern(
     name, user, node : str
         Job name (``%x``), user name (``%u``), short host name of the first node (``%N``).
     work_dir : str
-        What a relative pattern is relative to.
+        Base directory of a relative pattern.
     raw_id : int, optional
-        What the job sees as ``SLURM_JOB_ID``, which is ``%j``. An array task has one of its own.
+        The job's ``SLURM_JOB_ID``, which is ``%j``. An array task has its own.
     restarts : int
         ``%r``.
     version : (major, minor), optional
-        Of the cluster's Slurm: ``%b`` came with 24.11, ``%r`` with 25.11. ``None`` knows them all.
+        Version of the cluster's Slurm: ``%b`` came with 24.11, ``%r`` with 25.11. ``None``: all symbols.
 
     Notes
     -----
-    A backslash anywhere switches all symbols off. ``%S`` (the job's SLUID, 25.11) stays as it is.
+    A backslash anywhere disables all symbols. ``%S`` (the job's SLUID, 25.11) is not expanded.
     """
     newest = version is None or version >= _REWRITTEN
     if "\\" in pattern:
@@ -100,7 +100,7 @@ def expand_pattern(
             return "%"
         letter, width = symbol["letter"] or "", symbol["width"]
         if letter not in known:
-            # Older versions lose the percent sign before a width, newer ones the one at the very end.
+            # Older versions drop the percent sign before a width, newer versions a percent sign at the very end.
             lost = not (letter or width) if newest else bool(width)
             return ("" if lost else "%") + width + letter
         return texts[letter] if letter in texts else str(numbers[letter]).zfill(min(int(width or 0), _MAX_WIDTH))

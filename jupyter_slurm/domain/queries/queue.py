@@ -1,9 +1,9 @@
-"""The poller's one question: all jobs of the user, and how they stand.
+"""The poller's only query: all jobs of the user, and their states.
 
-``squeue --me --local`` costs the controller one REQUEST_JOB_USER_INFO and one REQUEST_PARTITION_INFO; the latter cannot
-be avoided (squeue sorts by it), and without ``--local`` a REQUEST_FED_INFO comes on top. Which fields are asked for
-changes nothing on the wire, with one exception: a ``C`` in ``-o`` asks for details of each job. ``-j A,B`` would fetch
-the whole table.
+``squeue --me --local`` costs the controller one REQUEST_JOB_USER_INFO and one REQUEST_PARTITION_INFO. The latter cannot
+be avoided (squeue sorts by it). Without ``--local`` a REQUEST_FED_INFO is added. The choice of fields does not change
+the requests, with one exception: a ``C`` in ``-o`` requests details of each job. ``-j A,B`` would fetch the whole
+table.
 
 Sources: squeue(1); ``src/squeue/squeue.c`` and ``src/api/job_info.c`` of Slurm; measured with sdiag(1).
 """
@@ -36,14 +36,14 @@ __all__ = [
     "runs_script",
 ]
 
-#: What every question of ours has in its environment: untranslated words, times as seconds since the epoch, and lists
-#: of array tasks in full up to 8 KiB (64 bytes otherwise).
+#: Environment of every query: untranslated words, times as seconds since the epoch, and lists of array tasks in full up
+#: to 8 KiB (64 bytes otherwise).
 QUERY_ENV: Final[Mapping[str, str]] = MappingProxyType(
     {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "8192"}
 )
 
-#: Variables that change what the commands print or leave out. They are cleared before a question of ours.
-#: ``SLURM_CONF`` and ``SLURM_CLUSTERS`` stay: they say which cluster is meant, and jobs are submitted under them too.
+#: Variables that change the content or form of the commands' output. They are removed from the environment of a query.
+#: ``SLURM_CONF`` and ``SLURM_CLUSTERS`` stay: they select the cluster, and jobs are submitted under them too.
 SCRUBBED_FORMATS: Final[tuple[str, ...]] = (
     "SACCT_FEDERATION",
     "SACCT_FORMAT",
@@ -82,10 +82,10 @@ SCRUBBED_FORMATS: Final[tuple[str, ...]] = (
     "SQUEUE_USERS",
 )
 
-# --all: one's own jobs in hidden partitions too.
+# --all includes the user's jobs in hidden partitions.
 _QUESTION: Final = ("squeue", "--me", "--local", "--all", "--noheader", "--states=all")
 
-#: What the poller asks, in the words of ``squeue -O``. None of them holds text that a user chose freely.
+#: Fields of the poller's query, named as in ``squeue -O``. None of them holds text that a user chose freely.
 POLL_FIELDS: Final = (
     "jobarrayid",
     "jobid",
@@ -109,7 +109,7 @@ _NAME_FIELDS: Final = ("jobarrayid", "jobid", "state", "submittime", "exit_code"
 
 
 def poll_argv(mark: str) -> list[str]:
-    """Return the question. No field of it holds free text of a user.
+    """Return the poller's query. No field of it holds free text of a user.
 
     Parameters
     ----------
@@ -120,20 +120,20 @@ def poll_argv(mark: str) -> list[str]:
 
 
 def parse_poll(output: bytes, mark: str) -> list[JobRecord]:
-    """Read the answer to :func:`poll_argv`.
+    """Parse the answer to :func:`poll_argv`.
 
-    A record whose id cannot be read is left out: the others are still true.
+    A record without a readable ID is left out; the others remain valid.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     return _records(output, mark, POLL_FIELDS)
 
 
 def queue_record(field: Mapping[str, str]) -> JobRecord | None:
-    """Make a record of the fields of one row; ``None`` if its id cannot be read."""
+    """Build a record from the fields of a row; ``None`` if its ID cannot be read."""
     try:
         job, tasks = parse_queue_id(field["jobarrayid"].strip())
     except ParseError:
@@ -170,39 +170,39 @@ def _state(text: str) -> JobState:
 
 
 def lookup_argv(mark: str) -> list[str]:
-    """Return the question that finds a job by the path of its script.
+    """Return the query that finds a job by the path of its script.
 
-    Asked only when a submission's answer was lost: the path is free text.
+    Used only if a submission's answer was lost, because the path is free text.
     """
     return [*_QUESTION, f"--Format={long_format(_LOOKUP_FIELDS, mark)}"]
 
 
 def parse_lookup(output: bytes, mark: str) -> list[JobRecord]:
-    """Read the answer to :func:`lookup_argv`: id, state, submit time, exit code and command are filled.
+    """Parse the answer to :func:`lookup_argv`: ID, state, submit time, exit code and command are filled.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     return _records(output, mark, _LOOKUP_FIELDS)
 
 
 def names_argv(mark: str) -> list[str]:
-    """Return the question what jobs are called.
+    """Return the query for the names of jobs.
 
-    Asked only when a person lists jobs that we did not submit: a name is free text.
+    Used only if a user lists jobs that jupyter_slurm did not submit, because a name is free text.
     """
     return [*_QUESTION, f"--Format={long_format(_NAME_FIELDS, mark)}"]
 
 
 def parse_names(output: bytes, mark: str) -> list[JobRecord]:
-    """Read the answer to :func:`names_argv`: id, state, submit time, exit code and name are filled.
+    """Parse the answer to :func:`names_argv`: ID, state, submit time, exit code and name are filled.
 
     Raises
     ------
     ParseError
-        The answer is torn.
+        The answer is incomplete.
     """
     return _records(output, mark, _NAME_FIELDS)
 
@@ -214,8 +214,8 @@ def _records(output: bytes, mark: str, fields: Sequence[str]) -> list[JobRecord]
 
 
 def runs_script(record: JobRecord, path: str) -> bool:
-    """Whether a record of :func:`parse_lookup` is a job of this script.
+    """Return whether a record of :func:`parse_lookup` is a job of this script.
 
-    Slurm keeps the script's path and its arguments as one text, with a blank between.
+    Slurm keeps the script's path and its arguments as one text, separated by a blank.
     """
     return record.command is not None and (record.command == path or record.command.startswith(f"{path} "))

@@ -1,12 +1,12 @@
-"""Tables of the pass-through commands, asked for in a form that no name or reason can disturb.
+"""Tables of the pass-through commands, requested in a form that no name or reason can disturb.
 
-A person who chose a format (``-o``, ``--json``, ``-P``, ``--noheader`` …), or whose command prints no table (or one for
-each cluster), gets the command's own text. Otherwise the same columns are asked for that the command shows by default
+The command's own text is shown if a user chose a format (``-o``, ``--json``, ``-P``, ``--noheader`` …), or if the
+command prints no table (or one for each cluster). Otherwise the query has the columns that the command shows by default
 with these options.
 
-squeue, sinfo, sprio and sacct print a random mark at the end of each field, so nothing can be mistaken. sshare,
-sacctmgr, sreport and sstat know only a bar between fields; there a row that does not have as many fields as the head
-is an error, after which the command's own text can be shown.
+squeue, sinfo, sprio and sacct print a random mark at the end of each field, so that the fields are unambiguous. sshare,
+sacctmgr, sreport and sstat only have a bar between fields. If a row of theirs has not as many fields as the head, the
+parser raises an error, and the command's own text can be shown.
 
 Sources: squeue(1), sinfo(1), sacct(1), sprio(1), sshare(1), sacctmgr(1), sreport(1), sstat(1).
 """
@@ -25,7 +25,7 @@ from jupyter_slurm.errors import ParseError, UsageError
 
 __all__ = ["FORMAT_VARIABLES", "Table", "parse_table", "tabular_argv"]
 
-#: Variables by which a person chooses a format for every call. Where one is set, the command's own text is shown.
+#: Variables by which a user chooses a format for every call. If one is set, the command's own text is shown.
 FORMAT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "squeue": ("SQUEUE_FORMAT", "SQUEUE_FORMAT2"),
@@ -36,7 +36,7 @@ FORMAT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 
-# Canonical names of the options given.
+# Canonical names of the given options.
 Names = Set[str]
 
 
@@ -47,11 +47,11 @@ class Table:
     Parameters
     ----------
     columns : list of str
-        Slurm's own heads; some commands use one twice.
+        Slurm's column heads; some commands use a head twice.
     rows : list of list of str
-        As many cells as columns in each. Texts that were not UTF-8 hold surrogate escapes.
+        Each row has as many cells as the table has columns. Texts that were not UTF-8 contain surrogate escapes.
     title : str
-        What stands above it (``sreport``).
+        Text above the table (``sreport``).
     """
 
     columns: list[str]
@@ -59,7 +59,7 @@ class Table:
     title: str = ""
 
 
-# Whoever gives one of these wants text, or something that is no table.
+# Options that request text, or output that is not a table.
 _NO_TABLE: Final = frozenset(
     {
         *("autocomplete", "clusters", "cluster", "federation", "format", "fields", "Format", "help", "helpformat"),
@@ -70,7 +70,7 @@ _NO_TABLE: Final = frozenset(
 
 
 def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | None:
-    """Return the command that prints what the person asked for as a table that :func:`parse_table` can read.
+    """Return the command that prints the requested table in a form that :func:`parse_table` can read.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | No
     Returns
     -------
     list of str or None
-        ``None``: run it as typed and show its text.
+        ``None``: run the command as typed and show its text.
     """
     check_mark(mark)
     if command not in _STRATEGIES:
@@ -92,15 +92,15 @@ def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | No
     try:
         given = OptionTable.for_command(command).split(args)
     except UsageError:
-        # The command itself says it best.
+        # The command's own message is the best.
         return None
     names = {option.name for option in given.options}
     extra = None if names & _NO_TABLE else _STRATEGIES[command](names, given.rest, mark)
     if extra is None:
         return None
-    # sinfo and sprio refuse "long" beside a format, which then has the columns of the long list.
+    # sinfo and sprio refuse "long" beside a format, which then gets the columns of the long list.
     rest = _without_long(given) if command in ("sinfo", "sprio") else args
-    # Ours come first: what follows a word or "--" may not be taken for an option.
+    # The added options come first: no word after "--" may be taken for an option.
     return [command, *extra, *rest]
 
 
@@ -134,7 +134,7 @@ def _squeue(names: Names, _rest: Sequence[str], mark: str) -> list[str] | None:
     return [f"--Format={long_format([*head, *middle, *tail], mark)}"]
 
 
-# What sinfo shows by default, with the option that chooses it, short and long.
+# Fields that sinfo shows by default, with the option that chooses each, short and long.
 _SINFO_FIELDS: Final = {
     "summarize": ("partition available time nodeaiot nodelist",) * 2,
     "Node": (
@@ -150,7 +150,7 @@ _SINFO_FIELDS: Final = {
 
 
 def _sinfo(names: Names, _rest: Sequence[str], mark: str) -> list[str] | None:
-    # "reservation" lists those, in a form of their own.
+    # "reservation" lists reservations, in another form.
     if names & {"iterate", "reservation"}:
         return None
     chosen = next((name for name in _SINFO_FIELDS if name in names), "")
@@ -186,7 +186,7 @@ def _sshare(names: Names, _rest: Sequence[str], _mark: str) -> list[str] | None:
 
 
 # sacctmgr accepts any abbreviation from the given length on. "runawayjobs" asks whether to repair, "stats" and
-# "configuration" are no tables.
+# "configuration" are not tables.
 _SACCTMGR_VERBS: Final = (("show", 3), ("list", 3))
 _SACCTMGR_ENTITIES: Final = (
     ("accounts", 2),
@@ -215,7 +215,7 @@ def _names_one(word: str, names: Sequence[tuple[str, int]]) -> bool:
 
 
 def _own_format(words: Sequence[str]) -> bool:
-    """Whether a word is ``format=…``, which may be as short as ``f=``."""
+    """Return whether a word is ``format=…``, which may be as short as ``f=``."""
     return any(
         "format".startswith(name.lower())
         for name, equals, _ in (word.partition("=") for word in words)
@@ -240,7 +240,7 @@ def _sreport(_names: Names, rest: Sequence[str], _mark: str) -> list[str] | None
 def _sstat(names: Names, rest: Sequence[str], _mark: str) -> list[str] | None:
     if "pidformat" in names or not (rest or "jobs" in names):
         return None
-    # Without it a batch job has no step to show.
+    # Without the option, a batch job has no step to show.
     return ["--parsable2", *([] if "allsteps" in names else ["--allsteps"])]
 
 
@@ -257,12 +257,12 @@ _STRATEGIES: Final[Mapping[str, Callable[[Names, Sequence[str], str], list[str] 
 
 
 def parse_table(command: str, output: bytes, mark: str) -> Table:
-    """Read what the command of :func:`tabular_argv` printed.
+    """Parse the output of the command of :func:`tabular_argv`.
 
     Raises
     ------
     ParseError
-        It is torn, or a text in it holds the only separator that the command knows.
+        The output is incomplete, or a text in it contains the only separator that the command has.
     """
     check_mark(mark)
     text = decode(output)
@@ -280,14 +280,14 @@ def _framed_table(text: str, mark: str) -> Table:
         raise ParseError("The table of Slurm stops before its end.")
     rows = [record.split(field_end(mark)) for record in records]
     for row in rows:
-        # The newline of the row before; above the head also the date of a long list.
+        # The newline of the previous row; above the head also the date of a long list.
         row[0] = row[0].rpartition("\n")[2]
     return _checked(rows)
 
 
 def _delimited_table(text: str, mark: str) -> Table:
     *fields, _ = text.split(field_end(mark))
-    # Heads hold no newline, so the first field that begins with one begins the first row.
+    # Heads contain no newline, so the first field that begins with a newline begins the first row.
     width = next((index for index, cell in enumerate(fields) if index and cell.startswith("\n")), len(fields))
     if not fields or len(fields) % width:
         raise ParseError("The table of Slurm stops before its end.")
@@ -327,7 +327,7 @@ _ZERO: Final = re.compile(r"\s*(?:[0.,-]*|\(null\))\s*")
 
 
 def _without_unused_factors(table: Table) -> Table:
-    """Leave out factors that are nothing in every row: sprio shows those that have a weight, with -l all of them."""
+    """Remove factors that are zero in every row: sprio shows those that have a weight, with -l all of them."""
     if "NICE" in table.columns:
         return table
     kept = [

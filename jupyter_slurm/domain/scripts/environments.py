@@ -1,7 +1,7 @@
-"""The environment of a job: what a person calls by a name, and the shell text that makes it.
+"""Environments of jobs: their named descriptions, and the shell text that activates them.
 
-The text does what ``activate`` of venv and conda and ``module load`` do. It is bash, since what sites and packages put
-into such places is written for that (activate.d of conda, the init files of Modules and Lmod).
+The text does the same as ``activate`` of venv and conda and ``module load``. It is bash, because sites and packages
+write their files for bash (activate.d of conda, the init files of Modules and Lmod).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FAILED", "Environment", "keeps_environment", "module_command"]
 
-#: The exit code of the text when the environment cannot be had.
+#: The exit code of the text if the environment cannot be activated.
 FAILED: Final = 125
 
 _FAIL = """fail() {
@@ -25,7 +25,7 @@ _FAIL = """fail() {
     exit 125
 }"""
 
-# The usual places of packages last. The files of profile.d ask which shell reads them.
+# The usual directories of packages come last. The files of profile.d check which shell reads them.
 _MODULE = """if ! command -v module >/dev/null 2>&1; then
     for js_init in "$MODULESHOME/init/{0}" "$LMOD_PKG/init/{0}" /etc/profile.d/modules.sh /etc/profile.d/lmod.sh \\
         /etc/profile.d/z00_lmod.sh /usr/share/modules/init/{0} /usr/share/lmod/lmod/init/{0}; do
@@ -37,48 +37,49 @@ fi
 
 
 def module_command(shell: str) -> str:
-    """Return shell text that makes the command ``module`` known, where nothing has told this shell of it.
+    """Return shell text that defines the command ``module`` if the shell does not have it.
 
     Parameters
     ----------
     shell : str
-        Which of the files that Modules and Lmod have for each kind of shell: ``bash``, or ``sh`` for any POSIX shell.
+        Which init file of Modules or Lmod to use: ``bash``, or ``sh`` for any POSIX shell.
     """
     return _MODULE.format(shell)
 
 
 @dataclass(frozen=True)
 class Environment:
-    """One environment; paths are absolute where it is used.
+    """An environment; paths are absolute on the host that uses it.
 
     Attributes
     ----------
     name : str
-        What the person calls it.
+        The user's name for the environment.
     venv : str or None
-        Folder of a virtual environment of Python.
+        Directory of a Python virtual environment.
     conda : str or None
-        Folder (prefix) of a conda environment, or its name as long as nobody has looked.
+        Directory (prefix) of a conda environment, or its name until the prefix is known.
     modules : tuple of str
         Loaded by ``module load``, in this order, before anything else.
     variables : mapping
         Environment variables.
     work_dir : str or None
-        Where the job begins, unless --chdir says so.
+        Work directory of the job, unless --chdir is given.
     python : str or None
-        What runs Python cells.
+        Interpreter for Python cells.
     image : str or None
-        Of a container, in which the job runs: the name in a registry, or a path.
+        Container image of the job: a name in a registry, or a path.
     runtime : str or None
-        What runs the container; None: what fits and is on the node.
+        Container runtime; None: a suitable one present on the node.
     bind : tuple of str
-        Folders of the node that the container has: ``SRC[:DST[:ro]]``.
+        Directories of the node visible in the container: ``SRC[:DST[:ro]]``.
     gpu_variable : str or None
-        Which variable of the job tells its GPUs; None: CUDA_VISIBLE_DEVICES.
+        Variable of the job that lists its GPUs; None: CUDA_VISIBLE_DEVICES.
     image_dir : str or None
-        Folder of the nodes for images that were fetched; ``~/`` is the home there. None: in the person's cache.
+        Directory on the nodes for fetched images; ``~/`` is the home on the node. None: the user's cache.
     gpus : str or None
-        ``node``: Slurm counts no GPUs there, and a job of whole nodes has theirs. None: those that Slurm gives.
+        ``node``: Slurm counts no GPUs, and a job with whole nodes has all of theirs. None: the GPUs that Slurm
+        allocates.
     """
 
     name: str
@@ -97,17 +98,17 @@ class Environment:
 
     @classmethod
     def described(cls, name: str, told: TomlTable) -> Environment:
-        """Return the environment that a table of a profile describes."""
+        """Return the environment described by a table of a profile."""
         lists = {field: tuple(told.get(field, ())) for field in ("modules", "bind")}
         return cls(name, **{**told, **lists})
 
     @property
     def is_activated(self) -> bool:
-        """Whether it takes a shell to make it."""
+        """Return whether a shell is needed to activate the environment."""
         return bool(self.venv or self.conda or self.modules)
 
     def as_dict(self) -> dict[str, object]:
-        """Return what is recorded of it."""
+        """Return the recorded form of the environment."""
         told = {
             **asdict(self),
             "modules": list(self.modules),
@@ -117,17 +118,17 @@ class Environment:
         return {name: value for name, value in told.items() if value not in (None, [], {})}
 
     def activation(self) -> str:
-        """Return the shell text; where the environment is not there it says so, and ends with :data:`FAILED`."""
+        """Return the shell text. If the environment does not exist, the text prints so and ends with :data:`FAILED`."""
         if not self.is_activated:
             return ""
-        lines = [f"environment={quote_argv([self.name])}", _FAIL]  # quoted as a whole, it would be a command
+        lines = [f"environment={quote_argv([self.name])}", _FAIL]  # quoted as a whole, the text would be a command
         if self.modules:
             lines.append(module_command("bash"))
             lines.append("command -v module >/dev/null 2>&1 || fail 'there is no command module'")
         for module in self.modules:
             said = quote_argv([f"module load {module} failed"])
             lines.append(f"{quote_argv(['module', 'load', module])} || fail {said}")
-        if self.modules:  # Modules and Lmod keep a list of them; a program of theirs that crashes is no failure to them
+        if self.modules:  # ``module load`` succeeds even if a program of its own crashes
             lines.append("[ -n \"$LOADEDMODULES\" ] || fail 'module load has loaded nothing'")
         if self.venv:
             lines += self._venv(self.venv)
@@ -158,5 +159,5 @@ class Environment:
 
 
 def keeps_environment(export: str | None) -> bool:
-    """Tell whether a job gets the environment of its submission under an --export of sbatch(1)."""
+    """Return whether a job gets its submission's environment under an --export of sbatch(1)."""
     return export is None or "ALL" in (word.strip().upper() for word in export.split(","))

@@ -1,4 +1,4 @@
-"""Submitting again what was submitted before: its options with changes, and what is left of a dependency."""
+"""Resubmission of a job: its options with changes, and the remaining part of a dependency."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ _SAME = (
     "label",
     "stage",
 )
-# By a job that ended well: True, otherwise: False, in any way: None.
+# A job that ended well satisfies True, a failed job satisfies False, any end satisfies None.
 _MET = {"afterok": True, "aftercorr": True, "afterany": None, "afternotok": False}
 
 
 class JobEnd(NamedTuple):
-    """A job that another one waits for: what it is called, and how it ended; None: it goes on."""
+    """The end of a job in a dependency: the job's name, and how it ended; None: not finished."""
 
     title: str
     state: str | None
 
 
 def check_repeatable(record: Mapping[str, object]) -> None:
-    """Refuse what cannot be submitted again.
+    """Refuse a job that cannot be resubmitted.
 
     Raises
     ------
     UsageError, JobError
-        It is no script or cell, or too little is recorded of it.
+        The job has no script or cell, or its record is incomplete.
     """
     if record["kind"] not in ("script", "python"):
         raise UsageError(
@@ -72,7 +72,7 @@ def check_repeatable(record: Mapping[str, object]) -> None:
 
 
 def has_source(record: Mapping[str, object]) -> bool:
-    """Tell whether what was typed is another thing than the batch script."""
+    """Return whether the typed source differs from the batch script."""
     is_begun = record.get("sweep") or record.get("part") or record.get("resume") or record.get("watched")
     return record["kind"] == "python" or bool(is_begun)
 
@@ -85,9 +85,9 @@ def repeated(record: Mapping[str, object], text: str, options: Sequence[str]) ->
     record : mapping
         The ``Record`` of the API.
     text : str
-        What was typed, else the script.
+        The typed text, else the script.
     options : sequence of str
-        Of sbatch; with changes, where there are some.
+        Options of sbatch, with the changes if any.
     """
     return {
         **{name: record.get(name) for name in _SAME},
@@ -99,7 +99,7 @@ def repeated(record: Mapping[str, object], text: str, options: Sequence[str]) ->
 
 
 def dependency_of(table: OptionTable, options: Sequence[str]) -> str | None:
-    """Return what --dependency says among options, if it is there once."""
+    """Return the --dependency among options, if it is given exactly once."""
     if not any(option.startswith(("-d", "--d")) for option in options):
         return None
     found = [option for option in table.split(options).options if option.name == "dependency"]
@@ -107,19 +107,19 @@ def dependency_of(table: OptionTable, options: Sequence[str]) -> str | None:
 
 
 def awaited(value: str) -> list[str]:
-    """Return the numbers of the jobs in a --dependency of which it matters how they ended."""
+    """Return the IDs of the jobs in a --dependency whose end matters."""
     return [number for kind, numbers in _conditions(value) if kind for number in numbers]
 
 
 def still_awaited(value: str, endings: Mapping[str, JobEnd]) -> str | None:
-    """Return a --dependency that was given before as it has to be said now; None where nothing of it is left.
+    """Return the remaining part of an earlier --dependency; None if nothing remains.
 
-    Of jobs that are over Slurm may not know any more, so that what is met already falls away.
+    Slurm may have forgotten finished jobs, so satisfied conditions are removed.
 
     Raises
     ------
     UsageError
-        It can never be met any more.
+        The dependency can never be satisfied.
     """
     conditions = []
     for condition, (kind, numbers) in zip(value.split(","), _conditions(value), strict=True):
@@ -127,17 +127,17 @@ def still_awaited(value: str, endings: Mapping[str, JobEnd]) -> str | None:
             left = [number for number in numbers if not is_met(kind, kind, endings[number], LEAVE_OUT)]
             conditions += [":".join([kind, *left])] if left else []
         else:
-            conditions.append(condition)  # sbatch says what it thinks of it
+            conditions.append(condition)  # sbatch judges the condition
     return ",".join(conditions) or None
 
 
 def is_met(word: str, kind: str, job: JobEnd, hint: str) -> bool:
-    """Tell whether a condition is met already: Slurm forgets jobs that are over, and would refuse their numbers.
+    """Return whether a condition is already satisfied: Slurm forgets finished jobs, and would refuse their IDs.
 
     Raises
     ------
     UsageError
-        It can never be met.
+        The condition can never be satisfied.
     """
     if job.state is None or kind not in _MET:
         return False
@@ -152,7 +152,7 @@ def is_met(word: str, kind: str, job: JobEnd, hint: str) -> bool:
 
 
 def _conditions(value: str) -> list[tuple[str, list[str]]]:
-    """Return each condition as its kind and its numbers; the kind is empty for one that only sbatch understands."""
+    """Return each condition as its kind and its job IDs; the kind is empty if only sbatch understands the condition."""
     found: list[tuple[str, list[str]]] = []
     for condition in value.split(","):
         kind, *numbers = condition.split(":")
@@ -162,12 +162,12 @@ def _conditions(value: str) -> list[tuple[str, list[str]]]:
 
 
 def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapping[str, object]) -> list[str]:
-    """Return options of sbatch with changes: each replaces what was said of it on the line.
+    """Return options of sbatch with changes: each change replaces the option on the line.
 
     Raises
     ------
     OptionError, UsageError
-        An option that sbatch does not have, or a change that cannot be made.
+        An option is unknown to sbatch, or a change cannot be made.
     """
     said, header = table.split(options).options, table.split(header_options(text)).options
     if any(option.name == HET for option in (*said, *header)):
@@ -181,7 +181,8 @@ def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapp
         plain = f"-{word}" if is_letter else "--" + word.replace("_", "-")
         if not is_left_out and value is not True:
             plain += _value(value) if is_letter else f"={_value(value)}"
-        name = table.split([plain, *([""] * is_left_out)]).options[0].name  # an empty value for one that needs any
+        # an empty value for an option that needs a value
+        name = table.split([plain, *([""] * is_left_out)]).options[0].name
         names.add(name)
         if not is_left_out:
             added.append(plain)
@@ -194,7 +195,7 @@ def changed(table: OptionTable, options: Sequence[str], text: str, changes: Mapp
     touched = {option.index for option in said} - {option.index for option in kept}
     words: list[str] = []
     for option in kept:
-        if option.index in touched:  # one of a bundle of letters, which is written anew
+        if option.index in touched:  # in a bundle of letters, which is written again
             words.append(f"--{option.name}" if option.value is None else f"--{option.name}={option.value}")
         else:
             words += option.tokens

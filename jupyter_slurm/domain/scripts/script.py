@@ -1,6 +1,6 @@
-"""Cells and batch scripts: what a cell is, what its ``#SBATCH`` lines say, and the script that runs a Python cell.
+"""Cells and batch scripts: the kind of a cell, its ``#SBATCH`` lines, and the script that runs a Python cell.
 
-Source: sbatch(1), and what sbatch of 22.05 and 26.05 was seen to do.
+Source: sbatch(1), and the observed behaviour of sbatch 22.05 and 26.05.
 """
 
 from __future__ import annotations
@@ -31,22 +31,25 @@ Kind = Literal["script", "python"]
 _BLANK = " \t\n\v\f\r"  # isspace(3) in the C locale
 
 MAX_SCRIPT_BYTES = 4 * 1024 * 1024
-"""Slurm refuses scripts over ``max_script_size`` (4 MiB unless the site says otherwise) with a misleading message."""
+"""Bytes of the largest script.
+
+Slurm refuses scripts over ``max_script_size`` (4 MiB by default) with a misleading message.
+"""
 
 _VERSION = "-c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
 _ADD = "Add #!/bin/bash as its first line if it is a shell script."
 _LATE_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
-_HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts, with a complaint of sbatch
+_HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts; sbatch prints a warning
 _COMPONENT = re.compile(r"(?:hetjob|packjob)(?!\S)", re.IGNORECASE)
 
 
 def quote_argv(argv: Sequence[str]) -> str:
-    """Return words as shell text: the only place where text becomes shell.
+    """Quote words as shell text. Every text that becomes shell passes through this function.
 
     Raises
     ------
     CellError
-        A word holds a NUL byte, which no command line can carry.
+        A word contains a NUL byte, which a command line cannot contain.
     """
     if any("\0" in word for word in argv):
         raise CellError("a NUL byte cannot be part of a command line", hint="Take it out.")
@@ -54,19 +57,19 @@ def quote_argv(argv: Sequence[str]) -> str:
 
 
 def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
-    """Tell what a cell is: a script when its first line begins with ``#!``, else Python that compiles.
+    """Return the kind of a cell: a script if its first line begins with ``#!``, else Python that compiles.
 
     Parameters
     ----------
     cell : str
-        Its text.
+        Text of the cell.
     transform : callable, optional
-        Makes Python of the text of a cell: IPython's magics and ``!commands``.
+        Converts IPython's magics and ``!commands`` to Python.
 
     Raises
     ------
     CellError
-        It is neither, it is empty, or Slurm could not take it.
+        The cell is neither, is empty, or is not acceptable to Slurm.
     """
     if not cell.strip():
         raise CellError("the cell is empty", hint="Write a script that begins with #!/bin/bash, or Python.")
@@ -91,7 +94,7 @@ def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
 
 
 def _size(cell: str) -> int:
-    """Return how many bytes a cell is; a byte that was not UTF-8 in a file comes back as it was (PEP 383)."""
+    """Return the size of a cell in bytes. A byte that was not UTF-8 in a file is restored (PEP 383)."""
     try:
         return len(cell.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError as error:
@@ -103,7 +106,7 @@ def _size(cell: str) -> int:
 def _check_python(cell: str, transform: Callable[[str], str]) -> None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the job gives them, once
+            warnings.simplefilter("ignore")  # the job shows the warnings once
             compile(transform(cell), "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         number = getattr(error, "lineno", None)
@@ -115,11 +118,11 @@ def _check_python(cell: str, transform: Callable[[str], str]) -> None:
 
 
 def header_options(text: str) -> list[str]:
-    """Return the words of the ``#SBATCH`` lines as sbatch reads them.
+    """Return the words of the ``#SBATCH`` lines as sbatch parses them.
 
-    They count until the first line that is neither blank nor a comment. Quotes group, a backslash takes the next
-    character as it is (between either kind of quotes too), an unquoted ``#`` ends the line, and so does an empty word.
-    ``#SBATCH hetjob`` becomes :data:`~jupyter_slurm.domain.options.option_parser.HET`, as on the command line.
+    The lines count until the first line that is neither blank nor a comment. Quotes group, and a backslash takes the
+    next character literally (also within quotes). An unquoted ``#`` ends the line, and so does an empty word. ``#SBATCH
+    hetjob`` becomes :data:`~jupyter_slurm.domain.options.option_parser.HET`, as on the command line.
 
     Raises
     ------
@@ -130,17 +133,17 @@ def header_options(text: str) -> list[str]:
 
 
 def header_lines(text: str) -> list[str]:
-    """Return the ``#SBATCH`` lines that count, to be taken over by another script."""
+    """Return the ``#SBATCH`` lines that count, for use in another script."""
     return [f"#SBATCH{line}" for _, line in _header_lines(text)]
 
 
 def interpreter_of(text: str) -> list[str]:
-    """Return what the first line of a script names: a program, with one argument at most, as the kernel reads it."""
+    """Return the interpreter in a script's first line, as the kernel parses it: a program and at most one argument."""
     return text.split("\n", 1)[0][2:].strip().split(None, 1) or ["/bin/sh"]
 
 
 def ignored_headers(text: str) -> list[int]:
-    """Return the numbers of the ``#SBATCH`` lines that Slurm ignores, since they come after the first command."""
+    """Return the numbers of the ``#SBATCH`` lines that Slurm ignores because they follow the first command."""
     counted = {number for number, _ in _header_lines(text)}
     lines = enumerate(text.split("\n"), 1)
     return [number for number, line in lines if line.startswith("#SBATCH") and number not in counted]
@@ -172,14 +175,14 @@ def _header_words(line: str, number: int) -> Iterator[str]:
 
 
 def _header_word(text: str, number: int) -> tuple[str, int]:
-    """Read the word at the beginning of a text; return it and how much of the text it took."""
+    """Return the word at the beginning of a text, and the length that it took."""
     word: list[str] = []
     quote, at = "", 0
     while at < len(text) and (quote or text[at] not in _BLANK):
         char = text[at]
         if char == "\\":
             escaped = text[at + 1 : at + 2]
-            # Only a blank can be escaped outside quotes; other white space ends the word, as the end of the line does.
+            # Outside quotes only a blank can be escaped. Other white space ends the word, as the end of the line does.
             word.append(escaped if quote or escaped == " " else escaped.strip(_BLANK))
             at += 2 if quote or escaped == " " or escaped.strip(_BLANK) else 1
             continue
@@ -206,22 +209,22 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", 
     argv : sequence of str
         The interpreter (a path or a name) and its first arguments.
     header : str
-        Text whose ``#SBATCH`` lines are taken over.
+        Text whose ``#SBATCH`` lines are copied.
     environment : str
-        Shell text (bash) that makes the environment; see
+        Shell text (bash) that activates the environment; see
         :class:`jupyter_slurm.domain.scripts.environments.Environment`.
     otherwise : str
-        Interpreter of a node that does not have the first one, for a program that any Python runs.
+        Interpreter to use if the node does not have the first one, for a program that any Python can run.
 
     Returns
     -------
     str
-        A shell script: POSIX, of bash where there is an environment. Where the node does not have the interpreter, it
-        says so in plain words and exits 127; where that is too old, it says so and exits 1.
+        A shell script: POSIX, or bash if it has an environment. If the node does not have the interpreter, the script
+        prints an error and exits 127. If the interpreter is too old, it prints an error and exits 1.
     """
     lines = ["#!/bin/bash" if environment else "#!/bin/sh", *header_lines(header)]
     if environment:
-        lines.append(f"{{\n{environment}}} >&2")  # what it prints is no output of the cell
+        lines.append(f"{{\n{environment}}} >&2")  # its output is not output of the cell
     python, advice = quote_argv(argv[:1]), "say python=PATH with a Python that the node sees"
     if otherwise:
         lines.append(f'python={python}; command -v "$python" >/dev/null 2>&1 || python={quote_argv([otherwise])}')
@@ -234,10 +237,10 @@ def job_script(argv: Sequence[str], *, header: str = "", environment: str = "", 
 
 
 def _refusals(python: str, advice: str) -> list[str]:
-    """Return the lines that end the script where there is no such Python, or one that cannot even read our files.
+    """Return the lines that end the script if the interpreter is not Python, or too old to read the runner's files.
 
-    What is no Python may end well whatever it is told to do: then the cell would seem to have run. One that needs its
-    variables to begin at all is asked without ``-E``, too.
+    A program that is not Python may exit 0 for any argument, so that the cell would seem to have run. A Python that
+    needs its variables to start is also tried without ``-E``.
     """
     node, version = "${SLURMD_NODENAME:-$(uname -n)}", f"$({python} -ES {_VERSION} 2>/dev/null)"
     return [

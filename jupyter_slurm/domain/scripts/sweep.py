@@ -1,7 +1,7 @@
-"""Sweeps: an array of which each task has a row of a table of parameters.
+"""Sweeps: arrays in which each task has a row of a table of parameters.
 
-As typed: ``lr:1e-4,1e-3;gamma:0.9,1``. Parameters are parted by semicolons, values by commas; brackets and quotes
-group. A value that is a literal of Python is that value, everything else is text.
+Typed form: ``lr:1e-4,1e-3;gamma:0.9,1``. Semicolons separate parameters, commas separate values; brackets and quotes
+group. A Python literal is its value, any other text is a string.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_TASKS", "Sweep", "literal_of", "task_script", "typed_literal"]
 
-#: More tasks than that are a slip of the finger, and no cluster's MaxJobCount.
+#: A larger number of tasks is a typing error, and exceeds every cluster's MaxJobCount.
 MOST_TASKS: Final = 1_000_000
 
 _EXAMPLE = "For example sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list of dicts."
@@ -43,16 +43,16 @@ class Sweep:
     Attributes
     ----------
     names : tuple of str
-        Of the parameters: names of variables.
+        Names of the parameters, valid as names of variables.
     rows : tuple of tuples of str
-        Their values as literals of Python, a row a task.
+        Their values as Python literals, one row for each task.
     """
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def __post_init__(self) -> None:
-        """Refuse names that cannot be those of variables, what is too long, and a table without rows."""
+        """Refuse names that are not valid for variables, tables that are too long, and tables without rows."""
         for name in self.names:
             if not name.isidentifier() or keyword.iskeyword(name) or name == INDEX:
                 raise UsageError(f"sweep=: {name!r} cannot be the name of a parameter.", hint=_EXAMPLE)
@@ -73,12 +73,12 @@ class Sweep:
 
     @classmethod
     def typed(cls, text: str, *, zipped: bool) -> Sweep:
-        """Read what was typed behind ``sweep=``.
+        """Parse the typed value of ``sweep=``.
 
         Raises
         ------
         UsageError
-            It cannot be read, or has too many rows.
+            The value cannot be parsed, or has too many rows.
         """
         columns: list[tuple[str, list[str]]] = []
         for piece in _split(text, ";"):
@@ -91,7 +91,7 @@ class Sweep:
 
     @classmethod
     def of_columns(cls, columns: Sequence[tuple[str, Sequence[str]]], *, zipped: bool) -> Sweep:
-        """Combine the values of several parameters: each with each, or (``zipped``) the first with the first …"""
+        """Combine the values of several parameters: all combinations, or (``zipped``) the first with the first etc."""
         lengths = {name: len(values) for name, values in columns}
         count = math.prod(lengths.values())
         if zipped and len(set(lengths.values())) > 1:
@@ -105,12 +105,12 @@ class Sweep:
 
     @classmethod
     def of_rows(cls, rows: Iterable[Mapping[Any, Any]]) -> Sweep:
-        """Take a table of values, a mapping a task.
+        """Build a sweep from rows, a mapping for each task.
 
         Raises
         ------
         UsageError
-            The rows have not all the same parameters, or a value cannot travel in this way: which, and why.
+            The rows have different parameters, or a value has no literal. The message names the value and the reason.
         """
         names: tuple[str, ...] = ()
         table = []
@@ -128,20 +128,20 @@ class Sweep:
         return cls(names, tuple(table))
 
     def as_dict(self) -> api.Sweep:
-        """Return the table as the API takes it."""
+        """Return the table in the form of the API."""
         return {"names": self.names, "rows": self.rows}
 
     def as_file(self) -> bytes:
-        """Return the table as it stands in the job directory (runner/cell/sweep.py)."""
+        """Return the table in the form of the job directory (runner/cell/sweep.py)."""
         return json.dumps({"format": 1, **self.as_dict()}, separators=(",", ":")).encode()
 
     def tasks(self, asked: str | None) -> str:
-        """Return which rows run, as --array takes it: all of them, or those that were asked for.
+        """Return the rows that run, in the form of --array: all rows, or the requested ones.
 
         Raises
         ------
         UsageError
-            There is no such row.
+            A requested row does not exist.
         """
         if asked is None:
             return f"0-{len(self.rows) - 1}"
@@ -154,12 +154,12 @@ class Sweep:
         return asked
 
     def as_shell(self) -> str:
-        """Return shell text that sets the variables of its task; :func:`quote_argv` makes text of every word.
+        """Return shell text that sets the variables of a task. :func:`quote_argv` quotes every word.
 
         Raises
         ------
         UsageError
-            A parameter cannot be an environment variable.
+            A parameter is not valid as an environment variable.
         """
         for name in self.names:
             if not _VARIABLE.fullmatch(name):
@@ -173,7 +173,7 @@ class Sweep:
 
 
 def _no_call(name: str, text: str) -> str:
-    """Return what was typed as a literal; refuse what makes a list in Python, and would be one value of text here."""
+    """Return a typed literal. Refuse a call that makes a list in Python, because it would be one string in a sweep."""
     if _CALL.fullmatch(text):
         hint = f"Write the values, sweep={name}:0,1,2, or grid = {{{name!r}: {text}}} before it, and sweep=grid."
         raise UsageError(f"sweep=: {name}:{text} would be one value, the text {text!r}.", hint=hint)
@@ -181,7 +181,7 @@ def _no_call(name: str, text: str) -> str:
 
 
 def typed_literal(text: str) -> str:
-    """Return what was typed as a literal: as it is if it is one, else as text."""
+    """Return a typed value as a literal: unchanged if it is a literal, else as a string."""
     try:
         value_of(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -195,7 +195,8 @@ def literal_of(name: str, value: Any) -> str:
     Raises
     ------
     UsageError
-        It has none: only numbers, text, True, False, None and lists, tuples, sets and dicts of them do.
+        The value has no literal: only numbers, strings, True, False, None and lists, tuples, sets and dicts of these
+        have.
     """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()  # of numpy
@@ -204,7 +205,7 @@ def literal_of(name: str, value: Any) -> str:
         back = value_of(literal)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         back = None
-    if type(back) is type(value) and (back == value or value != value):  # not a number is not even itself
+    if type(back) is type(value) and (back == value or value != value):  # NaN is not equal to itself
         return literal
     raise UsageError(
         f"sweep=: {name} is a {type(value).__name__}, which cannot be a parameter.",
@@ -214,18 +215,18 @@ def literal_of(name: str, value: Any) -> str:
 
 
 def task_script(text: str, *, script: str, variables: str | None = None, offset: int = 0) -> str:
-    """Return the batch script that sets the variables of its task and then runs a script, unchanged.
+    """Return the batch script that sets the variables of its task and then runs an unchanged script.
 
     Parameters
     ----------
     text : str
-        The script; its ``#SBATCH`` lines are taken over, and what its first line names runs it.
+        The script. Its ``#SBATCH`` lines are copied, and the interpreter in its first line runs it.
     script : str
-        Where the script lies.
+        Path of the script.
     variables : str, optional
-        Where :meth:`Sweep.as_shell` lies, for a sweep.
+        Path of the text of :meth:`Sweep.as_shell`, for a sweep.
     offset : int
-        What the index of a task is larger by than Slurm's.
+        Difference between the index of a task and Slurm's index.
     """
     words = quote_argv([*interpreter_of(text), script])
     lines = ["#!/bin/sh", *header_lines(text), f"{INDEX}=$((SLURM_ARRAY_TASK_ID + {offset}))", f"export {INDEX}"]
@@ -243,13 +244,13 @@ def _as_variable(literal: str) -> str:
 
 
 def _split(text: str, mark: str) -> list[str]:
-    """Split at a mark that stands in no bracket and no quotes."""
+    """Split at a separator outside brackets and quotes."""
     pieces, depth, quote, begin = [], 0, "", 0
     for at, char in enumerate(text):
         if quote:
             quote = "" if char == quote else quote
         elif char in "'\"" and text[:at].rstrip()[-1:] in ("", *":,;([{"):
-            quote = char  # at the beginning of a value only: in it's there is none
+            quote = char  # only at the beginning of a value; an apostrophe within a word is no quote
         elif char in _OPEN:
             depth += 1
         elif char in _CLOSE:

@@ -1,9 +1,9 @@
-"""Control groups of a cluster that root runs: CPU masks, memory limits and the clean-up of processes.
+"""Control groups of a cluster run by root: CPU masks, memory limits and the clean-up of processes.
 
-Slurm puts a node's groups below ``<CgroupMountpoint>/<controller>/slurm_<node>`` (cgroup.conf(5)), which would be the
-same place for two clusters with nodes of the same name. So each cluster has a group of its own in every hierarchy, and
-its CgroupMountpoint is a directory of links to those. What is in these groups is the cluster's: a process cannot leave
-them without being root.
+Slurm puts a node's groups below ``<CgroupMountpoint>/<controller>/slurm_<node>`` (cgroup.conf(5)). Two clusters with
+nodes of the same name would share that path. So each cluster has its own group in every hierarchy, and its
+CgroupMountpoint is a directory of links to those groups. All processes in these groups belong to the cluster: a process
+cannot leave them without root's rights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONTROLLERS = ("freezer", "cpuset", "memory", "cpuacct")
 
 
 def detect() -> tuple[str, str]:
-    """Return the cgroup plugin to use, and if it is empty, why there is none, in words for a person."""
+    """Return the cgroup plugin to use; if empty, also the reason in plain words."""
     if os.geteuid() != 0:
         return "", "an ordinary user may not make control groups"
     if all(os.access(MOUNTPOINT / name / "tasks", os.W_OK) for name in CONTROLLERS):
@@ -42,20 +42,20 @@ class CgroupTree:
 
     @property
     def groups(self) -> list[Path]:
-        """The cluster's group in each hierarchy."""
+        """Return the cluster's group in each hierarchy."""
         return [MOUNTPOINT / name / f"jupyter_slurm-{self.mark}" for name in CONTROLLERS]
 
     def create(self, mountpoint: Path) -> None:
-        """Make the groups, and ``mountpoint``, which is what Slurm gets to see.
+        """Create the groups, and ``mountpoint``, which Slurm uses.
 
-        Raises EmbeddedError when the kernel does not allow it.
+        Raises EmbeddedError if the kernel does not allow it.
         """
         mountpoint.mkdir(mode=0o711, exist_ok=True)
         try:
             for group in self.groups:
                 group.mkdir(mode=0o755)
                 if group.parent.name == "cpuset":
-                    # A new group may use no CPU and no memory until it is told which.
+                    # A new group may not use any CPU or memory until they are assigned.
                     for name in ("cpuset.cpus", "cpuset.mems"):
                         (group / name).write_text((group.parent / name).read_text(encoding="ascii"), encoding="ascii")
                 (mountpoint / group.parent.name).symlink_to(group)
@@ -63,7 +63,7 @@ class CgroupTree:
             raise EmbeddedError(f"Control groups could not be made: {error}.") from error
 
     def pids(self, node: str = "") -> set[int]:
-        """Return the processes in the groups (of one node, if it is named), in groups below them, and so on."""
+        """Return the processes in the groups (of one node, if given), and in all groups below them."""
         found: set[int] = set()
         for directory in self._directories(f"slurm_{node}" if node else ""):
             with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ class CgroupTree:
         return found
 
     def remove(self, timeout: float = 10.0) -> None:
-        """Remove the groups, deepest first. The kernel lets go of a group a moment after its last process has ended."""
+        """Remove the groups, deepest first. The kernel frees a group a moment after its last process has ended."""
         deadline = time.monotonic() + timeout
         while directories := list(self._directories()):
             for directory in directories:

@@ -1,4 +1,4 @@
-"""Hosts of their own for the daemons of a cluster, in place of this machine: a network, mounts and processes each."""
+"""Separate hosts for the daemons of a cluster, each with its own network, mounts and processes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ __all__ = ["Host", "Hosts"]
 
 @dataclass(frozen=True)
 class Host:
-    """Where a daemon runs.
+    """Host of a daemon.
 
     Attributes
     ----------
     name, address : str
-        Host name, and the IPv4 address at which the other hosts reach it.
+        Host name, and its IPv4 address for the other hosts.
     enter : tuple of str
-        Beginning of a command line that runs the rest of it there, such as ``("nsenter", "--target", "17", …)``.
+        Beginning of a command line that runs its rest on the host, such as ``("nsenter", "--target", "17", …)``.
     """
 
     name: str
@@ -27,16 +27,16 @@ class Host:
 
 @dataclass(frozen=True)
 class Hosts:
-    """Where the daemons of a cluster run: slurmctld and slurmdbd on one host, each slurmd on the one of its node.
+    """Hosts of a cluster's daemons: slurmctld and slurmdbd on one host, each slurmd on the host of its node.
 
-    What only opens Unix sockets (munged, MariaDB) stays on this machine: all hosts see the cluster's directory.
+    Daemons that only open Unix sockets (munged, MariaDB) stay on this machine: all hosts see the cluster's directory.
     """
 
     controller: Host
     nodes: Mapping[str, Host]
 
     def of(self, role: str) -> Host | None:
-        """Return the host of a daemon; None if that is this machine."""
+        """Return the host of a daemon; None for this machine."""
         if role in ("slurmctld", "slurmdbd"):
             return self.controller
         return self.nodes.get(role.removeprefix("slurmd/"))

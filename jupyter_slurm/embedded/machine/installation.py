@@ -1,4 +1,4 @@
-"""Which Slurm is run: the one of this machine, or one that was unpacked into a directory of its own."""
+"""Slurm installations: that of this machine, or one unpacked into its own directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Installation", "refuse_missing"]
 
 
 def refuse_missing(packages: Sequence[str]) -> None:
-    """Raise MissingPackages, whose hint is the one command to type, if there are any."""
+    """Raise MissingPackages with the command that installs them as the hint, if packages are missing."""
     if packages:
         raise MissingPackages(
             f"The embedded cluster needs system packages that are not installed: {', '.join(packages)}.",
@@ -29,39 +29,39 @@ class Installation:
     """The Slurm of this machine."""
 
     def program(self, name: str) -> str:
-        """Return the absolute path of a program. Raises EmbeddedError when it is not there."""
+        """Return the absolute path of a program. Raises EmbeddedError if it does not exist."""
         path = find_program(name)
         if path is None:
             raise EmbeddedError(f"{name} is not installed on this machine.")
         return path
 
     def check(self, *, accounting: bool) -> None:
-        """Raise MissingPackages, whose hint is the one command to type, unless everything needed is there."""
+        """Raise MissingPackages with the command that installs them as the hint, unless all needed programs exist."""
         refuse_missing(missing_packages(accounting=accounting))
 
     @property
     def root(self) -> str:
-        """The directory it was unpacked into; empty for that of this machine."""
+        """Return the directory of an unpacked Slurm; empty for that of this machine."""
         return ""
 
     @property
     def path(self) -> str:
-        """What to put in front of PATH to reach the commands; empty for those of this machine."""
+        """Return the addition to PATH for the commands; empty for those of this machine."""
         return ""
 
     @property
     def plugin_dir(self) -> str:
-        """PluginDir of slurm.conf; empty for the one that was built in."""
+        """Return the PluginDir of slurm.conf; empty for the built-in path."""
         return ""
 
     @property
     def stepd(self) -> str:
-        """Path of slurmstepd to tell slurmd; empty for the one that was built in."""
+        """Return the path of slurmstepd for slurmd; empty for the built-in path."""
         return ""
 
     @cached_property
     def version(self) -> tuple[int, int]:
-        """Major and minor version, such as (22, 5)."""
+        """Return the major and minor version, such as (22, 5)."""
         text = subprocess.run([self.program("slurmd"), "-V"], capture_output=True, text=True, check=False).stdout
         match = re.search(r"(\d+)\.(\d+)", text)
         if match is None:

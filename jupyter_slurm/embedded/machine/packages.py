@@ -1,6 +1,6 @@
-"""The system packages that the embedded cluster needs, and the one command that installs them.
+"""System packages that the embedded cluster needs, and the one command that installs them.
 
-Standard library only and runnable by path (``python3 jupyter_slurm/embedded/machine/packages.py``): ``make`` asks this
+Standard library only and runnable by path (``python3 jupyter_slurm/embedded/machine/packages.py``): ``make`` runs this
 file before anything else is installed.
 """
 
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 __all__ = ["PROGRAMS", "command_to_install", "find_program", "missing_packages", "packages_for"]
 
 SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-"""Where daemons are looked for besides PATH: an ordinary user's PATH seldom has the sbin directories."""
+"""Directories searched for daemons besides PATH: an ordinary user's PATH seldom has the sbin directories."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program, the Debian package that brings it, and whether only accounting needs it."""
+    """A program, its Debian package, and whether only accounting needs it."""
 
     name: str
     package: str
@@ -52,19 +52,19 @@ def packages_for(*, accounting: bool) -> list[str]:
 
 
 def missing_packages(*, accounting: bool) -> list[str]:
-    """Return the Debian packages whose programs are not on this machine, each once."""
+    """Return the Debian packages whose programs are missing on this machine, each once."""
     needed = (p for p in PROGRAMS if accounting or not p.accounting)
     return list(dict.fromkeys(p.package for p in needed if find_program(p.name) is None))
 
 
 def is_debian(os_release: Mapping[str, str]) -> bool:
-    """Tell whether an os-release(5) file is that of Debian or of a system made from it (Ubuntu, Mint, …)."""
+    """Return whether an os-release(5) file is that of Debian or of a derived system (Ubuntu, Mint, …)."""
     family = {os_release.get("ID", ""), *os_release.get("ID_LIKE", "").split()}
     return bool(family & {"debian", "ubuntu"})
 
 
 def read_os_release(paths: Iterable[str] = ("/etc/os-release", "/usr/lib/os-release")) -> dict[str, str]:
-    """Return the fields of the first os-release(5) file that can be read; empty if there is none."""
+    """Return the fields of the first readable os-release(5) file; empty if there is none."""
     for path in paths:
         try:
             with open(path, encoding="utf-8") as file:
@@ -76,7 +76,7 @@ def read_os_release(paths: Iterable[str] = ("/etc/os-release", "/usr/lib/os-rele
 
 
 def command_to_install(packages: Sequence[str], os_release: Mapping[str, str] | None = None) -> str:
-    """Return the one command to type, or the names to look for where apt is not the package manager."""
+    """Return the command to type, or the package names if apt is not the package manager."""
     if is_debian(read_os_release() if os_release is None else os_release):
         sudo = "" if os.geteuid() == 0 else "sudo "
         return f"{sudo}apt-get install -y --no-install-recommends {shlex.join(packages)}"
@@ -87,7 +87,7 @@ def command_to_install(packages: Sequence[str], os_release: Mapping[str, str] | 
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the packages, one a line: all of them, or with ``--missing`` those that are not there yet."""
+    """Print the packages, one a line: all of them, or with ``--missing`` those not yet installed."""
     accounting = "--no-accounting" not in argv
     names = missing_packages(accounting=accounting) if "--missing" in argv else packages_for(accounting=accounting)
     sys.stdout.writelines(f"{name}\n" for name in names)

@@ -1,4 +1,4 @@
-"""Choosing TCP ports that nobody listens on."""
+"""Choice of free TCP ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST, LAST = 10_240, 32_767
 
 
 def _range() -> range:
-    """Return ports below those of outgoing connections, so that none of these takes ours meanwhile (ip(7))."""
+    """Return ports below those of outgoing connections, so that no outgoing connection takes a chosen port (ip(7))."""
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError):
@@ -27,8 +27,8 @@ def _range() -> range:
 def free_ports(count: int) -> list[int]:
     """Return ``count`` different ports that are free at this moment on every address of this machine.
 
-    Somebody can still take one before its daemon does: the caller tries again with others then. They are chosen at
-    random so that two clusters which start at the same moment hardly ever choose the same.
+    A program can still take a port before its daemon does; the caller then tries other ports. The choice is random, so
+    that two clusters started at the same moment seldom choose the same ports.
     """
     candidates = list(_range())
     random.shuffle(candidates)
@@ -38,11 +38,11 @@ def free_ports(count: int) -> list[int]:
             if len(chosen) == count:
                 break
             probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            # As Slurm's daemons do: connections of an earlier cluster that still time out do not count as taken.
+            # As Slurm's daemons do: lingering connections of an earlier cluster do not block a port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("", port))
-                # Only listening makes two probes of one port exclude each other when the address may be reused.
+                # If addresses may be reused, only listening makes two probes of a port exclude each other.
                 probe.listen(1)
             except OSError:
                 continue

@@ -1,8 +1,8 @@
-"""Starting daemons that outlive us, and finding them again.
+"""Start of daemons that outlive this process, and search for them.
 
-Each daemon gets a random mark in its environment. What carries the mark is ours, whoever started it and whatever became
-of its parent; nothing else is, so no process id ever needs to be remembered and none can be mistaken.
-See proc(5) for the files read here.
+Each daemon has a random mark in its environment. A process with the mark belongs to the cluster, whatever process
+started it and whatever happened to its parent; no other process does. So no process ID needs to be recorded, and none
+can be mistaken. See proc(5) for the files read in this module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOOKS_AT_EMPTY = 4
 
 @dataclass(frozen=True)
 class Process:
-    """A process as it was seen; ``started`` (clock ticks since boot) tells it from a later one with the same id."""
+    """A process at one moment; ``started`` (clock ticks since boot) identifies it if its ID is reused."""
 
     pid: int
     parent: int
@@ -40,18 +40,18 @@ class Process:
     role: str = ""
 
     def alive(self) -> bool:
-        """Tell whether this very process is still there and not a zombie."""
+        """Return whether this very process still exists and is not a zombie."""
         found = look(self.pid)
         return found is not None and found.started == self.started
 
     def send(self, number: int) -> None:
-        """Send a signal to this very process; nothing happens when it is gone."""
+        """Send a signal to this very process; no effect if it is gone."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except OSError:
             return
         try:
-            # The descriptor pins the process; what it pins is compared before the signal goes out.
+            # The descriptor pins a process, whose identity is checked before the signal is sent.
             if self.alive():
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(descriptor, number)
@@ -60,23 +60,23 @@ class Process:
 
 
 def look(pid: int) -> Process | None:
-    """Return a process as /proc/PID/stat has it, or None if it is gone or a zombie."""
+    """Return a process from /proc/PID/stat, or None if it is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The name stands in brackets and may hold anything, brackets too: count from the last one.
+    # The name stands in brackets and may contain anything, also brackets: search the last one.
     name = text[text.index(b"(") + 1 : text.rindex(b")")].decode(errors="replace")
     fields = text[text.rindex(b")") + 2 :].split()
     return None if fields[0] in _ENDED else Process(pid, int(fields[1]), int(fields[19]), name)
 
 
 def listens(process: Process, port: int) -> bool:
-    """Tell whether this process, and no stranger, accepts TCP connections on that port of an IPv4 address."""
+    """Return whether this process accepts TCP connections on that port of an IPv4 address."""
     sockets = set()
     directory = f"/proc/{process.pid}/fd"
     try:
-        # Of its own network, which need not be ours.
+        # Of the process's own network, which may differ from that of this process.
         for line in Path(f"/proc/{process.pid}/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
             fields = line.split()
             if fields[3] == _TCP_LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
@@ -91,7 +91,7 @@ def listens(process: Process, port: int) -> bool:
 
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
-    """Return the environment a process was started with; empty if it is gone or not ours to read."""
+    """Return the environment with which a process was started; empty if it is gone or unreadable."""
     empty, deadline = 0, time.monotonic() + 1.0
     while empty < _LOOKS_AT_EMPTY and time.monotonic() < deadline:
         try:
@@ -100,7 +100,7 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
             break
         if data:
             return dict(item.split(b"=", 1) for item in data.split(b"\0") if b"=" in item)
-        # Within execve(2) a process has no environment for a moment, one that execs again and again for many moments.
+        # During execve(2) a process has no environment for a moment; a process may exec many times.
         verdict = _has_no_environment(pid)
         if verdict is None:
             break
@@ -110,7 +110,7 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
 
 
 def _has_no_environment(pid: int) -> bool | None:
-    """Tell whether a process was started with an empty environment; None if it is a kernel thread, or has ended."""
+    """Return whether a process was started with an empty environment; None if it is a kernel thread, or has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -126,7 +126,7 @@ def _pids() -> Iterator[int]:
 
 
 def _find(wanted: Callable[[dict[bytes, bytes]], str | None]) -> list[Process]:
-    """Return the live processes whose environment ``wanted`` gives a role to."""
+    """Return the live processes whose environment ``wanted`` maps to a role."""
     found = []
     for pid in _pids():
         process = look(pid)
@@ -138,15 +138,15 @@ def _find(wanted: Callable[[dict[bytes, bytes]], str | None]) -> list[Process]:
 
 
 def find_daemons(mark: str) -> list[Process]:
-    """Return the processes that carry the mark: daemons and what they started (a slurmstepd has its slurmd's role)."""
+    """Return the processes with the mark: daemons and their children (a slurmstepd has its slurmd's role)."""
     wanted = mark.encode()
     return _find(lambda env: env.get(ROLE.encode(), b"").decode() if env.get(MARK.encode()) == wanted else None)
 
 
 def find_job_processes(slurm_conf: Path, nodes: Iterable[str]) -> list[Process]:
-    """Return what runs inside jobs on the nodes of the cluster with this slurm.conf.
+    """Return the processes inside jobs on the nodes of the cluster with this slurm.conf.
 
-    Only slurmd gives a process SLURMD_NODENAME: the shell of a person who typed ``salloc`` is not among them.
+    Only slurmd sets SLURMD_NODENAME for a process: the shell of a user who typed ``salloc`` is not included.
     """
     conf, names = os.fsencode(slurm_conf), {name.encode() for name in nodes}
 
@@ -166,10 +166,10 @@ def spawn(
     env: Mapping[str, str] | None = None,
     enter: Sequence[str] = (),
 ) -> None:
-    """Start a daemon in a session of its own, with init as its parent, in the mark's name.
+    """Start a marked daemon in its own session, with init as its parent.
 
-    It starts in ``/`` with nothing on its standard input and a plain environment; its output is appended to ``log``.
-    ``enter`` is what leads to the host where it runs.
+    The daemon starts in ``/`` with an empty standard input and a plain environment; its output is appended to ``log``.
+    ``enter`` is the command prefix that leads to its host.
     """
     environment = {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -180,7 +180,7 @@ def spawn(
     }
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        # setsid --fork ends at once and leaves the daemon to init: no zombie waits for us, none needs us.
+        # setsid --fork ends at once and leaves the daemon to init, so that it never becomes a zombie of this process.
         subprocess.run(
             [*enter, str(find_program("setsid")), "--fork", *argv],
             stdin=subprocess.DEVNULL,
@@ -197,7 +197,7 @@ def spawn(
 
 
 def descendants(processes: Iterable[Process]) -> list[Process]:
-    """Return the live children of these processes, theirs, and so on."""
+    """Return the live descendants of these processes."""
     children: dict[int, list[Process]] = {}
     for pid in _pids():
         process = look(pid)
@@ -213,10 +213,10 @@ def descendants(processes: Iterable[Process]) -> list[Process]:
 
 
 def kill_all(find: Callable[[], Iterable[Process]], *, timeout: float = 10.0) -> list[Process]:
-    """Kill what ``find`` finds until it finds nothing. Returns what is still there when the time is over.
+    """Kill the processes that ``find`` returns until it returns none. Return those left when the time is over.
 
-    It is asked again and again since a process that is about to die may have started another one; and once more after
-    it has found nothing, since a look at all processes takes a while and a new one can slip past it.
+    The search is repeated, because a dying process may have started another. It runs once more after an empty result,
+    because a search takes a while and may miss a new process.
     """
     deadline = time.monotonic() + timeout
     empty = 0

@@ -1,9 +1,8 @@
-"""Other versions of Slurm, unpacked from Debian into a directory and made to run from there.
+"""Other versions of Slurm, unpacked from Debian into a directory and patched to run from it.
 
-Nothing is installed and nothing is changed on this machine. The packages of a Debian release are extracted, and the
-loader and the library path that are written in Slurm's programs are set to those of that directory (patchelf(1)). So
-the programs need neither a chroot nor a namespace: they see the machine's own files and users, as do the jobs they
-start.
+Nothing is installed or changed on this machine. The packages of a Debian release are extracted. The loader and the
+library path in Slurm's programs are set to those of that directory (patchelf(1)). So the programs need neither a chroot
+nor a namespace: they see the machine's own files and users, and so do the jobs that they start.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from jupyter_slurm.errors import EmbeddedError, MissingPackages
 __all__ = ["RELEASES", "UnpackedInstallation", "debian_mirror", "default_cache", "installation_for", "slurm_root"]
 
 RELEASES = {"24.11": "trixie", "26.05": "sid"}
-"""Version of Slurm, and the Debian release that has it."""
+"""Versions of Slurm, each with the Debian release that contains it."""
 
 _PUBLIC_MIRROR = "http://deb.debian.org/debian"
 _LIBRARY = b"libslurmfull.so"
@@ -33,59 +32,59 @@ _LIBRARY = b"libslurmfull.so"
 
 @dataclass(frozen=True, eq=False)
 class UnpackedInstallation(Installation):
-    """A Slurm in a directory of :func:`slurm_root`. munge and MariaDB are this machine's."""
+    """A Slurm in a directory of :func:`slurm_root`. munge and MariaDB are those of this machine."""
 
     directory: Path
 
     def program(self, name: str) -> str:
-        """Return the path of a program, one of Slurm's from the directory."""
+        """Return the path of a program; Slurm's programs are in the directory."""
         path = self.directory / "bin" / name
         return str(path) if path.exists() else super().program(name)
 
     def check(self, *, accounting: bool) -> None:
-        """Raise MissingPackages unless what is not Slurm is installed, EmbeddedError unless the directory has Slurm."""
+        """Raise MissingPackages if other programs are missing, EmbeddedError if the directory has no Slurm."""
         if not (self.directory / "bin" / "slurmctld").exists():
             raise EmbeddedError(f"There is no Slurm in {self.directory}.")
         refuse_missing([name for name in missing_packages(accounting=accounting) if not name.startswith("slurm")])
 
     @property
     def root(self) -> str:
-        """The directory."""
+        """Return the directory."""
         return str(self.directory)
 
     @property
     def path(self) -> str:
-        """The directory of the commands."""
+        """Return the directory of the commands."""
         return str(self.directory / "bin")
 
     @property
     def plugin_dir(self) -> str:
-        """The directory of the plugins."""
+        """Return the directory of the plugins."""
         return str(_plugin_dir(self.directory))
 
     @property
     def stepd(self) -> str:
-        """The path of slurmstepd."""
+        """Return the path of slurmstepd."""
         return str(self.directory / "bin" / "slurmstepd")
 
 
 def slurm_root(version: str, cache: Path | None = None) -> Path:
-    """Return the directory with that version of Slurm, made on first use.
+    """Return the directory with that version of Slurm, which is created on first use.
 
     Parameters
     ----------
     version : str
         One of :data:`RELEASES`.
     cache : Path, optional
-        Where such directories are kept: ``$XDG_CACHE_HOME/jupyter_slurm-roots``; without that variable below
-        ``~/.cache``, or for root, whose home is closed to other users, below ``/var/cache``.
+        Parent of such directories: ``$XDG_CACHE_HOME/jupyter_slurm-roots``. Without that variable, below ``~/.cache``,
+        or below ``/var/cache`` for root, whose home is closed to other users.
 
     Raises
     ------
     MissingPackages
         mmdebstrap or patchelf is not installed.
     EmbeddedError
-        The version is not one of these, or cannot be downloaded.
+        The version is unknown, or cannot be downloaded.
     """
     if version not in RELEASES:
         raise EmbeddedError(f"There is no recipe for Slurm {version}.", hint=f"Known are {', '.join(RELEASES)}.")
@@ -101,12 +100,12 @@ def slurm_root(version: str, cache: Path | None = None) -> Path:
 
 
 def installation_for(root: str) -> Installation:
-    """Return the Slurm in that directory, or this machine's if it is empty."""
+    """Return the Slurm in that directory; if empty, that of this machine."""
     return UnpackedInstallation(Path(root).absolute()) if root else Installation()
 
 
 def default_cache() -> Path:
-    """Return where unpacked versions are kept."""
+    """Return the directory of unpacked versions."""
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "jupyter_slurm-roots"
     return (Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache") / "jupyter_slurm-roots"
@@ -120,7 +119,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _build(version: str, directory: Path) -> None:
-    """Unpack beside the final place and move it there when it is whole."""
+    """Unpack beside the final directory, and rename when complete."""
     with tempfile.TemporaryDirectory(prefix=f".{version}-", dir=directory.parent) as temporary:
         tree = Path(temporary) / "tree"
         _unpack(RELEASES[version], tree)
@@ -137,14 +136,14 @@ def _build(version: str, directory: Path) -> None:
 
 
 def _unpack(release: str, tree: Path) -> None:
-    """Extract Slurm and what it depends on; no script of a package is run."""
+    """Extract Slurm and its dependencies; no script of a package is run."""
     _run(
         [
             "mmdebstrap",
             "--quiet",
             "--variant=extract",
             "--include=slurm-wlm,slurmdbd",
-            # A release may be looked at long after its list was signed, on a machine whose mirror is a snapshot.
+            # A release may be used long after its list was signed, on a machine whose mirror is a snapshot.
             '--aptopt=Acquire::Check-Valid-Until "false"',
             release,
             str(tree),
@@ -154,7 +153,7 @@ def _unpack(release: str, tree: Path) -> None:
 
 
 def debian_mirror() -> str:
-    """Return the Debian mirror that this machine's own apt uses, or the public one."""
+    """Return the Debian mirror of this machine's own apt, or the public mirror."""
     try:
         targets = _run(["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(CREATED_BY)|$(REPO_URI)"])
     except (EmbeddedError, OSError):
@@ -164,7 +163,7 @@ def debian_mirror() -> str:
 
 
 def _relocate(tree: Path, final: Path) -> None:
-    """Put Slurm's programs into ``bin``, bound to the loader and the libraries of the directory they will be in."""
+    """Put Slurm's programs into ``bin``, bound to the loader and the libraries of their final directory."""
     binaries = tree / "bin"
     binaries.mkdir()
     libraries = next(tree.glob("usr/lib/*/ld-linux-*.so.*")).parent
@@ -173,10 +172,10 @@ def _relocate(tree: Path, final: Path) -> None:
     for path in [*(tree / "usr" / "bin").iterdir(), *(tree / "usr" / "sbin").iterdir()]:
         if path.is_symlink() or not path.is_file() or _LIBRARY not in path.read_bytes():
             continue
-        # Debian calls the daemons slurmd-wlm and so on, and makes the plain names by update-alternatives(1).
+        # Debian names the daemons slurmd-wlm etc., and creates the plain names by update-alternatives(1).
         program = binaries / path.name.removesuffix("-wlm")
         shutil.copy2(path, program)
-        # RPATH, not RUNPATH: it also holds for the libraries that plugins ask for (ld.so(8)).
+        # RPATH, not RUNPATH: RPATH also applies to libraries of plugins (ld.so(8)).
         rpath = os.pathsep.join(map(str, search))
         _run(["patchelf", "--set-interpreter", str(loader), "--force-rpath", "--set-rpath", rpath, str(program)])
 

@@ -1,1 +1,1 @@
-"""Messages between a Jupyter client and the kernel on a node."""
+"""Messages between a Jupyter client and the remote kernel."""

@@ -1,4 +1,4 @@
-"""A kernel that runs: what clients send goes to it, and what it says goes to them."""
+"""Forwarding of messages between clients and a running kernel."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ __all__ = ["KernelForwarding"]
 
 _NAMES = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
-_MOST = 100_000  # requests without an answer whose senders are remembered
+_MOST = 100_000  # requests without an answer whose senders are stored
 
 
 class KernelForwarding:
-    """Passes messages on, and knows which requests have no answer yet.
+    """Forwards messages, and tracks the requests without an answer.
 
     Parameters
     ----------
     channels : ZmqChannels
-        Where the clients are.
+        Sockets of the clients.
     carrier : KeeperConnection
-        The way to the kernel.
+        Connection to the kernel's keeper.
     """
 
     def __init__(self, channels: ZmqChannels, carrier: KeeperConnection) -> None:
@@ -43,7 +43,7 @@ class KernelForwarding:
 
     @property
     def cells(self) -> list[Message]:
-        """The cells that have no answer yet; the first one runs."""
+        """Return the cells without an answer; the first one is running."""
         return [message for _, message in self._open.values() if message.kind == "execute_request"]
 
     def pass_on(self, channel: str, message: Message) -> None:
@@ -58,7 +58,7 @@ class KernelForwarding:
         self._carrier.send(_NUMBERS[channel], message.frames)
 
     def arrived(self, parcel: Parcel) -> None:
-        """Send what the kernel says to whom it is for."""
+        """Send a message of the kernel to its recipients."""
         message = Message(parcel.frames)
         if parcel.channel == link.IOPUB:
             self._publish(message)
@@ -67,12 +67,12 @@ class KernelForwarding:
         asked = self._open.get(message.of)
         if channel != "stdin":
             self._open.pop(message.of, None)
-        # Who asked before an earlier front was killed has the identity of its session.
+        # A client that sent its request to a killed earlier proxy is addressed by the identity of its session.
         idents = asked[1].idents if asked else [str(message.parent.get("session", "")).encode()]
         self._channels.send(channel, parcel.frames, idents)
 
     def _publish(self, message: Message) -> None:
-        """Publish what the kernel does; at the end of a cell, too, how much of it was too much for some client."""
+        """Publish a message of the kernel. At the end of a cell, also report output that was too much for a client."""
         if message.kind == "status" and (lost := self._unread.pop(message.of, 0)):
             text = "came while somebody who is connected did not read, and were too much to be kept"
             self._say(f"\n[{format_size(lost)} of this cell's output {text}.]\n", message.parent)
@@ -80,19 +80,19 @@ class KernelForwarding:
             self._unread[message.of] = self._unread.get(message.of, 0) + sum(map(len, message.frames))
 
     def dropped(self, note: KeeperNote) -> None:
-        """Say in a cell that some of its output is gone."""
+        """Report in a cell that some of its output was dropped."""
         size = format_size(int(note.get("bytes") or 0))
         text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
         self._say(text, note.get("parent"))
 
     def tell(self, text: str) -> bool:
-        """Say something in the cell that runs; tell whether one does."""
+        """Print a line in the running cell; return whether a cell is running."""
         if cells := self.cells:
             self._say(text, cells[0].header)
         return bool(cells)
 
     def warn_once(self, text: str) -> None:
-        """Say something in the cell that runs or, where none does, in the next one."""
+        """Print a line in the running cell or, if none is running, in the next one."""
         if not self.tell(text):
             self._warning = text
 
@@ -100,7 +100,7 @@ class KernelForwarding:
         self._channels.tell("stream", {"name": "stderr", "text": printable(text)}, parent)
 
     def fail(self, name: str, text: str) -> None:
-        """Answer what has no answer: the cell that runs has failed, and those behind it do not run."""
+        """Answer all open requests: the running cell has failed, and the cells after it do not run."""
         cells = self.cells
         for channel, message in self._open.values():
             if message in cells[:1]:

@@ -1,4 +1,4 @@
-"""The link to a keeper, over one connection after the other."""
+"""Link to a keeper, over successive connections."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["KeeperConnection", "KeeperNote", "Parcel", "PeerRejected", "PeerReplaced", "ReconnectDelays"]
 
-_READ = 256 << 10  # bytes at once
-_TICK = 1.0  # seconds between two looks whether the other end is there
+_READ = 256 << 10  # bytes of one read
+_TICK = 1.0  # seconds between two checks of the other end
 _SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
 
 
@@ -38,31 +38,31 @@ class KeeperNote(TypedDict, total=False):
 
 
 class ReconnectDelays:
-    """How long to wait between two connections: longer each time, but not after one that has held."""
+    """Delays between two connections: increasing, except after a long-lived connection."""
 
     def __init__(self) -> None:
         self._next = _SHORTEST
 
     def after(self, held: float) -> float:
-        """Return how many seconds to wait after a connection that has held for so many."""
+        """Return the delay (seconds) after a connection of the given lifetime."""
         pause = _SHORTEST if held >= _LONGEST else self._next
         self._next = min(_LONGEST, pause * 2)
         return pause
 
 
 class KeeperConnection:
-    """Carries messages between a front and a keeper; what a broken connection has lost, the next one carries.
+    """Transfers messages between a proxy and a keeper; messages lost with a connection are sent again.
 
     Parameters
     ----------
     secret : bytes
-        Which both know.
+        Secret shared by both.
     take : callable
-        Is called with each message that comes, once.
+        Called with each received message, once.
     received : int
-        The number of the last one that was taken, by this front or the one before it.
+        Number of the last message that this proxy, or the one before it, received.
     taken : callable
-        Is called with that number.
+        Called with that number.
     """
 
     def __init__(
@@ -72,39 +72,39 @@ class KeeperConnection:
         self._who, self._link = os.urandom(8), link.Link()
         self._link.received = received
         self._wake = asyncio.Event()
-        self.words = 0  # how often something has come
+        self.words = 0  # number of receptions
         self._since = 0.0
-        self.held = 0.0  # seconds for which the last connection carried
+        self.held = 0.0  # seconds of the last connection
 
     @property
     def is_attached(self) -> bool:
-        """Whether there is a connection now."""
+        """Return whether a connection exists now."""
         return self._link.is_attached
 
     @property
     def is_clear(self) -> bool:
-        """Whether the keeper has all that was sent."""
+        """Return whether the keeper has all sent messages."""
         return self._link.is_clear
 
     def send(self, channel: int, frames: Frames) -> None:
-        """Have a message sent, as soon as that is possible."""
+        """Queue a message for sending."""
         self._link.send(channel, frames)
         self._wake.set()
 
     def tell(self, **told: Any) -> None:
-        """Have a note sent."""
+        """Queue a note for sending."""
         self._link.send_note(**told)
         self._wake.set()
 
     async def over(self, connection: socket.socket) -> None:
-        """Carry over a connection, until it breaks.
+        """Exchange messages over a connection until it breaks.
 
         Raises
         ------
         PeerRejected, PeerReplaced
-            Who is there does not know the secret, or has a newer front.
+            The peer does not know the secret, or has a newer proxy.
         ConnectionError
-            It is broken: another one is needed.
+            The connection is broken: another one is needed.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -142,7 +142,7 @@ class KeeperConnection:
             data = await _received(loop, connection)
             self.words += 1
             self._pass_on(self._link.feed(data))
-            self._wake.set()  # with an acknowledgement at least
+            self._wake.set()  # sends at least an acknowledgement
 
     async def _write(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
         while True:
@@ -176,7 +176,7 @@ async def _received(loop: asyncio.AbstractEventLoop, connection: socket.socket) 
 
 
 def _first(error: BaseException) -> BaseException:
-    """Return an error, of a group of them the first one."""
+    """Return an error; of an error group, the first one."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""Jupyter's messages as they travel over the sockets of a connection file, and their signatures.
+"""Format of Jupyter's messages on the sockets of a connection file, and their signatures.
 
 Source: https://jupyter-client.readthedocs.io/en/stable/messaging.html, "The Wire Protocol".
 """
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 __all__ = ["Frames", "Message", "MessageFraming"]
 
 Frames = list[bytes]
-"""Header, parent header, metadata and content (JSON), then the buffers: a message without who it is for."""
+"""Header, parent header, metadata and content (JSON), then the buffers: a message without its recipient."""
 
 _DELIMITER = b"<IDS|MSG>"
-_PARTS = 4  # that are signed: header, parent header, metadata, content
+_PARTS = 4  # signed parts: header, parent header, metadata, content
 _VERSION = "5.3"
 
 
 @dataclass
 class Message:
-    """A message that a client has sent, or that goes to it.
+    """A message from or to a client.
 
     Attributes
     ----------
     frames : Frames
-        What it says.
+        Parts of the message.
     idents : list of bytes
-        Whom it came from.
+        Identities of the sender.
     """
 
     frames: Frames
@@ -44,32 +44,32 @@ class Message:
 
     @cached_property
     def header(self) -> MessagePart:
-        """Who says it, when and what kind it is."""
+        """Return the header: sender, time and type."""
         return _object(self.frames[0])
 
     @cached_property
     def parent(self) -> MessagePart:
-        """The header of what it answers, or comes of."""
+        """Return the header of the message's request or cause."""
         return _object(self.frames[1])
 
     @cached_property
     def content(self) -> MessagePart:
-        """What it says."""
+        """Return the content."""
         return _object(self.frames[3])
 
     @property
     def kind(self) -> str:
-        """Its ``msg_type``."""
+        """Return the ``msg_type``."""
         return str(self.header.get("msg_type", ""))
 
     @property
     def id(self) -> str:
-        """Its ``msg_id``."""
+        """Return the ``msg_id``."""
         return str(self.header.get("msg_id", ""))
 
     @property
     def of(self) -> str:
-        """The ``msg_id`` of what it answers, or comes of."""
+        """Return the ``msg_id`` of the message's request or cause."""
         return str(self.parent.get("msg_id", ""))
 
 
@@ -86,7 +86,7 @@ class MessageFraming:
     Raises
     ------
     ValueError
-        There is no such scheme.
+        The scheme is unknown.
     """
 
     def __init__(self, key: bytes, scheme: str = "hmac-sha256") -> None:
@@ -99,7 +99,7 @@ class MessageFraming:
         self._number = 0
 
     def read(self, parts: Sequence[bytes]) -> Message | None:
-        """Return a message that was received; None: it is none, or not signed with the key."""
+        """Return a received message; None if it is malformed, or not signed with the key."""
         try:
             at = list(parts).index(_DELIMITER)
         except ValueError:
@@ -115,11 +115,11 @@ class MessageFraming:
         return message if all(isinstance(text, str) for text in known) else None
 
     def parts(self, frames: Frames, idents: Sequence[bytes]) -> list[bytes]:
-        """Return what is sent for a message: signed, to whom it is for."""
+        """Return the parts to send for a message: signed, with its recipient."""
         return [*idents, _DELIMITER, self._sign(frames), *frames]
 
     def make(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> Frames:
-        """Return a message of our own."""
+        """Create a message."""
         self._number += 1
         header = {
             "msg_id": f"{self._session}_{self._number}",
@@ -145,7 +145,7 @@ def _json(value: MessagePart) -> bytes:
 
 
 def _object(frame: bytes) -> MessagePart:
-    """Return a JSON object; ValueError: it is none."""
+    """Parse a JSON object; ValueError for another value."""
     try:
         value = json.loads(frame)
     except RecursionError as error:

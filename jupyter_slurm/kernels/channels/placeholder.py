@@ -1,4 +1,4 @@
-"""Answers for a kernel that is not there yet: nobody gives it up while its job pends."""
+"""Answers in place of a kernel that has not started, so that clients keep waiting while its job is pending."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelPlaceholder", "fail", "stop"]
 
-_PATIENCE = 3.0  # seconds that a cell waits before it says what for: most kernels are there by then
+_PATIENCE = 3.0  # seconds until a waiting cell shows the reason; most kernels start before
 
 _NOTHING: dict[str, Callable[[MessagePart], MessagePart]] = {
     "complete_request": lambda asked: {
@@ -27,30 +27,30 @@ _NOTHING: dict[str, Callable[[MessagePart], MessagePart]] = {
     "history_request": lambda asked: {"history": []},
     "comm_info_request": lambda asked: {"comms": {}},
 }
-"""What is of no use later: it is answered at once, with nothing."""
+"""Replies without use at a later time: they are sent at once, and empty."""
 
 
 class KernelPlaceholder:
-    """Keeps what clients want until the kernel is there, and says in the first cell what that waits for.
+    """Queues requests until the kernel has started, and shows the reason of the wait in the first cell.
 
     Parameters
     ----------
     channels : ZmqChannels
-        Where the clients are.
+        Sockets of the clients.
     kernel_info : mapping
-        What it says of the kernel, which the last one of its kind has said.
+        Kernel info for replies, as of the last kernel of this kind.
     """
 
     def __init__(self, channels: ZmqChannels, kernel_info: MessagePart) -> None:
         self._channels, self._kernel_info = channels, kernel_info
         self._waiting: list[tuple[str, Message]] = []
         self._said: list[str] = []
-        self._told: dict[str, int] = {}  # how many of the lines each cell has seen
+        self._told: dict[str, int] = {}  # by cell: number of lines shown
         self._patience: asyncio.TimerHandle | None = None
-        self.refusal: tuple[str, str] | None = None  # name and words of the error of every cell, if none can run
+        self.refusal: tuple[str, str] | None = None  # name and text of the error of every cell, if no kernel can start
 
     def take(self, channel: str, message: Message) -> None:
-        """Answer a message, or keep it."""
+        """Answer a message, or queue it."""
         if message.kind == "kernel_info_request":
             self._reply(channel, message, self._kernel_info)
         elif message.kind in _NOTHING:
@@ -64,13 +64,13 @@ class KernelPlaceholder:
             self._show()
 
     def say(self, text: str) -> None:
-        """Say in the first cell that waits what happens; a cell that comes later is told the last of it."""
+        """Show a line in the first waiting cell; a later cell gets only the last line."""
         if not self._said or self._said[-1] != text:
             self._said.append(text)
             self._show()
 
     def interrupt(self) -> None:
-        """Give up what waits: the first cell was interrupted, and those behind it do not run."""
+        """Cancel the queue: the first cell was interrupted, and the cells after it do not run."""
         waiting, self._waiting = self._waiting, []
         cells = [message for _, message in waiting if message.kind == "execute_request"]
         self._waiting = [(channel, message) for channel, message in waiting if message.kind != "execute_request"]
@@ -81,14 +81,14 @@ class KernelPlaceholder:
                 fail(self._channels, cell, "KeyboardInterrupt", "Interrupted before the kernel had begun.")
 
     def refuse(self, name: str, text: str) -> None:
-        """Let every cell fail with an error, those that wait and those that come: there is no kernel."""
+        """Fail every waiting and future cell with an error: no kernel will start."""
         self.refusal = name, text
         waiting, self._waiting = self._waiting, []
         for channel, message in waiting:
             self._refuse(channel, message)
 
     def leave(self) -> list[tuple[str, Message]]:
-        """Return what waits, in its order: the kernel is there."""
+        """Return the queued requests in order: the kernel has started."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
@@ -106,7 +106,7 @@ class KernelPlaceholder:
         self._channels.tell("status", {"execution_state": "idle"}, message.header)
 
     def _show(self) -> None:
-        """Tell the first cell what it has not seen."""
+        """Print the missing lines in the first cell."""
         first = next((message for _, message in self._waiting if message.kind == "execute_request"), None)
         if first is None or first.content.get("silent") or not self._said:
             return
@@ -115,7 +115,7 @@ class KernelPlaceholder:
             self._told[first.id] = len(self._said) - 1
             self._patience = asyncio.get_running_loop().call_later(_PATIENCE, self._show)
         if self._patience is not None and self._patience.when() > asyncio.get_running_loop().time():
-            self._told[first.id] = len(self._said) - 1  # the last of it is enough
+            self._told[first.id] = len(self._said) - 1  # the last line is enough
             return
         for text in self._said[self._told[first.id] :]:
             self._channels.tell("stream", {"name": "stdout", "text": f"{text}\n"}, first.header)
@@ -134,7 +134,7 @@ def fail(channels: ZmqChannels, cell: Message, name: str, text: str) -> None:
 
 
 def stop(channels: ZmqChannels, cell: Message) -> None:
-    """End a cell that does not run, since one before it has failed."""
+    """End a cell that does not run because of a failed cell before it."""
     channels.tell("status", {"execution_state": "busy"}, cell.header)
     channels.answer("shell", cell, {"status": "aborted", "execution_count": 0})
     channels.tell("status", {"execution_state": "idle"}, cell.header)

@@ -1,4 +1,4 @@
-"""The five local sockets on which clients find their kernel."""
+"""The five local sockets of a kernel, for its clients."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ __all__ = ["ZmqChannels"]
 
 log = logging.getLogger(__name__)
 
-_SLOWEST = 200_000  # messages that a client may be behind on iopub before it loses some
-_LARGE = 1 << 14  # bytes from which on a message is counted among those that some client has not read
-_UNREAD = 1 << 30  # bytes of those; beyond, large ones are not published
-_LAST_WORDS = 2000  # milliseconds in which what was said last still goes out
+_SLOWEST = 200_000  # messages that a slow client may be behind on iopub before it loses some
+_LARGE = 1 << 14  # bytes of a message that counts as large
+_UNREAD = 1 << 30  # bytes of unread large messages; above, large messages are not published
+_LAST_WORDS = 2000  # milliseconds in which the last messages are still sent
 _ASKED = ("shell", "control", "stdin")
-_NEEDED = ("status", "execute_input", "execute_result", "error", "shutdown_reply")  # a front end cannot do without
+_NEEDED = ("status", "execute_input", "execute_result", "error", "shutdown_reply")  # essential for a front end
 _SUBSCRIBES = b"\1"  # https://rfc.zeromq.org/spec/29/
 
 
 class ZmqChannels:
-    """The sockets of a connection file, bound; clients are asked and answered through them.
+    """The bound sockets of a connection file, which receive requests and send answers.
 
     Parameters
     ----------
     connection : mapping
         The content of the connection file.
     take : callable
-        ``take(channel, message)`` is called with what a client sends, in its order.
+        ``take(channel, message)`` is called with each message of a client, in order.
 
     Raises
     ------
     zmq.ZMQError
-        A port is taken.
+        A port is in use.
     """
 
     def __init__(self, connection: KernelConnectionInfo, take: Callable[[str, Message], None]) -> None:
@@ -70,8 +70,8 @@ class ZmqChannels:
         if name == "iopub":
             socket.sndhwm = _SLOWEST
         elif name != "hb":
-            socket.rcvhwm = socket.sndhwm = 0  # what a client asks for waits, and is not lost
-            socket.router_handover = True  # a client that comes again is the same one
+            socket.rcvhwm = socket.sndhwm = 0  # requests of clients wait and are not lost
+            socket.router_handover = True  # a reconnecting client keeps its identity
         if given.get("curve_secretkey"):
             socket.curve_secretkey, socket.curve_publickey = (
                 str(given[name]).encode() for name in ("curve_secretkey", "curve_publickey")
@@ -82,19 +82,19 @@ class ZmqChannels:
         return socket
 
     def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         self._loops = [asyncio.create_task(self._listen(name), name=name) for name in _ASKED]
         self._loops.append(asyncio.create_task(self._beat(), name="heartbeat"))
         self._loops.append(asyncio.create_task(self._subscribe(), name="iopub"))
 
     async def heard_by_anybody(self, within: float) -> None:
-        """Wait until somebody hears what is published, but not for long: without, it is lost."""
+        """Wait briefly for a subscriber: without one, published messages are lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._has_listener.wait()
 
     async def close(self) -> None:
-        """Say what is left to say, and let the ports go."""
+        """Send the remaining messages, and release the ports."""
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -123,14 +123,14 @@ class ZmqChannels:
             if (await self._sockets["iopub"].recv()).startswith(_SUBSCRIBES):
                 self._has_listener.set()
 
-    # What we say ------------------------------------------------------------------------------------------------
+    # Sending ----------------------------------------------------------------------------------------------------
 
     def send(self, channel: str, frames: Frames, idents: Sequence[bytes]) -> None:
-        """Send a message to a client; one that is gone does not hear it."""
-        self._sockets[channel].send_multipart(self.wire.parts(frames, idents))  # a future that is done already
+        """Send a message to a client. A message to a disconnected client is lost."""
+        self._sockets[channel].send_multipart(self.wire.parts(frames, idents))  # returns a future that is already done
 
     def publish(self, frames: Frames, kind: str) -> bool:
-        """Send a message to all clients; False: it is too much, beside what one that does not read has left waiting."""
+        """Send a message to all clients; False: too large, given the unread messages of a slow client."""
         parts: list[Any] = self.wire.parts(frames, [f"kernel.{kind}".encode()])
         large = {at: zmq.Frame(part, copy=False, track=True) for at, part in enumerate(parts) if len(part) >= _LARGE}
         size = sum(map(len, large.values()))
@@ -150,5 +150,5 @@ class ZmqChannels:
         self.send(channel, self.wire.make(kind, content, to.header), to.idents)
 
     def tell(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> None:
-        """Publish a message of our own."""
+        """Publish a message of the proxy."""
         self.publish(self.wire.make(kind, content, parent), kind)

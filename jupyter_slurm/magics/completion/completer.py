@@ -1,4 +1,4 @@
-"""What the Tab key offers in the line of a magic: options, our words, names of the cluster. No key press asks Slurm."""
+"""Completion of a magic line: options, keywords, names of the cluster. No key press causes a query to Slurm."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from jupyter_slurm.magics.srun import LINE_WORDS
 __all__ = ["complete"]
 
 _MOST = 500  # more than a front end shows
-_LONGEST = 72  # characters that are said beside a name
+_LONGEST = 72  # characters of the description of a name
 
-#: Our words where they may stand anywhere, and where they come first.
+# Keywords allowed anywhere in the line, and those allowed only at its start.
 _ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
     "%%sbatch": CELL_WORDS,
     "%%srun": STEP_WORDS,
@@ -45,7 +45,7 @@ _ANYWHERE: Final[dict[str, Mapping[str, bool | None]]] = {
     "%slurm image": IMAGE_WORDS,
 }
 _FIRST: Final[dict[str, Mapping[str, bool | None]]] = {"%sbatch": FILE_WORDS, "%srun": LINE_WORDS}
-# What holds an allocation or a session is a batch job, a process is a step.
+# The holder of an allocation or a session is a batch job, a process is a step.
 _TABLES: Final = {
     "salloc": "sbatch",
     "slurm launch": "sbatch",
@@ -64,7 +64,7 @@ class MatcherResult(TypedDict, total=False):
 
 
 class _CursorContext(NamedTuple):
-    """Where the cursor stands: the magic, the words before, the word that is being typed and its open quote."""
+    """Context of the cursor: the magic, the words before, the unfinished word and its open quote."""
 
     magic: str
     words: list[str]
@@ -74,16 +74,16 @@ class _CursorContext(NamedTuple):
 
 
 def complete(shell: Any, line: str, cell: str) -> MatcherResult:
-    """Return what could stand at the cursor, in IPython's words.
+    """Return the completions at the cursor, in IPython's form.
 
     Parameters
     ----------
     shell : InteractiveShell
-        Its variables may be meant.
+        Shell whose variables are offered.
     line : str
         The line up to the cursor, the magic's name included.
     cell : str
-        The text below it.
+        The text of the cell below the line.
     """
     from IPython.core.completer import SimpleCompletion
 
@@ -91,7 +91,7 @@ def complete(shell: Any, line: str, cell: str) -> MatcherResult:
     offer = _offer(place, shell, cell) if place is not None else None
     if place is None or offer is None:
         return {"completions": []}
-    fragment = offer.item if place.raw.endswith(offer.item) else ""  # not where it was quoted
+    fragment = offer.item if place.raw.endswith(offer.item) else ""  # not in a quoted word
     found: list[SimpleCompletion] = []
     for name, about in offer.names:
         rest = _escaped(name[len(offer.item) :], place.quote) if name.startswith(offer.item) else None
@@ -102,19 +102,19 @@ def complete(shell: Any, line: str, cell: str) -> MatcherResult:
 
 
 class _NoCompletion(list[Any]):
-    """No completion at all: where a list looks empty, IPython offers names of Python and files instead."""
+    """No completion at all: for an empty list, IPython offers names of Python and files instead."""
 
     def __len__(self) -> int:
         return 1
 
 
 def _may_be_other(place: _CursorContext) -> bool:
-    """Whether a file or a name of Python may be meant by a word that nothing of ours begins with."""
+    """Return whether a word may be a file or a Python name, because no completion begins with it."""
     return any(sign in place.text for sign in "/{$") or (place.magic in _FIRST and "=" not in place.text)
 
 
 def _place(line: str) -> _CursorContext | None:
-    """Take a line apart that is not typed to its end; None where nothing of it can be understood."""
+    """Parse an unfinished line; return None if it cannot be parsed."""
     at = start = 0
     quote = ""
     while at < len(line):
@@ -138,7 +138,7 @@ def _place(line: str) -> _CursorContext | None:
 
 
 def _escaped(text: str, quote: str) -> str | None:
-    """Return what has to be typed for the rest of a name; None where it cannot be."""
+    """Return the rest of a name with the needed escapes; None if it cannot be typed."""
     if not text.isprintable() or (quote == "'" and "'" in text):
         return None
     special = {"": r"""([\s\\'"$`{])""", '"': r"""([\\"$`{])"""}.get(quote)
@@ -146,13 +146,13 @@ def _escaped(text: str, quote: str) -> str | None:
 
 
 def _short(text: str) -> str:
-    """Return what is said beside a name: front ends show it as the name's type, on one line."""
+    """Shorten a description: front ends show it as the name's type, on one line."""
     shown = text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
     return shown.replace(" ", "\N{NO-BREAK SPACE}") or "word"
 
 
 def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
-    """Return what may stand there; nothing where files and Python's names are as good a guess."""
+    """Return the completions at the cursor; None if files and Python names are as likely."""
     magic, words, last = place.magic, place.words, place.text
     if magic == "%slurm":
         if words[:1] == ["image"] and len(words) < 3 + (words[1:2] == ["build"]):
@@ -169,7 +169,7 @@ def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
     if (valued := _valued(table, words, last)) is not None:
         chosen = _chosen(choices_for_option(table.command, *valued), valued[1], _typed(table, words, "partition"))
         return chosen or (None if is_path(table.command, valued[0]) else Suggestion(valued[1], []))
-    if last.startswith("-"):  # as all versions have them, while those of the cluster are not known
+    if last.startswith("-"):  # the options of all versions, until those of the cluster are known
         offered = [] if "=" in last else name_completion.options(table.command) or named_options(table)
         return Suggestion(last, offered)
     ours = _own_words(magic, words, last)
@@ -184,13 +184,13 @@ def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
 
 
 def _of_image(words: Sequence[str], last: str) -> Suggestion | None:
-    """Return what may stand where an act, a name and a file do: behind a name, a file is as good a guess."""
+    """Return the completions of an image line: action, name and file. After a name, a file is as likely."""
     acts = {"build": "from a file or a Python", "pull": "from a registry", "list": "what there is", "remove": ""}
     return Suggestion(last, [NamedEntity(act, about) for act, about in acts.items()]) if len(words) == 1 else None
 
 
 def _of_kernel(words: Sequence[str], last: str, shell: Any) -> Suggestion | None:
-    """Return an act, a kernel that is not in the line yet, or variables."""
+    """Return the completions of a kernel line: an action, a kernel that is not in the line yet, or variables."""
     name, equals, value = last.partition("=")
     if not words:
         return Suggestion(last, [NamedEntity(act, about) for act, about in ACTS.items()])
@@ -212,7 +212,7 @@ def _of_slurm(words: Sequence[str], last: str) -> Suggestion | None:
 
 
 def _valued(table: OptionTable, words: Sequence[str], last: str) -> tuple[str, str] | None:
-    """Return the option whose value is being typed, and what is typed of it: behind its name, or as the next word."""
+    """Return the option whose value is unfinished, and that value: joined to the option, or the next word."""
     try:
         if table.is_option(last):
             if last.startswith("--") and "=" not in last:
@@ -228,20 +228,20 @@ def _valued(table: OptionTable, words: Sequence[str], last: str) -> tuple[str, s
 
 
 def _typed(table: OptionTable, words: Sequence[str], option: str) -> str:
-    """Return the value of an option that stands in the line already."""
-    for known in (words, words[:-1]):  # the last one may be an option whose value is being typed
+    """Return the value of an option in the line."""
+    for known in (words, words[:-1]):  # the last word may be an option without its value
         with contextlib.suppress(OptionError):
             return next((one.value or "" for one in reversed(table.split(known).options) if one.name == option), "")
     return ""
 
 
 def _chosen(choices: Choices | None, value: str, partition: str = "") -> Suggestion | None:
-    """Return what can be chosen for the last part of a value."""
+    """Return the completions of the last part of a value."""
     if choices is None:
         return None
     separators = choices.separators
     if "node" in choices.kinds and value.rfind("[") > value.rfind("]"):
-        return None  # within the brackets of a list of nodes
+        return None  # within the brackets of a node list
     item = re.split(f"[{re.escape(separators)}]", value)[-1] if separators else value
     is_gres = bool({"gres", "gpu", "gpu-of-node"}.intersection(choices.kinds))
     is_theirs = is_gres or bool({"memory", "time-limit"}.intersection(choices.kinds))
@@ -254,7 +254,7 @@ def _chosen(choices: Choices | None, value: str, partition: str = "") -> Suggest
 
 
 def _own_words(magic: str, words: Sequence[str], last: str) -> Mapping[str, bool | None] | None:
-    """Return our words if one of them may stand there."""
+    """Return the keywords if a keyword may follow."""
     if magic in _ANYWHERE:
         return _ANYWHERE[magic]
     if magic in _FIRST and last and all(word.partition("=")[0] in _FIRST[magic] for word in words):

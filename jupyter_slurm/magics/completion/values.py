@@ -1,4 +1,4 @@
-"""Values of our own words: variables of the notebook, jobs, allocations, environments."""
+"""Completion of keyword values: variables of the notebook, jobs, allocations, environments."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = ["Suggestion", "values_of_word"]
 
 
 class Suggestion(NamedTuple):
-    """What could stand there instead of ``item``, the end of the word that is being typed."""
+    """A replacement of ``item``, the end of the unfinished word."""
 
     item: str
     names: Iterable[NamedEntity]
 
 
 def values_of_word(word: str, value: str, shell: Any, cell: str) -> Suggestion | None:
-    """Return what the value of a word of ours can be; None where nothing is known of it.
+    """Return the completions of a keyword's value; None if no values are known.
 
     Parameters
     ----------
     word : str
         ``in``, ``after`` …
     value : str
-        What is typed of its value.
+        The unfinished value.
     shell : InteractiveShell
-        Its variables may be meant.
+        Shell whose variables are offered.
     cell : str
         The text below the line.
     """
@@ -75,7 +75,7 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Suggestion |
 
 
 def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[NamedEntity]:
-    """Return the person's own variables that may be meant, with their types."""
+    """Return the user's variables, with their types."""
     own: Mapping[str, object] = shell.user_ns
     return [
         NamedEntity(name, _about(value))
@@ -89,13 +89,13 @@ def _about(value: Any) -> str:
 
 
 def _is_of(value: Any, kind: type) -> bool:
-    """Tell whether a value, or each of a list, is of a kind."""
+    """Return whether a value, or each element of a list, is of a type."""
     values = value if isinstance(value, list | tuple) else [value]
     return bool(values) and all(isinstance(one, kind) for one in values)
 
 
 def _is_open(value: Any) -> bool:
-    """Tell whether a value is an allocation that was open when last heard of: the Tab key waits for no answer."""
+    """Return whether a value is an open allocation, as last known: completion waits for no answer."""
     if not isinstance(value, Allocation):
         return False
     value._hear()
@@ -119,7 +119,7 @@ _ASSIGNING: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _assigned(cell: str) -> list[str]:
-    """Return the names that a cell of Python gives values to, outside its functions; none while it cannot be read."""
+    """Return the names that a Python cell assigns, outside functions; none if it cannot be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,1 +1,1 @@
-"""Allocations that stay open, and the steps and processes in them."""
+"""Held allocations, and the steps and processes in them."""

@@ -1,4 +1,4 @@
-"""A step of an allocation that ``hold.py`` has started: its job directory, its srun, and how it ended.
+"""Step of an allocation, started by ``hold.py``: its job directory, its srun and its end.
 
 Python 3.8+, standard library only.
 """
@@ -18,7 +18,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("allocation/held_step.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
@@ -27,8 +27,9 @@ else:
 
 _NODE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR")
 _NO_SUCH_FILE = os.strerror(errno.ENOENT)
-_END_MARKERS = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in what Slurm says, the first one first
-_KILLED_MARKER = "Timed out waiting for job step to complete"  # with an exit code 0: the step was killed after that
+_END_MARKERS = (" DUE TO ", " oom-kill event", " CANCELLED AT ")  # in messages of Slurm, the most telling first
+# printed although srun returns 0 after it killed the step
+_KILLED_MARKER = "Timed out waiting for job step to complete"
 
 
 class HeldStep:
@@ -38,8 +39,8 @@ class HeldStep:
         self.place, self.is_interrupted = place, False
         self.is_process = place.job["kind"] == "process"
         self.takes_cells = self.is_process or place.job["kind"] == "kernel"
-        self.is_one_task = self.takes_cells  # with all of the allocation on its node
-        self.cells: dict[str, Any] = {}  # the places of those that are not over
+        self.is_one_task = self.takes_cells  # with all resources of the allocation on its node
+        self.cells: dict[str, Any] = {}  # job directories of cells that have not ended
         self.process: Any = None
         with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
             self.request: dict[str, Any] = json.load(file)
@@ -61,18 +62,18 @@ class HeldStep:
             )
 
     def write_message(self, text: str) -> None:
-        """Say something in the step's own output; never a reason to fail."""
+        """Write a message to the step's own output. Errors are ignored."""
         with contextlib.suppress(OSError), self._open("stderr") as err:
             err.write(text.encode("utf-8", "backslashreplace"))
 
     def slurm_messages(self) -> list[str]:
-        """Return what Slurm has said of its end, in its output: what tells most, else the last two lines."""
+        """Return Slurm's messages about the end of the step: the most telling one, else the last two lines."""
         told = self._lines()
         telling = [line for sign in _END_MARKERS for line in told if sign in line]
         return telling[:1] or told[-2:]
 
     def code(self, code: int) -> int:
-        """Return the exit code of a step, by that of its srun."""
+        """Return the exit code of a step, from the exit code of its srun."""
         if code < 0:
             return 128 - code
         return code or (137 if any(_KILLED_MARKER in line for line in self._lines()) else 0)
@@ -85,7 +86,7 @@ class HeldStep:
         return [line[:300] for line in lines if re.match(r"(srun|slurmstepd)[\w.-]*: ", line)]
 
     def obituary(self, code: int) -> str:
-        """Return why a process ended: what Slurm did to it, srun has said."""
+        """Return the reason why a process ended. Slurm's actions are known from the messages of srun."""
         if self.is_interrupted:
             return "it was told to end"
         said = self.slurm_messages()
@@ -100,13 +101,13 @@ class HeldStep:
         return os.fdopen(os.open(os.path.join(self.place.folder, name), flags, 0o600), "ab", buffering=0)
 
     def _argv(self) -> list[str]:
-        cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
-        argv = ["srun", "--disable-status"]  # so that one SIGINT is passed on
+        cpus = os.environ.get("SLURM_CPUS_PER_TASK")  # srun 22.05 to 23.02 ignores this variable
+        argv = ["srun", "--disable-status"]  # so that srun forwards a single SIGINT
         if cpus and not self.request["has_cpus"] and not self.is_one_task:
             argv.append(f"--cpus-per-task={cpus}")
         gpus = os.environ.get("SLURM_GPUS_ON_NODE")
         if self.is_one_task and gpus and "SLURM_GPUS_PER_TASK" in os.environ and not self.request["has_gpus"]:
-            argv.append(f"--gpus={gpus}")  # else it has those that Slurm counts for each task
+            argv.append(f"--gpus={gpus}")  # otherwise the step has the GPUs that Slurm counts for each task
         if not self.request["has_gpus"]:
             argv += load("lifecycle.usage").for_steps(os.environ)
         python = self.request.get("python") or sys.executable
@@ -115,27 +116,27 @@ class HeldStep:
         return [*argv, *self.request["options"], *words]
 
     def _environment(self) -> dict[str, str]:
-        """Return the environment of the cell, with what Slurm has set here."""
+        """Return the environment of the cell, together with the variables that Slurm has set for the allocation."""
         given, own = self.request.get("env"), dict(os.environ)
         if given is not None:
             own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODE_VARIABLES}
-        if self.is_one_task:  # which is not srun's to know: it would have so much of the node and no more
+        if self.is_one_task:  # srun must not see these: it would restrict the step to that part of the node
             cpus = own.get("SLURM_CPUS_PER_TASK")
             own = {k: v for k, v in own.items() if not (k.startswith("SLURM_") and k.endswith("_PER_TASK"))}
             own.update({"JUPYTER_SLURM_CPUS_PER_TASK": cpus} if cpus else {})
         return {**(given or {}), **own, **self.request.get("variables", {})}
 
     def send(self, name: str) -> None:
-        """Interrupt what runs, or end the step."""
+        """Interrupt the running cell, or end the step."""
         self.is_interrupted = True
         self.process.send_signal(signal.SIGINT if name == "INT" else signal.SIGTERM)
 
     def listens(self) -> bool:
-        """Tell whether a process takes more in now; of one that is gone, too: it is told, and does not hear."""
+        """Return whether a process accepts input now. True also for a process that has ended: it ignores the input."""
         return bool(select.select([], [self.process.stdin], [], 0)[1])
 
     def send_line(self, line: str) -> bool:
-        """Tell a process something; return whether it could be told."""
+        """Send a line to a process. Return whether it was sent."""
         try:
             self.process.stdin.write(f"{line}\n".encode("ascii"))
             self.process.stdin.flush()
@@ -144,13 +145,13 @@ class HeldStep:
         return True
 
     def forget_ended(self) -> None:
-        """Forget the cells that are over."""
+        """Forget cells that have ended."""
         for key, place in list(self.cells.items()):
             if os.path.exists(os.path.join(place.folder, "end.json")):
                 del self.cells[key]
 
     def end(self, code: int, *, with_allocation: bool = False) -> None:
-        """Leave how it ended."""
+        """Record how the step ended."""
         has_begun = os.path.exists(os.path.join(self.place.folder, "started.json"))
         said = (
             {"said" if has_begun else "refused": "; ".join(self.slurm_messages())}
@@ -159,13 +160,13 @@ class HeldStep:
         )
         leave_end(self.place.folder, code, self.is_interrupted or with_allocation, with_allocation, **said)
         self.place.publish_event("ended")
-        # The cell's environment may have tokens in it, and the job directory stays for days.
+        # The environment of the cell may contain tokens, and the job directory is kept for days.
         with contextlib.suppress(OSError):
             self.place.put(os.path.join(self.place.folder, "step.json"), json.dumps({**self.request, "env": None}))
 
 
 def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:
-    """Write the end marker of a step, with what was ``said`` of it (read by services/jobs/notebook_process.py)."""
+    """Write the end marker of a step, with the messages in ``said`` (read by services/jobs/notebook_process.py)."""
     end: dict[str, Any] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
     end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
     JobDirectory.put(os.path.join(folder, "end.json"), json.dumps({**end, **said}))

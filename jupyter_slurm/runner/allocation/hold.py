@@ -1,11 +1,12 @@
-"""Hold an allocation and start steps in it: ``python -u hold.py JOBDIR``. Python 3.8+, standard library only.
+"""Holder of an allocation that starts steps in it: ``python -u hold.py JOBDIR``. Python 3.8+, standard library.
 
-This is what the job that holds it runs. A directory ``steps/KEY`` in the job directory asks for the step whose job
-directory is KEY, beside this one; ``steps/KEY.SIGNAL.DIGITS`` asks for a signal to it: INT interrupts what runs, KILL
-ends the step. How a step ended is left in its ``end.json``. A step may be a process for cells (``process.py``), of
-which there is one at a time, or a kernel (``kernel/keeper.py``), which takes cells, too; a cell is asked for as a step
-is, and handed to its process. The file ``lease`` changes, its content or at least its time, while somebody uses the
-allocation: when it did not for as long as the record says, and no step and no cell runs, it ends.
+The job of the allocation runs this program. A directory ``steps/KEY`` in the job directory requests the step with job
+directory KEY, a sibling of this job directory. ``steps/KEY.SIGNAL.DIGITS`` requests a signal: INT interrupts the
+running program, KILL ends the step. ``end.json`` of the step records how the step ended. A step may be a process for
+cells (``process.py``), one at a time, or a kernel (``kernel/keeper.py``), which also accepts cells. Cells are requested
+in the same way as steps and are forwarded to their process. The file ``lease`` changes (content or time) while somebody
+uses the allocation. The allocation ends if the lease has not changed for the time in the record, and no step or cell
+runs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("allocation/hold.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.allocation.held_step import HeldStep, leave_end
@@ -33,14 +34,14 @@ else:
     HeldStep, leave_end = held_step.HeldStep, held_step.leave_end
 
 _REQUEST = re.compile(r"([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(?:\.(INT|KILL)\.[0-9a-f]+)?")
-_MIN_POLL_S, _MAX_POLL_S = 0.05, 1.0  # seconds between two looks for requests
-_MAX_VISIBILITY_DELAY_S = 120.0  # seconds in which a job directory becomes visible on every node
-_UNUSED_END_TIMEOUT_S = 30.0  # seconds for a process that nobody uses
-_END_NOTICE_DELAY_S = 3.0  # seconds after its steps that Slurm tells the batch job of the end
+_MIN_POLL_S, _MAX_POLL_S = 0.05, 1.0  # seconds between two checks for requests
+_MAX_VISIBILITY_DELAY_S = 120.0  # seconds until a job directory is visible on every node
+_UNUSED_END_TIMEOUT_S = 30.0  # seconds for an unused process to end
+_END_NOTICE_DELAY_S = 3.0  # seconds between the end of the steps and Slurm's signal to the batch job
 
 
 def granted() -> dict[str, Any]:
-    """Return what Slurm gave: node list, number of tasks, GPUs."""
+    """Return the resources that Slurm granted: node list, number of tasks, GPUs."""
     env = os.environ
     gpus = re.search(r"\d+$", env.get("SLURM_GPUS", ""))
     on_node, nodes = env.get("SLURM_GPUS_ON_NODE", "0"), env.get("SLURM_JOB_NUM_NODES", "1")
@@ -49,7 +50,7 @@ def granted() -> dict[str, Any]:
 
 
 class AllocationHolder:
-    """The allocation, from its first moment to its end."""
+    """Allocation from its start to its end."""
 
     def __init__(self, place: JobDirectory, kind: Any) -> None:
         self.place, self._place_of = place, kind
@@ -59,9 +60,10 @@ class AllocationHolder:
         self.last: Any = None
         self.is_ending = False
         self._late: dict[str, float] = {}
-        self._unrecorded: list[tuple[HeldStep, int, bool]] = []  # ends that could not be written: the disk was full
-        self._instead: dict[str, str] = {}  # processes that were not begun, since there was one
-        self._ends: dict[str, tuple[int, str]] = {}  # of processes: how and why they ended
+        # ends that could not be written because the disk was full
+        self._unrecorded: list[tuple[HeldStep, int, bool]] = []
+        self._instead: dict[str, str] = {}  # processes not started because one was running, and that one
+        self._ends: dict[str, tuple[int, str]] = {}  # exit code and reason of each ended process
         self._renewed: Any = None
         self._used = time.monotonic()
         self._wake, wake = os.pipe()
@@ -75,7 +77,7 @@ class AllocationHolder:
         self.is_ending = True
 
     def hold(self) -> int:
-        """Serve requests until the end; return the exit code of the job."""
+        """Serve requests until the end. Return the exit code of the job."""
         pause = _MIN_POLL_S
         while True:
             news = self._serve()
@@ -109,7 +111,7 @@ class AllocationHolder:
         return settled
 
     def _request_order(self, name: str) -> tuple[float, str]:
-        """Return what sorts requests: cells run in the order in which they were asked for."""
+        """Return the sort key of a request: cells run in the order of their requests."""
         key = name.partition(".")[0]
         try:
             return float(self._place_of(os.path.join(os.path.dirname(self.place.folder), key)).job["created"]), name
@@ -117,7 +119,7 @@ class AllocationHolder:
             return math.inf, name
 
     def _settle(self, key: str, name: str | None, is_asked_for: bool) -> bool:
-        """Do what a request asks for; return whether it is settled."""
+        """Carry out a request. Return whether it is settled."""
         process = next((step for step in self.running.values() if key in step.cells), None)
         if process is not None:
             if name and not process.listens():
@@ -130,11 +132,11 @@ class AllocationHolder:
                 self.running[key].send(name)
             return True
         if name:
-            return not is_asked_for  # what has not begun yet, does first
+            return not is_asked_for  # a pending start comes first
         return not self.is_ending and self._begin(key)
 
     def _begin(self, key: str) -> bool:
-        """Start a step, once; return whether its request is settled."""
+        """Start a step once. Return whether its request is settled."""
         folder = os.path.join(os.path.dirname(self.place.folder), key)
         try:
             step = HeldStep(self._place_of(folder))
@@ -171,11 +173,11 @@ class AllocationHolder:
         return True
 
     def _process(self) -> str | None:
-        """Return the key of the process that runs."""
+        """Return the key of the running process."""
         return next((key for key, step in self.running.items() if step.is_process), None)
 
     def _takes_more(self, process: str) -> bool:
-        """Tell whether a cell can be handed to a process now: it has begun, and is not full of cells that wait."""
+        """Return whether a process accepts a cell now: it has started, and its queue of cells is not full."""
         owner = self.running.get(self._instead.get(process, process))
         if owner is not None:
             return owner.listens()
@@ -183,23 +185,23 @@ class AllocationHolder:
         return any(os.path.exists(os.path.join(folder, name)) for name in ("begun", "end.json"))
 
     def _hand_over(self, key: str, cell: HeldStep, process: str) -> None:
-        """Give a cell to its process."""
+        """Forward a cell to its process."""
         owner = self.running.get(process)
         if owner is None:
             self._lose(cell.place, *self._ends.get(process, (0, "")))
             return
-        owner.send_line(key)  # one that is about to end hears nothing: then this cell ends with it
+        owner.send_line(key)  # a process that is about to end ignores it: the cell then ends with the process
         owner.cells[key] = cell.place
 
     def _lose(self, place: JobDirectory, code: int, said: str = "") -> None:
-        """Have a cell end whose process is gone."""
+        """End a cell whose process has ended."""
         has_run = os.path.exists(os.path.join(place.folder, "started.json"))
         with contextlib.suppress(OSError):
             leave_end(place.folder, code or 1, self.is_ending or not has_run, self.is_ending, lost=said)
         place.publish_event("ended")
 
     def _dismiss(self) -> None:
-        """End the processes that nobody uses."""
+        """End processes that nobody uses."""
         for step in self.running.values():
             step.send("KILL")
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -210,13 +212,13 @@ class AllocationHolder:
         return any(step.cells or not step.is_process for step in self.running.values())
 
     def _give_up(self, key: str, folder: str, error: Exception) -> None:
-        """Have a step end that cannot be read."""
+        """End a step whose job directory cannot be read."""
         sys.stderr.write(f"step {key} cannot be read: {type(error).__name__}: {error}\n")
         self._late.pop(key, None)
         self.last = 127
         try:
             with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-                if "step" not in self._place_of(folder).job:  # a job of another kind: not ours to end
+                if "step" not in self._place_of(folder).job:  # a job of another kind: must not be ended by this program
                     return
             leave_end(folder, 127, is_interrupted=False, with_allocation=False)
             self.place.write(os.path.join(self.place.job["events"], f"{key}.ended"), self.place.job_id)
@@ -224,7 +226,7 @@ class AllocationHolder:
             sys.stderr.write(f"the end of step {key} could not be recorded: {trouble}\n")
 
     def _end(self, step: HeldStep, code: int) -> None:
-        """Note that a step is over."""
+        """Record the end of a step."""
         self.last = step.code(code)
         self._await_own_end(step)
         try:
@@ -234,16 +236,16 @@ class AllocationHolder:
             key = os.path.basename(step.place.folder)
             sys.stderr.write(f"the end of step {key} could not be recorded: {error}\n")
         if step.place.job["kind"] == "kernel":
-            load("kernel.folder").sweep()  # of a keeper that was killed
+            load("kernel.folder").sweep()  # folders of a keeper that was killed
         step.forget_ended()
         if not step.takes_cells:
             return
         ended = self._ends[os.path.basename(step.place.folder)] = self.last, step.obituary(self.last)
-        for place in step.cells.values():  # after that: who hears of their end knows of its end
+        for place in step.cells.values():  # after that: a reader of their end must find the end of the process
             self._lose(place, *ended)
 
     def _await_own_end(self, step: HeldStep) -> None:
-        """Wait a moment for word of our own end: of an allocation whose time is over Slurm ends the steps first."""
+        """Wait a moment for a signal to this job: at the end of an allocation, Slurm ends the steps first."""
         until = time.monotonic() + _END_NOTICE_DELAY_S
         sign = "CANCELLED AT" if step.place.job["kind"] == "kernel" else " DUE TO "
         while not (self.is_ending or step.is_interrupted) and any(sign in line for line in step.slurm_messages()):
@@ -251,10 +253,10 @@ class AllocationHolder:
                 break
             select.select([self._wake], [], [], 0.1)
             with contextlib.suppress(BlockingIOError):
-                os.read(self._wake, 4096)  # else the next wait would be none
+                os.read(self._wake, 4096)  # otherwise the next wait would return at once
 
     def _reap(self) -> bool:
-        """Note which steps are over."""
+        """Record the steps that have ended."""
         with contextlib.suppress(OSError):
             while self._unrecorded:
                 step, code, with_allocation = self._unrecorded[0]
@@ -279,7 +281,7 @@ class AllocationHolder:
 
 
 def main() -> int:
-    """Claim the directory, hold the allocation, tell the end."""
+    """Claim the directory, hold the allocation, record the end."""
     cell = load("cell.run")
     cell.heedless()
     place = cell.JobDirectory(sys.argv[1])
@@ -290,7 +292,7 @@ def main() -> int:
     place.publish_event("started")
     load("lifecycle.usage").watch(place)
     code = holder.hold()
-    if not holder.is_ending:  # else Slurm says why it ends
+    if not holder.is_ending:  # otherwise Slurm reports the reason of the end
         place.end(code)
     return code
 

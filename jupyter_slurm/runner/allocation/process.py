@@ -1,8 +1,9 @@
-"""Run cells one after the other in one process, which a step of the allocation is. Python 3.8+, standard library only.
+"""Process that runs cells one after the other, in a step of the allocation. Python 3.8+, standard library only.
 
-``step.py`` starts it, ``hold.py`` tells it on its standard input what to do, a line each: ``KEY`` runs the cell whose
-job directory is KEY, beside that of the process; ``KEY INT`` and ``KEY KILL`` interrupt it, or have it never begin.
-Each cell has output, figures, values and an end marker of its own; what it leaves in Python stays for the next one.
+``step.py`` starts it. ``hold.py`` sends requests to its standard input, one a line: ``KEY`` runs the cell with job
+directory KEY, a sibling of the job directory of the process. ``KEY INT`` and ``KEY KILL`` interrupt the cell, or
+prevent its start. Each cell has its own output, figures, values and end marker. Its Python state stays for the next
+cell.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-_MAX_LATE_BYTES = 65_536  # bytes of what threads print between two cells
-_MEMORY_INTERVAL_S = 5.0  # seconds between two looks at the memory of this process
-_MIN_MEMORY_CHANGE_BYTES = 1 << 20  # bytes by which it has changed
-_CANCEL_TIMEOUT_S = 1.0  # seconds for what a cell awaited when it was interrupted
+_MAX_LATE_BYTES = 65_536  # bytes of output that threads print between two cells
+_MEMORY_INTERVAL_S = 5.0  # seconds between two measurements of the memory of this process
+_MIN_MEMORY_CHANGE_BYTES = 1 << 20  # smallest change in bytes that is recorded
+_CANCEL_TIMEOUT_S = 1.0  # seconds for the coroutine that an interrupted cell awaited
 
 
 class ProcessExit(SystemExit):
-    """``exit()`` in a cell: it ends the process, as it ends a kernel."""
+    """``exit()`` in a cell, which ends the process as it ends a kernel."""
 
 
 def _ignore(*_: Any) -> None:
-    """Do nothing about a signal. SIG_IGN would be inherited by what the next cells start."""
+    """Ignore a signal. SIG_IGN would be inherited by programs that later cells start."""
 
 
 def _leave(*_: Any) -> None:
@@ -48,7 +49,7 @@ def _refuse_input(*_: Any, **__: Any) -> str:
 
 
 def _leave_us_out(error: BaseException | None) -> None:
-    """Have the traceback of who was asked end with the cell's own line."""
+    """Cut the traceback of a refused input request after the cell's own line."""
     trace = error.__traceback__ if error is not None else None
     while trace is not None:
         if trace.tb_next is not None and trace.tb_next.tb_frame.f_code is _refuse_input.__code__:
@@ -57,7 +58,7 @@ def _leave_us_out(error: BaseException | None) -> None:
 
 
 class Memory:
-    """The file that says how much memory this process has, where the system tells that (proc(5)).
+    """File that records the memory use of this process, where the system provides it (proc(5)).
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class Memory:
         threading.Thread(target=self._watch, daemon=True, name="memory").start()
 
     def note(self) -> None:
-        """Write it down, where it is another than before; never a reason to fail."""
+        """Record the memory use if it has changed. Errors are ignored."""
         with contextlib.suppress(OSError, ValueError), self._lock:
             with open("/proc/self/status", encoding="ascii", errors="replace") as file:
                 lines = dict(line.split(":", 1) for line in file if ":" in line)
@@ -88,12 +89,12 @@ class Memory:
 
 
 class Process:
-    """The cells that wait, the one that runs, and what they share.
+    """Queue of cells, the running cell, and their shared state.
 
     Parameters
     ----------
     cell, step : module
-        ``cell/run.py`` and ``step.py``, which started us.
+        ``cell/run.py`` and ``step.py``, which started this process.
     place : cell.JobDirectory
         The job directory of the process.
     """
@@ -104,13 +105,13 @@ class Process:
         self._waiting: list[str] = []
         self._running: str | None = None
         self._pid = os.getpid()
-        self._stopped = ""  # what was to be interrupted
+        self._stopped = ""  # key of the cell to interrupt
         self._between = place.folder
-        self._late_files: list[tuple[int, str, int]] = []  # files, and how long they were at the end of the cell before
+        self._late_files: list[tuple[int, str, int]] = []  # files, with their lengths at the end of the previous cell
         self._is_over = self._is_silent = False
         self._loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self._loop)
-        self._news = asyncio.Event()  # of the loop that was just set, in old Pythons
+        self._news = asyncio.Event()  # bound to the loop that was just set, in old Pythons
         self._main = cell.prepare([""])
         self._named: dict[str, Any] = {}
         self._record = place.display()
@@ -120,7 +121,7 @@ class Process:
             self._ipython = self._shell.start(self._main, self._record)
             self._ipython.loop_runner = self._finish
             awaits = self._ipython.should_run_async
-            # As in a kernel, the loop runs under whatever a cell does; what that runs in turn (%%capture) is under it.
+            # As in a kernel, the loop runs below every cell, and below code that the cell runs in turn (%%capture).
             self._ipython.should_run_async = lambda *args, **named: (
                 not self._loop.is_running() or awaits(*args, **named)
             )
@@ -135,7 +136,7 @@ class Process:
         self._memory = Memory(place)
 
     def serve(self, requests: int) -> int:
-        """Run what is asked for on a file descriptor, until the process is to end."""
+        """Run the requests from a file descriptor until the process is to end."""
         signal.signal(signal.SIGINT, _ignore)
         threading.Thread(target=self._listen, args=(requests,), daemon=True, name="requests").start()
         while True:
@@ -148,9 +149,9 @@ class Process:
                 return 0
 
     def _finish(self, coroutine: Any) -> Any:
-        """Have a coroutine end; what other ones a cell has started goes on meanwhile.
+        """Run a coroutine to its end, while other coroutines of the cell continue.
 
-        One that is interrupted while it awaits something is cancelled: nothing of the cell runs later.
+        A coroutine that is interrupted while it awaits is cancelled, so that no part of the cell runs later.
         """
         task = self._loop.create_task(coroutine)
         task.add_done_callback(lambda _: self._loop.stop())
@@ -163,7 +164,7 @@ class Process:
         return task.result()
 
     def _cancel(self, task: Any) -> None:
-        """Have a task end soon, without a word of its own: what ended it is told by who waits for it."""
+        """End a task soon and silently: the waiting code reports the reason."""
         self._is_silent = True
         task.cancel()
         timer = self._loop.call_later(_CANCEL_TIMEOUT_S, self._loop.stop)
@@ -171,7 +172,7 @@ class Process:
             if not task.done():
                 self._loop.run_forever()
             if task.done() and not task.cancelled():
-                task.exception()  # it is known
+                task.exception()  # marks the exception as retrieved
         finally:
             timer.cancel()
             self._is_silent = False
@@ -182,7 +183,7 @@ class Process:
             await self._news.wait()
             self._news.clear()
 
-    # -- what is asked for, in a thread of its own
+    # -- requests, read in a separate thread
 
     def _listen(self, requests: int) -> None:
         with os.fdopen(requests, encoding="ascii") as lines:
@@ -191,7 +192,7 @@ class Process:
                 with self._lock:
                     self._take(key, what)
                 self._wake()
-        self._is_over = True  # whoever held the allocation is gone
+        self._is_over = True  # the holder of the allocation has ended
         self._wake()
 
     def _wake(self) -> None:
@@ -210,7 +211,7 @@ class Process:
 
     @staticmethod
     def _interrupt() -> None:
-        """Send SIGINT as a terminal does: to what the cell has started, too."""
+        """Send SIGINT as a terminal does: also to processes that the cell has started."""
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGINT)
         else:
@@ -219,19 +220,19 @@ class Process:
     # -- one cell
 
     def _run(self, key: str) -> bool:
-        """Run a cell; return whether there may be another one."""
+        """Run a cell. Return whether another cell may follow."""
         folder = os.path.join(self._folder, key)
         try:
             self._step.redirect(folder)
             self._bring_late()
             code = self._run_in(self._cell.JobDirectory(folder), key)
-        except KeyboardInterrupt:  # before the cell's first line, or after its last one
+        except KeyboardInterrupt:  # before the first line of the cell, or after its last line
             code = 130
             signal.signal(signal.SIGINT, _ignore)
         except ProcessExit:
             if os.getpid() != self._pid:
                 os._exit(0)
-            return False  # who waits for the cell hears of it from whoever started us
+            return False  # the step that started this process reports its end to those who wait for the cell
         except SystemExit as stop:
             code = self._cell.exit_code(stop)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with this one, the next may run
@@ -240,7 +241,7 @@ class Process:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        if os.getpid() != self._pid:  # a child that the cell has forked has come to its end: it is not the process
+        if os.getpid() != self._pid:  # a child forked by the cell has ended: it is not the process
             os._exit(code & 0xFF)
         with self._lock:
             self._running = None
@@ -250,24 +251,24 @@ class Process:
         return True
 
     def _leave_files(self, folder: str) -> None:
-        """Have threads print elsewhere: whether who waits for the cell saw what its files get later is not known.
+        """Redirect later output of threads: nobody may read the files of the cell after its end.
 
-        Programs that the cell has started keep them.
+        Programs that the cell has started keep these files open.
         """
         self._late_files = []
-        with contextlib.suppress(OSError):  # then they print on where they did
+        with contextlib.suppress(OSError):  # on failure, threads print into the old files
             left = self._lengths(self._between)
             self._step.redirect(self._between)
             self._late_files = [*self._lengths(folder), *left]
 
     @staticmethod
     def _lengths(folder: str) -> list[tuple[int, str, int]]:
-        """Return the files for what is printed, with their descriptors, and how long they are."""
+        """Return the output files with their descriptors and lengths."""
         paths = ((number, os.path.join(folder, name)) for number, name in ((1, "stdout"), (2, "stderr")))
         return [(number, path, os.path.getsize(path) if os.path.exists(path) else 0) for number, path in paths]
 
     def _bring_late(self) -> None:
-        """Put out first what was printed since the cell before: nobody has waited for that."""
+        """Print first the output since the previous cell, which nobody has read."""
         for number, path, seen in self._late_files:
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 file.seek(max(seen, os.fstat(file.fileno()).st_size - _MAX_LATE_BYTES))
@@ -277,7 +278,7 @@ class Process:
         self._step.record_start(place)
         self._record.close()
         self._record = place.display()
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on an interrupt is for the cell
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # from now on, an interrupt is for the cell
         try:
             if self._stopped == key:
                 raise KeyboardInterrupt
@@ -308,14 +309,14 @@ class Process:
 
     @staticmethod
     def _name(place: JobDirectory) -> str:
-        """Return what tracebacks call a cell: another notebook, or one that began anew, may have had its number."""
+        """Return the name of a cell for tracebacks. Another notebook or an earlier run may use the same number."""
         name: str = place.job["cell"]["filename"]
         while name in linecache.cache:
             name += "'"
         return name
 
     def _end(self, folder: str, code: int, *, is_interrupted: bool) -> None:
-        """Leave how a cell ended."""
+        """Record how a cell ended."""
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": is_interrupted}
         try:
             place = self._cell.JobDirectory(folder)
@@ -326,11 +327,11 @@ class Process:
 
 
 def serve(cell: Any, step: Any, place: JobDirectory) -> int:
-    """Be the process: what cells say goes to their own directories, what is said between them to the process's."""
+    """Run the process. Output of a cell goes to its own job directory, other output to that of the process."""
     requests, nothing = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     cell.take_any_text()
     with contextlib.suppress(OSError):
-        faulthandler.enable()  # a cell that crashes says where
+        faulthandler.enable()  # a crash of a cell shows its place
     return Process(cell, step, place).serve(requests)

@@ -1,7 +1,7 @@
-"""One task of a step: ``python -u step.py JOBDIR [args]``, started by srun. Python 3.8+, standard library only.
+"""Task of a step: ``python -u step.py JOBDIR [args]``, started by srun. Python 3.8+, standard library only.
 
-The only task of a step writes into the files of the job directory itself: what goes through srun comes by whole lines,
-and a progress bar has none. Of several, the first one leaves figures and values; all of them print.
+A single task writes directly into the files of the job directory, because srun forwards whole lines and a progress bar
+has none. Of several tasks, the first one records figures and values; all of them print.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("allocation/step.py")] + "loader.py")["load"]
 
 
 def redirect(folder: str) -> None:
-    """Have this process write into the files of the job directory."""
+    """Redirect the output of this process into the files of the job directory."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         file = os.open(os.path.join(folder, name), flags, 0o600)
@@ -31,7 +31,7 @@ def redirect(folder: str) -> None:
 
 
 def record_start(place: JobDirectory) -> None:
-    """Leave the step's number and nodes, and the sign that it began; never a reason to fail."""
+    """Record number, nodes and start of the step. Errors are ignored."""
     env = os.environ
     told: dict[str, Any] = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST")}
     told.update(time=time.time(), restarts=int(env.get("SLURM_RESTART_COUNT") or 0))
@@ -41,7 +41,7 @@ def record_start(place: JobDirectory) -> None:
 
 
 def become(argv: list[str]) -> int:
-    """Run a program in the place of this one; return the exit code of one that is not there."""
+    """Replace this process by a program. Return the exit code if the program does not exist."""
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - what the person asked to run, on the node
     except OSError as error:
@@ -50,7 +50,7 @@ def become(argv: list[str]) -> int:
 
 
 def main() -> int:
-    """Run what the step was asked to."""
+    """Run the program that the step requests."""
     folder, args = sys.argv[1], sys.argv[2:]
     cell = load("cell.run")
     place = cell.JobDirectory(folder)
@@ -58,7 +58,7 @@ def main() -> int:
         asked = json.load(file)
     rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]
     if cpus := os.environ.pop("JUPYTER_SLURM_CPUS_PER_TASK", ""):
-        os.environ["SLURM_CPUS_PER_TASK"] = cpus  # as a job that is no step has it
+        os.environ["SLURM_CPUS_PER_TASK"] = cpus  # as in a job that is not a step
     if kind in ("python", "process"):
         place.offer()  # one directory for all tasks of the step
     if os.environ.get("SLURM_STEP_NUM_TASKS") == "1" and not asked["has_output"]:
@@ -66,7 +66,7 @@ def main() -> int:
     if rank == "0":
         record_start(place)
     else:
-        place.suffix = f".rank{rank}"  # its figures and values are its own
+        place.suffix = f".rank{rank}"  # separate figures and values for each rank
     if isinstance(asked.get("umask"), int):
         os.umask(asked["umask"])
     if kind == "kernel":

@@ -1,17 +1,17 @@
-"""What a cell shows beside text, kept in a file of the job directory: ``display.jsonl`` (``display.TASK.jsonl``).
+"""Rich output of a cell in a file of the job directory: ``display.jsonl`` (``display.TASK.jsonl``).
 
-Each line is a JSON object. A run of the job begins with a header,
-``{"format": 1, "job": …, "restarts": …}``; then come, in order::
+Each line is a JSON object. A run of the job begins with a header, ``{"format": 1, "job": …, "restarts": …}``. These
+messages follow, in order::
 
     {"type": "display", "data": {MIME type: content}, "metadata": {…}, "id": null or a display id}
     {"type": "update",  …the same; every output with that id gets the new content}
-    {"type": "clear",   "wait": true: not before there is something else to show}
-    {"type": "full"}    no more is kept
+    {"type": "clear",   "wait": true: clear only when new output arrives}
+    {"type": "full"}    no further messages are kept
 
-The first three have ``"at": {"stdout": bytes, "stderr": bytes}``: how much had been printed then. It is null where
-that is no file (of several tasks of a step, for example).
+The first three have ``"at": {"stdout": bytes, "stderr": bytes}``: the bytes printed before the message. The value is
+null for a stream that is not a file (for example with several tasks in a step).
 
-Binary content is base64, as in a notebook. Lines are only ever appended; a job that is killed leaves half a line.
+Binary content is base64, as in a notebook. Lines are only appended; a killed job leaves an incomplete line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import traceback
 from typing import Any
 
 FORMAT = 1
-# In the text itself, so that what was printed before and after is told apart. 02 is 2, and tells us that it waits.
+# Marks in the text itself, which separate text printed before and after a clear. 02 equals 2 and marks a delayed clear.
 CLEAR, CLEAR_LATER = "\x1b[2J\x1b[H", "\x1b[02J\x1b[H"
 MAX_RECORD_BYTES = 64 * 1024 * 1024
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -45,7 +45,7 @@ _METHODS = {
 
 
 class DisplayRecord:
-    """The file; it is made when there is something for it."""
+    """Display file, created at the first message."""
 
     def __init__(self, path: str, job: str, restarts: int) -> None:
         self._path, self._header = path, {"format": FORMAT, "job": job, "restarts": restarts}
@@ -55,12 +55,12 @@ class DisplayRecord:
         self._size = 0
         self._is_full = False
         self._has_shown = False
-        self.printed = _printed  # how much goes before what is kept; by default of the files of this process
+        self.printed = _printed  # position of the text streams; by default of the files of this process
 
     def show(
         self, data: dict[str, Any], metadata: dict[str, Any], name: str | None = None, update: bool = False
     ) -> None:
-        """Show a MIME bundle, under a display id if it has one; what is only text is printed."""
+        """Record a MIME bundle, with its display id if it has one. A bundle of plain text only is printed."""
         if set(data) <= {"text/plain"} and name is None:
             self._print(data)
             return
@@ -72,7 +72,7 @@ class DisplayRecord:
                 self._print(data)
 
     def clear(self, wait: bool) -> None:
-        """Take away what was shown and printed so far."""
+        """Clear the output so far."""
         for stream in (sys.stdout, sys.stderr):
             stream.write(CLEAR_LATER if wait else CLEAR)
             stream.flush()
@@ -82,21 +82,21 @@ class DisplayRecord:
                 self._has_shown = False
 
     def close(self) -> None:
-        """Let go of the file; what comes yet opens it again."""
+        """Close the file. The next message opens it again."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
 
     def relay(self, message: dict[str, Any]) -> None:
-        """Keep a message of the record of another process."""
+        """Record a message from the display file of another process."""
         with self._lock:
             self._append(message)
 
     def _append(self, message: dict[str, Any]) -> bool:
-        """Write a message; return whether it was kept."""
+        """Write a message. Return whether it was kept."""
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()  # what was printed before is seen before
+            stream.flush()  # so that text printed before is visible before
         line = _line({**_bounded(message), "at": self.printed()})
         try:
             if self._file < 0:
@@ -140,7 +140,7 @@ def _line(message: dict[str, Any]) -> bytes:
 
 
 def _printed() -> dict[str, int | None]:
-    """Return how much there is of what goes before: the bytes in the file of each stream."""
+    """Return the position of the text streams: the bytes in the file of each stream."""
     sizes: dict[str, int | None] = {}
     for number, stream in ((1, "stdout"), (2, "stderr")):
         try:
@@ -161,7 +161,7 @@ def _size(count: int) -> str:
 
 
 def _bounded(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without what is too large for one, and say so in its text."""
+    """Return a message without parts that are too large. Its text names these parts."""
     data, left_out = dict(message.get("data") or {}), []
     sizes = {kind: len(_line({"": content})) for kind, content in data.items()}
     for kind in sorted(sizes, key=lambda kind: -sizes[kind]):
@@ -177,7 +177,7 @@ def _bounded(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def bundle(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a value in all forms that it has itself, as IPython would where it is: data and metadata by MIME type."""
+    """Return data and metadata of a value by MIME type, in all forms that the value defines itself, as IPython does."""
     data: dict[str, Any] = {"text/plain": repr(value)}
     metadata: dict[str, Any] = {}
     if isinstance(value, type):
@@ -213,14 +213,14 @@ def _png(figure: Any) -> bytes:
 
 
 class PlainDisplay:
-    """``display`` and the value of the last line for a Python that has no IPython."""
+    """``display`` and the value of the last line, for a Python without IPython."""
 
     def __init__(self, record: DisplayRecord) -> None:
         self.record = record
         self._last = 0
 
     def install(self) -> None:
-        """Make ``display`` known to the cell, and show its last value."""
+        """Define ``display`` for the cell, and show the value of its last line."""
         vars(builtins)["display"] = self.display
         sys.displayhook = self.hook
 
@@ -251,15 +251,15 @@ class PlainDisplay:
 
 
 class RecordedDisplayHandle:
-    """What ``display(…, display_id=…)`` returns."""
+    """Result of ``display(…, display_id=…)``."""
 
     def __init__(self, plain: PlainDisplay, display_id: str) -> None:
         self.display_id, self._plain = display_id, plain
 
     def display(self, value: Any) -> None:
-        """Show one more output under the same id."""
+        """Show another output with the same id."""
         self._plain.display(value, display_id=self.display_id)
 
     def update(self, value: Any) -> None:
-        """Show something else in its place."""
+        """Replace the output."""
         self._plain.display(value, display_id=self.display_id, update=True)

@@ -1,4 +1,4 @@
-"""A cell under IPython, in a job: there is no terminal, no history and nobody to ask. IPython 7.17 or newer."""
+"""Cell under IPython in a job, which has no terminal, no history and no input. IPython 7.17 or newer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 class Publisher(DisplayPublisher):  # type: ignore[misc, unused-ignore]
-    """Put into the record what is displayed."""
+    """Display publisher that writes into the display file."""
 
     record: Any = None
     widgets: Any = None
@@ -43,27 +43,27 @@ class Publisher(DisplayPublisher):  # type: ignore[misc, unused-ignore]
         update: bool = False,
         **__: Any,
     ) -> None:
-        """Show a MIME bundle."""
+        """Record a MIME bundle."""
         if _WIDGET in data and not update:
             self.widgets.show(data)
         else:
             self.record.show(data, metadata or {}, (transient or {}).get("display_id"), update)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Take away what was shown so far."""
+        """Clear the output so far."""
         self.record.clear(wait)
 
 
 class Widgets:
-    """Pictures of ipywidgets: what they do happens in this process, which no browser can reach.
+    """Static pictures of ipywidgets, whose models live in this process, which no browser can reach.
 
-    They follow what the cell does with the widgets (a bar of tqdm.notebook moves); nobody can do something with them.
+    They follow changes by the cell (a bar of tqdm.notebook moves). The user cannot operate them.
     """
 
     def __init__(self, record: Any) -> None:
         self.record = record
         self._lock = threading.RLock()
-        self._shown: dict[str, tuple[Any, str]] = {}  # display id: widget and what was recorded of it
+        self._shown: dict[str, tuple[Any, str]] = {}  # display id: widget and its last recorded picture
         self._next = 0.0
         self._later: threading.Timer | None = None
         with contextlib.suppress(ImportError):
@@ -72,7 +72,7 @@ class Widgets:
             comm.create_comm = lambda *args, **named: watched(*args, **named)
 
     def show(self, data: dict[str, Any]) -> None:
-        """Show a widget, by the MIME bundle that a front end would get."""
+        """Record a widget, given the MIME bundle that a front end would get."""
         module: Any = sys.modules.get("ipywidgets.widgets.widget")
         model = data[_WIDGET].get("model_id")
         known = getattr(module, "_instances", None) or getattr(getattr(module, "Widget", None), "widgets", {})
@@ -82,11 +82,11 @@ class Widgets:
             self.record_changes(now=True)
 
     def record_changes(self, now: bool = False) -> None:
-        """Record what has changed, a few times a second at most."""
+        """Record changes, a few times a second at most."""
         with self._lock:
             wait = self._next - time.monotonic()
             if self._shown and wait > 0 and not now:
-                if self._later is None:  # the last of many changes counts
+                if self._later is None:  # only the last of many changes counts
                     self._later = threading.Timer(wait, self.record_changes, kwargs={"now": True})
                     self._later.daemon = True
                     self._later.start()
@@ -102,7 +102,7 @@ class Widgets:
 
 
 def _picture(widget: Any) -> str:
-    """Return HTML that looks like a widget; of one that cannot be looked at, its name."""
+    """Return HTML that looks like a widget, or its name if it cannot be drawn."""
     try:
         return _drawn(widget)
     except Exception:  # noqa: BLE001 - it belongs to others, and the cell goes on whatever it does
@@ -129,10 +129,10 @@ def _drawn(widget: Any) -> str:
 
 
 class CellDisplayHook(DisplayHook):  # type: ignore[misc, unused-ignore]
-    """Show the value of an expression, without a prompt."""
+    """Display hook that shows the value of an expression without a prompt."""
 
     def write_output_prompt(self) -> None:
-        """Write none: the cell has one in the notebook."""
+        """Write no prompt: the cell has one in the notebook."""
 
     def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
         """Show a value in all its forms."""
@@ -140,23 +140,23 @@ class CellDisplayHook(DisplayHook):  # type: ignore[misc, unused-ignore]
         self.shell.display_pub.publish(format_dict, md_dict or {})
 
     def finish_displayhook(self) -> None:
-        """Leave no empty line."""
+        """Write no empty line."""
         self._is_active = False
 
 
 class Compiler(CachingCompiler):  # type: ignore[misc, unused-ignore]
-    """Name the cell as the notebook does; what it has compiled itself is named by IPython."""
+    """Compiler that names the cell as the notebook does. Code that the cell compiles is named by IPython."""
 
     cell: str | None = None
 
     def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
-        """Return what tracebacks call some code."""
+        """Return the name of code for tracebacks."""
         name, self.cell = self.cell, None
         return name or str(super().get_code_name(raw_code, transformed_code, number))
 
 
 class CellExit(ExitAutocall):  # type: ignore[misc, unused-ignore]
-    """``exit`` and ``quit``, alone or called, with an exit code as those of Python."""
+    """``exit`` and ``quit``, with or without a call, with an exit code as in Python."""
 
     def __call__(self, code: Any = None) -> None:
         """End the cell."""
@@ -165,16 +165,16 @@ class CellExit(ExitAutocall):  # type: ignore[misc, unused-ignore]
 
 
 class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
-    """IPython as a kernel has it, with a file for a front end."""
+    """IPython shell as in a kernel, with a file in place of a front end."""
 
     def init_virtualenv(self) -> None:
-        """Leave sys.path alone: the job's Python was chosen, VIRTUAL_ENV may be the notebook's."""
+        """Leave sys.path unchanged: the job's Python was chosen, and VIRTUAL_ENV may be that of the notebook."""
 
     before_error: Any = staticmethod(lambda error: None)
-    """Is given an error before it is shown."""
+    """Callback with an error, before the error is shown."""
 
     def showtraceback(self, *args: Any, **named: Any) -> None:
-        """Show an error; sys.exit is none."""
+        """Show an error. sys.exit is not an error."""
         error = sys.exc_info()[1]
         if not isinstance(error, SystemExit):
             self.before_error(error)
@@ -185,7 +185,7 @@ class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
         sys.stderr.write(self.InteractiveTB.stb2text(stb) + "\n")
 
     def enable_gui(self, gui: str | None = None) -> None:
-        """Start no event loop: a node has no screen. ``%matplotlib inline`` asks for one, too."""
+        """Start no event loop: a node has no screen. ``%matplotlib inline`` requests one, too."""
 
     @default("exiter")
     def _exiter_default(self) -> Any:
@@ -198,7 +198,7 @@ class Shell(InteractiveShell):  # type: ignore[misc, unused-ignore]
 
 
 def _new_folder(record: Any) -> str:
-    """Make a folder for IPython's profile, which it wants to begin with; on the node, if that can be."""
+    """Create a folder for IPython's profile, which IPython needs to start; on the node, if possible."""
     try:
         return tempfile.mkdtemp(prefix="ipython-")
     except OSError:
@@ -219,7 +219,7 @@ def start(main: types.ModuleType, record: Any) -> Any:
             display_pub_class=Publisher,
         )
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # a job that is killed must not leave it on the node
+        shutil.rmtree(folder, ignore_errors=True)  # a killed job must not leave it on the node
     shell.db = {}
     shell.display_pub.record, shell.display_pub.widgets = record, Widgets(record)
     compiler: Any = Compiler
@@ -229,7 +229,7 @@ def start(main: types.ModuleType, record: Any) -> Any:
 
 
 def run(shell: Any, source: str, filename: str) -> BaseException | None:
-    """Run a cell as a notebook does; return what ended it early. An error has been shown by then."""
+    """Run a cell as a notebook does. Return the exception that ended it early; errors are already shown."""
     number = re.search(r"\d+", filename)
     shell.compile.cell = filename
     shell.execution_count = int(number[0]) if number else 1
@@ -240,7 +240,7 @@ def run(shell: Any, source: str, filename: str) -> BaseException | None:
 
 
 def loop() -> Any:
-    """Return the event loop that cells awaited in; None where that is not known, or nothing was awaited."""
+    """Return the event loop of awaiting cells; None if unknown, or if nothing was awaited."""
     helpers = sys.modules.get("IPython.core.async_helpers")
     find = getattr(helpers, "get_asyncio_loop", None) if "asyncio" in sys.modules else None  # IPython 8
     return find and find()

@@ -1,4 +1,4 @@
-"""A cell as Python alone: where the job's Python has no IPython. Python 3.8+, standard library only."""
+"""Cell in plain Python, if the job's Python has no IPython. Python 3.8+, standard library only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def run(plain: Any, source: str, filename: str, main: types.ModuleType, loop: Any = None) -> None:
-    """Run a cell as Python alone."""
+    """Run a cell in plain Python."""
     plain.install()
     try:
         run_source(source, filename, main.__dict__, loop)
@@ -25,10 +25,10 @@ def run(plain: Any, source: str, filename: str, main: types.ModuleType, loop: An
 
 
 def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any = None) -> None:
-    """Run source as a notebook cell runs: ``await`` at top level, the value of the last line shown.
+    """Run source as a notebook cell: with ``await`` at top level, and the value of the last line shown.
 
-    All of it runs in the ``loop``; without one it gets one of its own when it awaits something, so that what calls
-    ``asyncio.run()`` can do that.
+    All parts run in the ``loop``. Without one, a loop is created at the first ``await``, so that code before it can
+    call ``asyncio.run()``.
     """
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     tree = ast.parse(source, filename)
@@ -46,7 +46,7 @@ def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any 
         if loop is not None:
             error = loop.run_until_complete(work)
         else:
-            work.send(None)  # it awaits nothing, and comes to its end
+            work.send(None)  # nothing is awaited, so it runs to its end
     except StopIteration as end:
         error = end.value
     finally:
@@ -58,7 +58,7 @@ def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any 
 
 
 def warn_of_dropped_tasks(loop: Any) -> None:
-    """Say which tasks of a loop end with the cell: a kernel's loop would go on with them."""
+    """Warn of tasks of a loop that end with the cell: the loop of a kernel would continue them."""
     names = [getattr(task.get_coro(), "__qualname__", str(task)) for task in asyncio.all_tasks(loop)]
     if names:
         sys.stderr.write(
@@ -68,7 +68,7 @@ def warn_of_dropped_tasks(loop: Any) -> None:
 
 
 async def _run_parts(parts: list[tuple[types.CodeType, bool]], namespace: dict[str, Any]) -> BaseException | None:
-    """Run code, each part with whether its value is shown; return what ended it early (StopIteration may, too)."""
+    """Run code in parts, each with a flag to show its value. Return what ended it early (also StopIteration)."""
     try:
         for code, shown in parts:
             value = eval(code, namespace)  # noqa: S307 - the person's own cell, in the person's own job

@@ -1,8 +1,8 @@
-"""Run a Python cell inside its job: ``python -u run.py JOBDIR [args]``. Python 3.8+, standard library only.
+"""Run of a Python cell inside its job: ``python -u run.py JOBDIR [args]``. Python 3.8+, standard library only.
 
-The cell runs under IPython where this Python has it (``ipython.py``), else as Python alone (``plain.py``). The job
-directory is claimed first, so that a job which Slurm holds twice runs once. Files in the cluster's events folder tell
-its start and end; the exit code is left in ``end.json`` (``end.TASK.json`` for an array task), what the cell shows in
+The cell runs under IPython if this Python has it (``ipython.py``), else in plain Python (``plain.py``). The job
+directory is claimed first, so that a job that exists twice in Slurm runs once. Files in the cluster's events folder
+report start and end. The exit code is recorded in ``end.json`` (``end.TASK.json`` for an array task), rich output in
 ``display.jsonl``.
 """
 
@@ -19,7 +19,7 @@ import traceback
 import types
 from typing import TYPE_CHECKING, Any, Iterator
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("cell/run.py")] + "loader.py")["load"]
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ else:
 
 
 def print_error(error: BaseException, filename: str) -> None:
-    """Print the traceback from the cell's own lines on: what is above them is ours."""
+    """Print the traceback from the cell's own lines on, without the frames of the runner above them."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != filename:
         trace = trace.tb_next
-    if trace is None and not isinstance(error, SyntaxError):  # that one shows its line itself
+    if trace is None and not isinstance(error, SyntaxError):  # a SyntaxError shows its line itself
         trace = error.__traceback__
     traceback.print_exception(type(error), error, trace)
 
 
 def has(name: str) -> bool:
-    """Tell whether this Python has a package."""
+    """Return whether this Python has a package."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -47,12 +47,12 @@ def has(name: str) -> bool:
 
 
 def prepare(argv: list[str]) -> types.ModuleType:
-    """Make this process one for cells; return the module that they run in."""
+    """Prepare this process for cells. Return the module in which they run."""
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
     sys.argv = argv
-    if not getattr(sys.flags, "safe_path", False):  # with PYTHONSAFEPATH there is no entry for the runner's folder
+    if not getattr(sys.flags, "safe_path", False):  # with PYTHONSAFEPATH, sys.path has no entry for the runner's folder
         del sys.path[0]
     sys.path.insert(0, "")
     choose_backend()
@@ -60,7 +60,7 @@ def prepare(argv: list[str]) -> types.ModuleType:
 
 
 def run_cell(place: JobDirectory, args: list[str]) -> int:
-    """Run the cell of a job record; return the exit code that a shell would see."""
+    """Run the cell of a job record. Return the exit code that a shell would see."""
     source, filename = place.job["cell"]["source"], place.job["cell"]["filename"]
     main = prepare([filename, *args])
     if place.task is not None:
@@ -84,7 +84,7 @@ def run_cell(place: JobDirectory, args: list[str]) -> int:
 
 
 def advise(error: BaseException | None) -> BaseException | None:
-    """Say what to do about an error that a notebook would not have had."""
+    """Print advice for an error that would not occur in a notebook."""
     if isinstance(error, RuntimeError) and str(error) == "no running event loop":
         sys.stderr.write(
             "A cell of a job has an event loop if it awaits something at its top level: `await` there what "
@@ -95,9 +95,9 @@ def advise(error: BaseException | None) -> BaseException | None:
 
 @contextlib.contextmanager
 def values_of(place: JobDirectory, namespace: dict[str, Any], named: dict[str, Any] | None = None) -> Iterator[None]:
-    """Bring the values that the notebook sends along, and leave those that it wants back.
+    """Load the values that the notebook sends, and save those that it requests.
 
-    Functions and classes that came as source are added to ``named``.
+    Functions and classes that arrive as source are added to ``named``.
     """
     asked, named = place.job.get("values"), {} if named is None else named
     if not asked:
@@ -117,7 +117,7 @@ def values_of(place: JobDirectory, namespace: dict[str, Any], named: dict[str, A
 
 
 def ipython() -> Any:
-    """Return what runs a cell under IPython; None where there is none that works."""
+    """Return the module that runs a cell under IPython; None without a usable IPython."""
     if not has("IPython"):
         return None
     try:
@@ -128,16 +128,16 @@ def ipython() -> Any:
 
 
 def choose_backend() -> None:
-    """Have matplotlib draw figures for a notebook, or into files only: a node has no screen."""
+    """Make matplotlib draw figures for a notebook, or into files only: a node has no screen."""
     inline = "module://matplotlib_inline.backend_inline"
     is_possible = has("IPython") and has("matplotlib_inline")
     chosen = os.environ.get("MPLBACKEND", inline)
-    if chosen in (inline, "inline"):  # a kernel's own choice travels with the cell's environment
+    if chosen in (inline, "inline"):  # a kernel's own setting is sent with the cell's environment
         os.environ["MPLBACKEND"] = inline if is_possible else "agg"
 
 
 def exit_code(error: BaseException | None) -> int:
-    """Return what a shell sees of the end of a cell."""
+    """Return the exit code that a shell sees at the end of a cell."""
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
             return error.code or 0
@@ -146,19 +146,19 @@ def exit_code(error: BaseException | None) -> int:
 
 
 def take_any_text() -> None:
-    """Have the streams print what their encoding lacks in another form."""
+    """Let the streams escape characters that their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def heedless() -> None:
-    """Have nothing fail because it cannot be said: a disk that is full ends no allocation."""
+    """Ignore errors of messages: a full disk must not end an allocation."""
     sys.stderr = load("job_directory").UncheckedModule(sys.stderr)
 
 
 def run(place: JobDirectory, args: list[str]) -> int:
-    """Run a cell; return its exit code when all that it said is written."""
+    """Run a cell. Return its exit code after all of its output is written."""
     take_any_text()
     try:
         code = run_cell(place, args)
@@ -171,14 +171,14 @@ def run(place: JobDirectory, args: list[str]) -> int:
 
 
 def main() -> int:
-    """Claim the directory, run the cell, tell the end."""
+    """Claim the directory, run the cell, record the end."""
     place = JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0
     result = {"exit_code": 1}
-    # In a job with resume, who started this process knows what its end means.
+    # In a job with resume, the parent process interprets the end of this process.
     # Registered first, so it runs last: after the cell's threads and its own atexit functions.
-    # Only here: a child that the cell forks has the same functions at its exit, and is not the job.
+    # Only in this process: a child forked by the cell has the same exit functions, and is not the job.
     job_process = os.getpid()
     if not place.job.get("resume"):
         atexit.register(lambda: place.end(result["exit_code"]) if os.getpid() == job_process else None)

@@ -1,11 +1,11 @@
-"""The parameters of a sweep, in the job directory: ``sweep.json``. Python 3.8+, standard library only.
+"""Parameters of a sweep, in the job directory: ``sweep.json``. Python 3.8+, standard library only.
 
 ::
 
     {"format": 1, "names": [name, …], "rows": [[literal, …], …]}
 
-Task N of the array has row N. A value is written as a literal of Python, so that a number, a text, None or a tuple is
-in the job what it was before.
+Task N of the array has row N. Values are written as literals of Python, so that a number, a text, None or a tuple keeps
+its type in the job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_FINITE = ("inf", "-inf", "nan")
 
 
 def value_of(literal: str) -> Any:
-    """Return the value of a literal; ValueError and others where it is none."""
+    """Return the value of a literal. Invalid literals raise ValueError, among others."""
     if literal in _NOT_FINITE:
         return float(literal)
     with warnings.catch_warnings():
@@ -31,7 +31,7 @@ def value_of(literal: str) -> Any:
 
 
 def variables(folder: str, job: dict[str, Any], task: int) -> dict[str, Any]:
-    """Return what a task of an array finds in its cell: its index, and its parameters where it is of a sweep."""
+    """Return the variables of an array task for its cell: its index, and its parameters in a sweep."""
     if not job.get("sweep"):
         return {INDEX: task}
     with open(f"{folder}/{FILE}", encoding="utf-8") as file:

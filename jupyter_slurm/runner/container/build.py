@@ -1,9 +1,9 @@
-"""Get or make the image of a container, as a job: ``python -u build.py JOBDIR``.
+"""Job that fetches or builds the image of a container: ``python -u build.py JOBDIR``.
 
-What is wanted is ``image`` of job.json: an image of a registry, or of Docker on this node, or one made from a
-Dockerfile, a definition file of Apptainer, or a list of the packages of a Python. It ends in Docker's own store of this
-node, or in the folder of images that nodes share, under its name: ``env=docker://NAME`` finds it there. It appears
-whole, and one job at a time makes it (``images.py``).
+``image`` of job.json is the request. The source is a registry, Docker on this node, a Dockerfile, a definition file of
+Apptainer, or a list of Python packages. The image is stored in Docker's store of this node, or in the shared folder of
+images, under its name, where ``env=docker://NAME`` finds it. It appears only when complete, and one job at a time makes
+it (``images.py``).
 
 Sources: docker-build(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard library only.
 """
@@ -42,7 +42,7 @@ _PACKAGES = "requirements.txt"
 _CONDA = "environment.yml"
 _INSTALL = f"python3 -m pip install --no-cache-dir --disable-pip-version-check -r /{_PACKAGES}"
 _PREFIX = "/opt/env"
-# An environment of its own: that of the base runs conda, and its packages would have to agree with all that are wanted.
+# A separate environment: the base environment runs conda, and its packages would constrain the requested ones.
 _INSTALL_CONDA = (
     'PATH="$PATH:/opt/conda/bin"; if command -v conda; '
     f"then conda env create --prefix {_PREFIX} --file /{_CONDA} && conda clean --all --yes; "
@@ -52,14 +52,14 @@ _BASE_CONDA = "docker.io/continuumio/miniconda3"
 
 
 class Build:
-    """One image that is wanted.
+    """Requested image.
 
     Attributes
     ----------
     name : str
-        Of the image, without ``docker://``.
+        Name of the image, without ``docker://``.
     runtime : str
-        What is to run it; that, or what comes with it, makes it, too.
+        Runtime for the image. The same software also makes the image.
     """
 
     def __init__(self, wish: dict[str, Any], folder: str) -> None:
@@ -67,15 +67,15 @@ class Build:
         self.name: str = wish["name"]
         self.runtime = _runtime(wish)
         self._is_anew = bool(wish.get("replace"))
-        self._from = str(wish.get("from") or "")  # a daemon, or a file; else a registry
+        self._from = str(wish.get("from") or "")  # a daemon or a file; empty for a registry
 
     def have(self) -> str:
-        """Have the image; return where it is.
+        """Fetch or build the image if necessary; return its place.
 
         Raises
         ------
         RuntimeRefused
-            It cannot be had; says why.
+            The image cannot be made; the message says why.
         """
         with images.ending_on_sigterm():
             if self.runtime not in _STORES:
@@ -87,7 +87,7 @@ class Build:
     # -- Docker's store
 
     def _in_store(self) -> str:
-        """Make it in the store of this node, one job at a time."""
+        """Make the image in the store of this node, one job at a time."""
         program = self.runtime
         if said := images.unwell(program):
             raise RuntimeRefused(said)
@@ -110,7 +110,7 @@ class Build:
         return self.name
 
     def _load(self, path: str) -> None:
-        """Take an image from a file, and give it the name that is wanted: it has one of its own, or none."""
+        """Load an image from a file, and give it the requested name. It may have another name, or none."""
         lines = self._run([self.runtime, "load", f"--input={path}"])
         found = [match[1] for line in lines if (match := re.fullmatch(r"Loaded image(?: ID)?\S*:\s+(\S+)", line))]
         if not found:
@@ -118,9 +118,9 @@ class Build:
         self._run([self.runtime, "tag", found[-1], self.name])
 
     def _limits(self) -> list[str]:
-        """Return what holds a build within the job, whose processes Docker's daemon starts elsewhere."""
+        """Return options that limit a build to the resources of the job: Docker's daemon runs it outside the job."""
         words = ["--network=host", "--force-rm"]
-        # Without a value it is taken from the environment: a proxy's may hold a password.
+        # Without a value, the option takes it from the environment: a proxy variable may contain a password.
         words += [f"--build-arg={name}" for name in sorted(os.environ) if name.lower() in _PROXIES]
         if self.runtime == "docker":
             words.append(f"--cpuset-cpus={runtimes.ranges(sorted(os.sched_getaffinity(0)))}")
@@ -131,7 +131,7 @@ class Build:
     # -- the folder of images
 
     def _in_folder(self) -> str:
-        """Make it in the folder, one job at a time."""
+        """Make the image in the folder, one job at a time."""
         make = self._charliecloud if self.runtime == "charliecloud" else self._apptainer
 
         def make_it(draft: str) -> str:
@@ -148,7 +148,7 @@ class Build:
 
     @contextlib.contextmanager
     def _room(self, draft: str) -> Iterator[str]:
-        """Give a folder for what is unpacked meanwhile, where the site has room for it; of it nothing stays."""
+        """Provide a folder for temporary files, in the site's ``build_dir`` if set. It is removed at the end."""
         if not (told := self._wish.get("build_dir")):
             yield draft
             return
@@ -158,7 +158,8 @@ class Build:
         try:
             os.makedirs(top, mode=0o700, exist_ok=True)
             images.check_whose(top)
-            images.remove(*glob.glob(f"{glob.escape(stem)}.{'[0-9a-f]' * 8}.part"))  # of one that was killed here
+            # of a build that was killed on this node
+            images.remove(*glob.glob(f"{glob.escape(stem)}.{'[0-9a-f]' * 8}.part"))
             os.mkdir(room, 0o700)
         except OSError as error:
             more = "build_dir in [container] of the cluster's profile names another place"
@@ -174,7 +175,7 @@ class Build:
         return f"there is an image {self.name} already: {place}; `replace` makes it anew"
 
     def _source(self) -> str:
-        """Return in a word what it comes from."""
+        """Return a short name of the image's source."""
         if self._wish["act"] == "pull":
             return f"{self._from} of a node" if self._from in _STORES else os.path.basename(self._from) or "docker://"
         return str(self._wish["file"]["name"]) if self._wish.get("file") else "environment"
@@ -190,20 +191,20 @@ class Build:
         return str(images.runnable(self.runtime, self.name, made, tree, report))
 
     def _origin(self) -> str:
-        """Return where Apptainer gets an image from."""
+        """Return the URI from which Apptainer gets an image."""
         if self._from in _STORES:
             return f"docker-daemon:{self.name}"
         return f"docker-archive:{self._archive()}" if self._from else f"docker://{self.name}"
 
     def _archive(self) -> str:
-        """Return the path of the file that it comes from."""
+        """Return the path of the file that contains the image."""
         path = os.path.expanduser(self._from)
         if not os.path.isfile(path):
             raise RuntimeRefused(f"there is no file {path} on this node")
         return path
 
     def _daemon(self) -> list[str]:
-        """Return which daemon is asked, where it is not the usual one."""
+        """Return options for a daemon other than the default one."""
         host = os.environ.get("DOCKER_HOST") if self._from in _STORES else None
         return [f"--docker-host={host}"] if host else []
 
@@ -226,13 +227,13 @@ class Build:
         self._run(["ch-convert", "-i", "ch-image", "-o", "dir", self.name, made], env=env)
         return made
 
-    # -- what it is made of
+    # -- build files
 
     @contextlib.contextmanager
     def _files(self, kind: str, room: str = "") -> Iterator[tuple[str, str]]:
-        """Give the file that says how it is made, and the folder that it may take files from.
+        """Provide the build file and its context folder.
 
-        What has come with the job is unpacked where there is room for it; else in the job's own folder.
+        Files sent with the job are unpacked in the site's ``build_dir`` if set; else in the job directory.
         """
         place = os.path.join(self._folder, "build")
         shutil.rmtree(place, ignore_errors=True)  # of a run before a requeue
@@ -254,13 +255,13 @@ class Build:
             shutil.rmtree(place, ignore_errors=True)
 
     def _texts(self, kind: str) -> dict[str, str]:
-        """Return the files of the build: what was sent, or what makes an image of the packages of a Python."""
+        """Return the build files: those that were sent, or generated files for Python packages."""
         if file := self._wish.get("file"):
             return {kind: file["text"]}
         told = self._wish.get("environment")
         return of_packages(told, kind, self._wish.get("base")) if told else {}
 
-    # -- running what makes it
+    # -- running builders
 
     def _run(self, argv: list[str], *, env: dict[str, str] | None = None, cwd: str | None = None) -> list[str]:
         """Run a program, with its output in that of the job; return its last lines.
@@ -268,7 +269,7 @@ class Build:
         Raises
         ------
         RuntimeRefused
-            It fails.
+            The program failed.
         """
         code, lines = images.run(argv, self._shown, report, env, cwd)
         if code == 0:
@@ -280,22 +281,22 @@ class Build:
 
     @staticmethod
     def _shown(line: str) -> str:
-        """Return a line of what makes the image without colours, and of a bar what it ends with."""
+        """Return a line of build output without colours, and of a progress bar its last state."""
         return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
 
 
 def _runtime(wish: dict[str, Any]) -> str:
-    """Return what makes and runs the image: what was said, else the first that is on this node and can.
+    """Return the runtime for an image: the requested one, else the first suitable one on this node.
 
     Raises
     ------
     RuntimeRefused
-        Nothing here can, or not from such a file.
+        No runtime of this node can do it, or none can with such a file.
     """
     kind, said = (wish.get("file") or {}).get("kind"), wish.get("runtime")
     fit = _OF_DEFINITIONS if kind == "definition" else _OF_DOCKERFILES if kind else (*_OF_DOCKERFILES, *_OF_DEFINITIONS)
     if wish.get("from") in _STORES:
-        fit = ("charliecloud", *_OF_DEFINITIONS)  # what is in Docker's store is there
+        fit = ("charliecloud", *_OF_DEFINITIONS)  # an image in Docker's store needs no copy for Docker
     if said and said not in fit:
         raise RuntimeRefused(f"{said} makes no image from this; {' and '.join(fit)} do")
     if not said and not kind:
@@ -309,27 +310,27 @@ def _runtime(wish: dict[str, Any]) -> str:
 
 
 def unpack(path: str, folder: str) -> None:
-    """Unpack what has come with the job; it is of the person's own agent, which has looked at every path."""
+    """Unpack the archive sent with the job. It comes from the user's own agent, which has checked every path."""
     os.mkdir(folder, 0o700)
     try:
         with tarfile.open(path) as archive:
-            archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # links may lead anywhere
+            archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # links may point anywhere
             archive.extractall(folder)  # noqa: S202 - our own, see above
     except (OSError, tarfile.TarError, EOFError) as error:
         raise RuntimeRefused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
 
 
 def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, str]:
-    """Return the files that make an image with the packages of a Python.
+    """Return the build files of an image with Python packages.
 
     Parameters
     ----------
     told : dict
-        ``python``, its version; ``pip``, lines of requirements; with ``conda``, ``channels`` and ``packages``.
+        ``python``: version; ``pip``: lines of requirements; with ``conda``: ``channels`` and ``packages``.
     kind : str
-        Which of the two files is wanted.
+        Which of the two files to return.
     base : str or None
-        The image that it begins with.
+        Base image.
     """
     if conda := told.get("conda"):
         base = base or _BASE_CONDA
@@ -349,13 +350,13 @@ def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, 
 
 
 def report(text: str) -> None:
-    """Say how far it is."""
+    """Report the progress."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Have the image that the job directory asks for; tell the end."""
+    """Make the image that the job directory requests; record the end."""
     folder, begun = sys.argv[1], time.monotonic()
     place = load("cell.run").JobDirectory(folder)
     if not place.is_ours("makes this image"):
@@ -372,11 +373,11 @@ def main() -> int:
         code = 0
     except RuntimeRefused as error:
         sys.stderr.write(f"image: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
-    except SystemExit as stop:  # told to end: what was half made is gone
+    except SystemExit as stop:  # ended by a signal: incomplete files are removed
         sys.stderr.write(f"image: ended before {wish['name']} was there\n")
-        return stop.code if isinstance(stop.code, int) else _FAILED  # Slurm tells how
+        return stop.code if isinstance(stop.code, int) else _FAILED  # Slurm reports the reason
     place.end(code)
-    if archive := (wish.get("file") or {}).get("archive"):  # not before: a job that is requeued needs it again
+    if archive := (wish.get("file") or {}).get("archive"):  # not earlier: a requeued job needs it again
         images.remove(os.path.join(folder, archive))
     return code
 

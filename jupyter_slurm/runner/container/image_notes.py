@@ -1,7 +1,7 @@
-"""What images there are: in the folder that nodes share, in Docker's stores of nodes, in folders of the site.
+"""Inventory of images: in the shared folder, in Docker's stores of nodes, in folders of the site.
 
-A job that gets or makes an image leaves a note of it: a file beside it, or for one in the store of a node a hidden
-file. ``python image_notes.py list|remove`` prints JSON, where sbatch runs; what it is to look at comes on its stdin.
+A job that fetches or builds an image writes a note: a file beside the image, or a hidden file for an image in the store
+of a node. ``python image_notes.py list|remove`` prints JSON on the host of sbatch; the request is read from stdin.
 
 Python 3.8+, standard library only.
 """
@@ -21,14 +21,14 @@ KINDS = (".sif", ".sandbox", ".charliecloud")
 _OF_SITES = (".sif", ".simg", ".img", ".sqfs")
 _NOTE = ".json"
 _MAX_NOTE_BYTES = 16_384  # bytes of a note
-_MAX_IMAGES = 1000  # images that are told
-_MAX_NAMES = 4000  # in a folder that are looked at
-_LOCK_TIMEOUT_S = 600.0  # seconds since a lock was renewed, after which nobody holds it, also where clocks differ
+_MAX_IMAGES = 1000  # listed images
+_MAX_NAMES = 4000  # examined names in a folder
+_LOCK_TIMEOUT_S = 600.0  # seconds without renewal after which a lock is free, with a margin for clocks that differ
 _TEXTS = ("image", "runtime", "node", "source", "job", "user")
 
 
 def write(path: str, **list_images: Any) -> None:
-    """Leave a note; never a reason to fail."""
+    """Write a note. Errors are ignored."""
     said = {"format": 1, "made": time.time(), "user": user(), "job": os.environ.get("SLURM_JOB_ID", ""), **list_images}
     draft = f"{path}.{os.urandom(4).hex()}"
     with contextlib.suppress(OSError):
@@ -41,24 +41,24 @@ def write(path: str, **list_images: Any) -> None:
 
 
 def of_store(folder: str, program: str, name: str) -> str:
-    """Return where the note of an image in the store of this node lies; ``name`` is that of a file."""
+    """Return the path of the note of an image in the store of this node; ``name`` is its file name."""
     return os.path.join(folder, f".{program}-{os.uname().nodename}-{name}{_NOTE}")
 
 
 def of_file(path: str) -> str:
-    """Return where the note of an image in the folder lies."""
+    """Return the path of the note of an image in the folder."""
     return path + _NOTE
 
 
 def user() -> str:
-    """Return who this is, also where nothing knows the name."""
+    """Return the user name, or the user id if the system has no name."""
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(os.geteuid()).pw_name
     return str(os.geteuid())
 
 
 def size_of(path: str) -> int:
-    """Return the bytes of an image: of a file, or of all files in its folder."""
+    """Return the size of an image in bytes: of a file, or of all files in its folder."""
     total = 0
     with contextlib.suppress(OSError):
         total = os.lstat(path).st_size
@@ -70,7 +70,7 @@ def size_of(path: str) -> int:
 
 
 def _read(path: str) -> dict[str, Any]:
-    """Return what a note says, as far as it is one: others may have written it."""
+    """Return the valid fields of a note, which another user may have written."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
             list_images = json.loads(file.read(_MAX_NOTE_BYTES))
@@ -86,7 +86,7 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file; a pipe that somebody has put there would be waited for."""
+    """Open a file without blocking, in case somebody has put a pipe in its place."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -97,7 +97,7 @@ def _names(folder: str) -> list[str]:
 
 
 def list_images(folder: str) -> Iterator[dict[str, Any]]:
-    """Return the images of a folder of ours, with those whose notes say that a node has them."""
+    """Return the images of a folder of jupyter_slurm, and the images of nodes according to notes."""
     for name in _names(folder):
         path = os.path.join(folder, name)
         stem, kind = os.path.splitext(name)
@@ -109,12 +109,12 @@ def list_images(folder: str) -> Iterator[dict[str, Any]]:
 
 
 def node_with(folder: str, image: str) -> str:
-    """Return a node whose store has an image, as notes say; empty: none is known."""
+    """Return a node whose store has an image, according to notes; empty: none is known."""
     return next((one["node"] for one in list_images(folder) if one.get("image") == image and one.get("node")), "")
 
 
 def of_site(folder: str) -> Iterator[dict[str, Any]]:
-    """Return the images of a folder of the site's: files, and folders that look unpacked."""
+    """Return the images of a folder of the site: files, and folders that look like unpacked images."""
     for name in _names(folder):
         path = os.path.join(folder, name)
         is_tree = all(os.path.isdir(os.path.join(path, part)) for part in ("etc", "usr"))
@@ -123,7 +123,7 @@ def of_site(folder: str) -> Iterator[dict[str, Any]]:
 
 
 def _facts(path: str) -> dict[str, Any]:
-    """Return what a look at an image tells: of a folder not how large it is, which takes long."""
+    """Return the time and the size of an image; no size for a folder, because that takes long."""
     with contextlib.suppress(OSError):
         found = os.stat(path)
         is_tree = os.path.isdir(path)
@@ -132,14 +132,15 @@ def _facts(path: str) -> dict[str, Any]:
 
 
 def remove(images: Any, folder: str, name: str) -> dict[str, Any]:
-    """Remove an image from the folder; return what was removed, and on which nodes Docker has one of that name."""
+    """Remove an image from the folder. Return the removed paths, and the nodes with such an image in Docker."""
     path = os.path.join(folder, images.file_name(name))
     there = [path + kind for kind in KINDS if os.path.lexists(path + kind)]
     if busy := [one for one in (path + kind + ".lock" for kind in KINDS) if _is_renewed(one)]:
         return {"error": f"a job is making {name}: {busy[0]}"}
     removed = []
     for one in there:
-        aside = f"{path}.{os.urandom(4).hex()}.part"  # at once; if this is ended, the next one that makes it clears up
+        # atomic; if this process is killed, the next build of the image cleans up
+        aside = f"{path}.{os.urandom(4).hex()}.part"
         try:
             os.rename(one, aside)
         except OSError as error:
@@ -153,14 +154,14 @@ def remove(images: Any, folder: str, name: str) -> dict[str, Any]:
 
 
 def _is_renewed(lock: str) -> bool:
-    """Tell whether somebody holds a lock (``lock.py``): that of a job which was killed stays, and its time, too."""
+    """Return whether a process holds a lock (``lock.py``). The lock file of a killed job stays, with its old time."""
     with contextlib.suppress(OSError):
         return abs(time.time() - os.lstat(lock).st_mtime) < _LOCK_TIMEOUT_S
     return False
 
 
 def main() -> int:
-    """Answer a question; it is on stdin, as no path is to be taken for an option."""
+    """Answer a request from stdin, so that no path can be taken for an option."""
     load = runpy.run_path(__file__[: -len("container/image_notes.py")] + "loader.py")["load"]
     images, asked = load("container.images"), json.load(sys.stdin)
     folder = images.folder_of(asked)

@@ -1,7 +1,7 @@
-"""Images of registries, fetched once: into Docker's own store of the node, else into a folder that the nodes share.
+"""Images of registries, fetched once: into Docker's own store of the node, else into a folder shared by the nodes.
 
-Of several jobs that want one, one fetches it and the others wait (``lock.py``). In the folder an image appears whole,
-by renaming. It is not fetched again when its tag moves on: who wants that removes it.
+If several jobs want an image, one fetches it and the others wait (``lock.py``). In the folder an image appears only
+when complete, by renaming. A moved tag is not fetched again: to update an image, remove it.
 
 Sources: docker-pull(1), apptainer-pull(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard
 library only.
@@ -34,8 +34,8 @@ else:
     runtimes = load("container.runtimes")
     RuntimeRefused = runtimes.RuntimeRefused
 
-_ANSWER_TIMEOUT_S = 60.0  # seconds that the daemon may take for a question
-_MAX_NAME_LENGTH = 180  # characters of the name of a file, less what is added to it
+_ANSWER_TIMEOUT_S = 60.0  # seconds for an answer of the daemon
+_MAX_NAME_LENGTH = 180  # characters of a file name, without suffixes
 _MAX_ARCHIVE_NAMES = 10_000  # names in an archive; those of `docker save` are few
 _MAX_LAST_LINES = 20
 _MAX_LINE_BYTES = 65_536
@@ -43,7 +43,7 @@ _SUFFIXES = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox
 
 
 def folder_of(described: dict[str, Any]) -> str:
-    """Return where images are kept: what was said, else the person's cache, which a container may not know itself."""
+    """Return the folder of images: a configured one, else one in the user's cache, unknown inside containers."""
     if told := os.environ.get("JUPYTER_SLURM_IMAGE_DIR"):
         return told
     if described.get("image_dir"):
@@ -53,16 +53,16 @@ def folder_of(described: dict[str, Any]) -> str:
 
 
 def make_folder(described: dict[str, Any], *names: str) -> str:
-    """Make the folder of images, or one in it, if there is none; return its path.
+    """Create the folder of images, or a folder in it, if missing; return its path.
 
-    One that the profile names may be a place of a group: it is made with the person's umask, less what would let
-    anybody write there, and one that is there belongs to whom it belongs, and keeps its mode. In the person's cache,
-    which nobody has named, it is for them alone, and what is there is theirs, or root's.
+    A folder named in the profile may be shared by a group. It is created with the user's umask, but never writable for
+    everybody. An existing one keeps its owner and mode. A folder in the user's cache is private; an existing one must
+    belong to the user or to root.
 
     Raises
     ------
     RuntimeRefused
-        It cannot be, or others may put something there.
+        The folder cannot be created, or others may write into it.
     """
     path, is_named = os.path.join(folder_of(described), *names), bool(described.get("image_dir"))
     more = "image_dir in [container] of the cluster's profile names another place"
@@ -79,7 +79,7 @@ def make_folder(described: dict[str, Any], *names: str) -> str:
 
 
 def check_whose(folder: str) -> None:
-    """Refuse a folder in which somebody else could put another one in the place of ours."""
+    """Refuse a folder in which another user could replace a folder of this process."""
     found = os.stat(folder)
     if not {os.lstat(folder).st_uid, found.st_uid} <= {0, os.geteuid()}:
         raise RuntimeRefused(
@@ -90,7 +90,7 @@ def check_whose(folder: str) -> None:
 
 
 def file_name(image: str) -> str:
-    """Return what a file is called after an image: as Charliecloud does it, and short enough."""
+    """Return the file name of an image: as in Charliecloud, and with limited length."""
     name = image.replace("/", "%").replace(":", "+")
     if len(name) > _MAX_NAME_LENGTH:
         name = f"{name[: _MAX_NAME_LENGTH - 17]}-{hashlib.sha256(image.encode()).hexdigest()[:16]}"
@@ -98,7 +98,7 @@ def file_name(image: str) -> str:
 
 
 def run_query(*argv: str) -> tuple[int, str, str]:
-    """Ask a runtime something; return the exit code, and what it printed."""
+    """Run a query of a runtime; return its exit code and output."""
     try:
         done = subprocess.run(
             argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ANSWER_TIMEOUT_S, check=False
@@ -109,7 +109,7 @@ def run_query(*argv: str) -> tuple[int, str, str]:
 
 
 def unwell(program: str) -> str:
-    """Return in words why a program with a daemon runs nothing here; nothing where it does."""
+    """Return the reason why a program with a daemon cannot run containers; empty if it can."""
     code, _, said = run_query(program, "version")
     if "permission denied" in said.lower():
         return f"you may not use {program} on this node; whoever runs it can add you to the group of its socket"
@@ -117,23 +117,23 @@ def unwell(program: str) -> str:
 
 
 def provide(runtime: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
-    """Have the image of a registry here; return what the runtime calls it.
+    """Fetch the image of a registry if necessary; return the runtime's name or path of it.
 
     Parameters
     ----------
     runtime : str
-        What is to run it.
+        Runtime for the image.
     image : str
-        Its name, without ``docker://``.
+        Name of the image, without ``docker://``.
     described : dict
-        Of the environment: ``image_dir``, where images are kept.
-    say : callable
-        Is told in words how far it is.
+        Description of the environment: ``image_dir`` is the folder of images.
+    report : callable
+        Called with a text that describes the progress.
 
     Raises
     ------
     RuntimeRefused
-        It cannot be had; says why.
+        The image cannot be fetched; the message says why.
     """
     with ending_on_sigterm():
         if runtime in ("docker", "podman"):
@@ -150,7 +150,7 @@ def _in_store(program: str, image: str, described: dict[str, Any], report: Calla
     if said := unwell(program):
         raise RuntimeRefused(said)
     with contextlib.ExitStack() as held:
-        is_ours = True  # without a folder, too: of two who fetch it, the daemon makes one
+        is_ours = True  # also without a folder: the daemon merges two fetches of an image
         with contextlib.suppress(RuntimeRefused, OSError):
             path = store_lock(program, image, described)
             is_ours = held.enter_context(lock.held(path, is_present, waiting(report)))
@@ -166,7 +166,7 @@ def _in_store(program: str, image: str, described: dict[str, Any], report: Calla
 
 
 def note_store(program: str, image: str, described: dict[str, Any], source: str = "docker://") -> None:
-    """Leave word, in the folder of images, that the store of this node has one."""
+    """Record, in the folder of images, that the store of this node has an image."""
     size = run_query(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
     with contextlib.suppress(RuntimeRefused):
         path = image_notes.of_store(make_folder(described), program, file_name(image))
@@ -181,7 +181,7 @@ def store_lock(program: str, image: str, described: dict[str, Any]) -> str:
 
 
 def waiting(report: Callable[[str], None]) -> Callable[[str], None]:
-    """Return what tells who is waited for."""
+    """Return a callback that reports the awaited job."""
     return lambda who: report(f"waiting for {who}, which gets it")
 
 
@@ -193,7 +193,7 @@ def _in_folder(runtime: str, image: str, described: dict[str, Any], report: Call
 
 
 def find_image(runtime: str, image: str, described: dict[str, Any]) -> str:
-    """Return where the folder has an image for this runtime; empty: it has none."""
+    """Return the path of an image for this runtime in the folder; empty: there is none."""
     path = os.path.join(folder_of(described), file_name(image))
     return next((path + kind for kind in _SUFFIXES[runtime] if os.path.exists(path + kind)), "")
 
@@ -208,17 +208,17 @@ def keep(
     is_anew: bool = False,
     source: str = "docker://",
 ) -> tuple[str, bool]:
-    """Have an image in the folder; return where it is, and whether it was made here, and not by another job.
+    """Make an image in the folder if missing. Return its path, and whether this job made it.
 
     Parameters
     ----------
     make : callable
-        Makes it in the folder whose name it is given, which is not there yet; returns where. Of several jobs that want
-        one, one calls it.
+        Makes the image in a folder with the given name, which does not exist yet; returns its path. Of several jobs
+        that want the image, one calls it.
     is_anew : bool
-        It takes the place of the one that is there.
+        Replace an existing image.
     source : str
-        What it comes from, for the note beside it.
+        Source of the image, for the note beside it.
     """
     folder = make_folder(described)
     path = os.path.join(folder, file_name(image))
@@ -231,7 +231,7 @@ def keep(
     try:
         with lock.held(f"{path}{_SUFFIXES[runtime][0]}.lock", is_present, waiting(report)) as is_ours:
             if is_ours:
-                remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of some that were killed
+                remove(*glob.glob(glob.escape(path) + "." + "[0-9a-f]" * 8 + ".part"))  # of builds that were killed
                 draft = f"{path}.{os.urandom(4).hex()}.part"
                 try:
                     made = make(draft)
@@ -250,7 +250,7 @@ def keep(
 
 
 def _set_aside(paths: list[str], draft: str) -> None:
-    """Move what is replaced into the draft, with which it is removed: a folder cannot be renamed over another one."""
+    """Move the replaced image into the draft, which is removed later: folders cannot be renamed over each other."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, os.path.join(draft, "before" + os.path.splitext(path)[1]))
@@ -266,7 +266,7 @@ def _apptainer(program: str, image: str, draft: str, report: Callable[[str], Non
 
 
 def runnable(program: str, image: str, made: str, tree: str, report: Callable[[str], None]) -> str:
-    """Return what this node can run of a SIF file: itself, or what it was unpacked to."""
+    """Return the form of a SIF file that this node can run: the file, or a folder with its unpacked content."""
     code, _, said = run_query(program, "exec", made, "/bin/sh", "-c", ":")
     if "temporary sandbox" not in said and (code == 0 or "mount" not in said):
         return made
@@ -289,27 +289,27 @@ def _place(made: str, final: str) -> None:
     try:
         os.rename(made, final)
     except OSError:
-        if not os.path.exists(final):  # somebody took this process for gone, and was quicker
+        if not os.path.exists(final):  # another process assumed that this one had ended, and was faster
             raise
 
 
 def remove(*paths: str) -> None:
-    """Remove trees, also those with folders that nobody may write to."""
+    """Remove trees, including folders without write permission."""
     for path in paths:
         with contextlib.suppress(OSError):
             if not os.path.isdir(path) or os.path.islink(path):
                 os.unlink(path)
                 continue
-            for top, names, _ in os.walk(path):  # an image may have folders that nobody can write to
+            for top, names, _ in os.walk(path):  # an image may contain folders without write permission
                 for one in [top, *(os.path.join(top, name) for name in names)]:
                     with contextlib.suppress(OSError):
-                        if not os.path.islink(one):  # a link in it leads anywhere
+                        if not os.path.islink(one):  # a link in it may point anywhere
                             os.chmod(one, 0o700)
         shutil.rmtree(path, ignore_errors=True)
 
 
 def is_of_layers(path: str) -> bool:
-    """Tell whether an archive is of `docker save`: one of `docker export` has no such file at its top."""
+    """Return whether an archive is of `docker save`. One of `docker export` has no such file at its top."""
     try:
         with tarfile.open(path) as archive:
             return any(
@@ -317,7 +317,7 @@ def is_of_layers(path: str) -> bool:
                 for name in itertools.islice(_names(archive), _MAX_ARCHIVE_NAMES)
             )
     except (OSError, tarfile.TarError, EOFError):
-        return False  # who unpacks it says what is wrong
+        return False  # the program that unpacks it reports the error
 
 
 def _names(archive: tarfile.TarFile) -> Iterator[str]:
@@ -325,12 +325,12 @@ def _names(archive: tarfile.TarFile) -> Iterator[str]:
         yield member.name
 
 
-# -- running what fetches
+# -- running fetch commands
 
 
 @contextlib.contextmanager
 def ending_on_sigterm() -> Iterator[None]:
-    """Give back what is held when the job is told to end."""
+    """Raise SystemExit on SIGTERM, so that held locks are released."""
 
     def end(number: int, _: Any) -> None:
         raise SystemExit(128 + number)
@@ -345,12 +345,12 @@ def ending_on_sigterm() -> Iterator[None]:
 def _fetch(
     runtime: str, image: str, argv: list[str], report: Callable[[str], None], env: dict[str, str] | None = None
 ) -> None:
-    """Run what fetches an image.
+    """Run a command that fetches an image.
 
     Raises
     ------
     RuntimeRefused
-        It could not.
+        The command failed.
     """
     code, lines = run(argv, runtimes.Progress().read, report, env)
     if code:
@@ -364,9 +364,9 @@ def run(
     env: dict[str, str] | None = None,
     cwd: str | None = None,
 ) -> tuple[int, list[str]]:
-    """Run a program that ends with this process, and tell how far it is; return its exit code and its last lines.
+    """Run a program that ends with this process, and report its progress; return its exit code and its last lines.
 
-    ``read`` returns what a line of it tells.
+    ``read`` returns the progress in a line of output.
     """
     said = ""
     lines: list[str] = []
@@ -390,4 +390,4 @@ def run(
                 report(told)
         return process.wait(), lines
     finally:
-        proc.end_process(process)  # with what it has started, which would go on writing where somebody clears up
+        proc.end_process(process)  # with its descendants, which would write into a folder that is being removed

@@ -1,9 +1,9 @@
-"""One of several jobs does something for all: a lock that holds between nodes, too.
+"""Lock that lets one of several jobs do work for all, also between nodes.
 
-It is a file that can be made by one only (open(2): O_EXCL holds on NFS), and whose time is renewed while it is held.
-Not flock(2): between nodes that is up to how Lustre, BeeGFS and NFS are mounted, and where it does not hold, nothing
-tells. Whoever waits counts by its own clock for how long the file has not changed; a holder of the same node is looked
-at. A holder that was frozen may come to life beside its successor, so what is made is put in place by renaming.
+The lock is a file that only one process can create (open(2): O_EXCL holds on NFS), with a modification time that the
+holder renews. flock(2) is not used: between nodes it depends on the mount options of Lustre, BeeGFS and NFS, and its
+failure is silent. Waiting processes measure by their own clock how long the file has not changed. A holder on the same
+node is checked directly. A frozen holder may resume beside its successor, so results are put in place by renaming.
 
 Python 3.8+, standard library only.
 """
@@ -19,16 +19,16 @@ import time
 from typing import Any, Callable, Iterator
 
 _RENEWAL_INTERVAL_S = 5.0  # seconds between two renewals
-_EXPIRY_S = 60.0  # seconds after which one that was not renewed has ended
-_POLL_INTERVAL_S = 0.5  # seconds between two looks
+_EXPIRY_S = 60.0  # seconds without renewal after which the holder counts as ended
+_POLL_INTERVAL_S = 0.5  # seconds between two checks
 _MAX_LOCK_BYTES = 4096
 
 
 def holder() -> str:
-    """Return what tells this process from all others: the boot of its node, its namespace, number, beginning (proc(5)).
+    """Return a unique label of this process: boot of its node, namespace, process id, start time (proc(5)).
 
-    Every node gives its first namespace of processes the same number, and a container of another node is seen where
-    DOCKER_HOST leads there, or where Podman keeps its records in a home that nodes share.
+    The first process namespace has the same number on every node. A container of another node is visible if DOCKER_HOST
+    points to that node, or if Podman keeps its records in a shared home.
     """
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
         begun = file.read().rpartition(")")[2].split()[19]
@@ -36,7 +36,7 @@ def holder() -> str:
 
 
 def is_gone(label: str) -> bool:
-    """Tell whether the process of such a label has ended; one of another node or namespace is never taken for that."""
+    """Return whether the process with a label has ended; never true for processes of other nodes or namespaces."""
     boot, space, pid, begun = (label.split("/") + [""] * 4)[:4]
     is_here = boot != "" and (boot, space) == (_boot(), os.readlink("/proc/self/ns/pid"))
     if not is_here or not pid.isdigit():
@@ -44,7 +44,7 @@ def is_gone(label: str) -> bool:
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
-            return fields[19] != begun or fields[0] in ("Z", "X")  # dead, and nobody has asked yet how it died
+            return fields[19] != begun or fields[0] in ("Z", "X")  # dead, but not reaped by its parent yet
     except FileNotFoundError:
         return True
     except OSError:
@@ -62,20 +62,20 @@ def _node() -> str:
 
 
 def _read(path: str) -> Any:
-    """Return what a lock says, and when it was renewed, as other nodes see it after opening it; None: there is none."""
+    """Return content and renewal time of a lock; None: no lock. Opening it updates the time seen from other nodes."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
             return file.read(_MAX_LOCK_BYTES), os.fstat(file.fileno()).st_mtime_ns
     except FileNotFoundError:
         return None
-    except OSError:  # of somebody else, in a folder of several
+    except OSError:  # of another user, in a folder of several users
         with contextlib.suppress(OSError):
             return "", os.stat(path).st_mtime_ns
         return None
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file; a pipe that somebody has put there would be waited for."""
+    """Open a file without blocking, in case somebody has put a pipe in its place."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -84,7 +84,7 @@ def _parse_holder(text: str) -> dict[str, str]:
         told = json.loads(text)
         if isinstance(told, dict):
             return {name: str(value)[:200] for name, value in told.items()}
-    return {}  # it is just being written
+    return {}  # the file is just being written
 
 
 def _make(path: str, text: str) -> bool:
@@ -98,7 +98,7 @@ def _make(path: str, text: str) -> bool:
 
 
 def _break(path: str, text: str) -> None:
-    """Take away the lock of a holder that is gone; one that somebody has taken meanwhile is put back."""
+    """Remove the lock of a holder that has ended. A lock acquired by another process in the meantime is put back."""
     aside = f"{path}.{os.urandom(4).hex()}"
     try:
         os.rename(path, aside)
@@ -119,33 +119,33 @@ def _renew(path: str, text: str, is_over: threading.Event) -> None:
     while not is_over.wait(_RENEWAL_INTERVAL_S):
         found = _read(path)
         if found is None or found[0] != text:
-            return  # others took this process for gone
+            return  # others assumed that this process had ended
         with contextlib.suppress(OSError):
             os.utime(path)
 
 
 @contextlib.contextmanager
 def held(path: str, is_done: Callable[[], bool], wait: Callable[[str], None]) -> Iterator[bool]:
-    """Hold the lock of something that is to be done once.
+    """Hold the lock for work that is to be done once.
 
     Parameters
     ----------
     path : str
-        Of the lock.
+        Path of the lock.
     is_done : callable
-        Whether somebody has done it.
+        Returns whether another process has done the work.
     wait : callable
-        Is told once, in words, who is waited for.
+        Called once with a text that names the awaited job.
 
     Yields
     ------
     bool
-        Whether it is to be done here; else another one has done it.
+        Whether this process has to do the work; False: another one has done it.
 
     Raises
     ------
     OSError
-        The lock cannot be made.
+        The lock cannot be created.
     """
     mine = {"job": os.environ.get("SLURM_JOB_ID", ""), "node": _node(), "holder": holder()}
     text = json.dumps({**mine, "at": str(time.time())})
@@ -165,7 +165,7 @@ def held(path: str, is_done: Callable[[], bool], wait: Callable[[str], None]) ->
 
 
 def _take(path: str, text: str, is_done: Callable[[], bool], wait: Callable[[str], None]) -> bool:
-    """Make the lock; return False when that is not needed any more."""
+    """Create the lock; return False if it is no longer needed."""
     seen, since, named = None, time.monotonic(), ""
     while not is_done():
         if _make(path, text):

@@ -1,12 +1,12 @@
-"""Run a cell or a script in a container, on the node: ``python -u run.py JOBDIR [args]``, from the batch script.
+"""Run of a cell or a script in a container on the node: ``python -u run.py JOBDIR [args]``, from the batch script.
 
-Which image, is ``environment`` of job.json. The command line of the runtime is made here, since only the node knows
-which GPUs, CPUs and ids there are; :func:`start` does it for any command.
+``environment`` of job.json names the image. The command line of the runtime is made on the node, because only the node
+knows its GPUs, CPUs and ids. :func:`start` makes it for any command.
 
-Apptainer, Singularity and Charliecloud become this process: what Slurm does to the job, it does to the container.
-Docker's daemon starts a container outside of the job. It hangs by the job's end of two pipes: its first process reads
-from there, and ends the container when one is closed, by whatever has ended the job. One goes through the daemon, and
-is there in any case; the other lies in the job directory, and ends the container of a daemon that hangs, too.
+Apptainer, Singularity and Charliecloud replace this process, so that Slurm's actions on the job reach the container.
+Docker's daemon starts a container outside the job. Two pipes from the job tie the container to it: the first process of
+the container reads from them, and ends the container when one closes, for any end of the job. One pipe goes through the
+daemon and always exists. The other one is in the job directory, and ends the container even if the daemon hangs.
 
 Python 3.8+, standard library only.
 """
@@ -24,7 +24,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Iterator
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 loader = runpy.run_path(__file__[: -len("container/run.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
@@ -35,21 +35,21 @@ else:
     lock, runtimes = images.lock, images.runtimes
     RuntimeRefused = runtimes.RuntimeRefused
 
-FAILED = 125  # there was no container, as domain/scripts/environments.py has it of other environments
+FAILED = 125  # exit code without a container, as for other environments in domain/scripts/environments.py
 _HINT = "`jupyter slurm log` may say more; -x NODE of sbatch leaves a node out, image= and env= name another image."
-_GPU_QUERY_TIMEOUT_S = 60.0  # seconds that nvidia-smi may take
-_PARENT_CHECK_INTERVAL_S = 2.0  # seconds between two looks whether slurmstepd is there
+_GPU_QUERY_TIMEOUT_S = 60.0  # seconds for nvidia-smi
+_PARENT_CHECK_INTERVAL_S = 2.0  # seconds between two checks for slurmstepd
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def make_places(image: str, targets: list[str]) -> None:
-    """Make what is missing in an unpacked image of folders to bind to; a link in it is never followed."""
+    """Create missing mount points in an unpacked image, without following links in it."""
     for target in targets:
         path = image
         for part in target.strip("/").split("/"):
             path = os.path.join(path, part)
             if os.path.islink(path):
-                break  # ch-run says whether that will do
+                break  # ch-run reports a problem
             try:
                 os.mkdir(path)
             except FileExistsError:
@@ -61,7 +61,7 @@ def make_places(image: str, targets: list[str]) -> None:
 
 
 def list_gpus() -> list[tuple[str, str]]:
-    """Ask nvidia-smi which GPUs there are; nothing where there is none."""
+    """Return the GPUs that nvidia-smi lists; empty without GPUs."""
     argv = ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader"]
     try:
         done = subprocess.run(
@@ -74,7 +74,7 @@ def list_gpus() -> list[tuple[str, str]]:
 
 
 def has_whole_node(env: dict[str, str], variable: str) -> bool:
-    """Tell whether Slurm counts no GPUs for this job, and lets nobody else on its nodes: then they are the job's."""
+    """Return whether Slurm counts no GPUs for this job and gives it whole nodes: their GPUs then belong to the job."""
     if variable in env or env.get("SLURM_GPUS_ON_NODE"):
         return False
     told = images.run_query("squeue", "--noheader", f"--jobs={env.get('SLURM_JOB_ID', '0')}", "--format=%h")
@@ -82,7 +82,7 @@ def has_whole_node(env: dict[str, str], variable: str) -> bool:
 
 
 def facts(described: dict[str, Any]) -> Any:
-    """Look at the node and at the job."""
+    """Collect facts of the node and the job."""
     env, umask = dict(os.environ), os.umask(0o077)
     os.umask(umask)
     job, shm = env.get("SLURM_JOB_ID", "0"), 0
@@ -111,7 +111,7 @@ def facts(described: dict[str, Any]) -> Any:
 
 
 def choose(image: str, runtime: str | None) -> str:
-    """Return what runs the image here: what was said, else the first that fits and is there."""
+    """Return the runtime of the image: the requested one, else the first suitable one on this node."""
     if not image.startswith("/"):
         fit = ["docker", "podman", "apptainer", "singularity", "charliecloud"]
     elif os.path.isdir(image):
@@ -133,7 +133,7 @@ def choose(image: str, runtime: str | None) -> str:
 
 
 def is_podman(path: str) -> bool:
-    """Tell whether a ``docker`` is a script that calls Podman, as the package podman-docker has it."""
+    """Return whether ``docker`` is a script that calls Podman, as in the package podman-docker."""
     with contextlib.suppress(OSError):
         with open(path, "rb") as file:
             start = file.read(4096)
@@ -155,23 +155,23 @@ def start(
     Parameters
     ----------
     described : dict
-        ``image``; ``runtime``, ``bind``, ``gpu_variable``, ``variables`` where they were said.
+        ``image``; optional ``runtime``, ``bind``, ``gpu_variable``, ``variables``.
     argv : list of str
-        The command, as the container has it.
+        Command, with paths of the container.
     folders : list of str
-        That the container must have at their own places, besides the home, where the node has it, and the working
-        directory.
-    say : callable
-        Is told in words how far an image is that has to be fetched.
+        Folders that the container needs at the same paths, besides the working directory and the home, if the node has
+        it.
+    report : callable
+        Called with a text that describes the progress of fetching the image.
     is_python : bool
-        The command has to be a Python.
+        Whether the command must be a Python.
     hold : str
-        Where a pipe may lie, in one of the folders.
+        Path for a pipe, in one of the folders.
 
     Raises
     ------
     RuntimeRefused
-        There can be none.
+        The container cannot be started.
     """
     runtime, image = choose(described["image"], described.get("runtime")), described["image"]
     node = facts(described)
@@ -198,12 +198,12 @@ def start(
 
 @contextlib.contextmanager
 def held(path: str) -> Iterator[None]:
-    """Hold the end of a pipe that has a name; where a file system has no such pipes, the other one has to do."""
+    """Hold the end of a named pipe. On a file system without named pipes, the other pipe has to suffice."""
     end = -1
     with contextlib.suppress(OSError):
         if path:
             os.mkfifo(path, 0o600)
-            end = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # to write alone would wait for the reader
+            end = os.open(path, os.O_RDWR | os.O_NOFOLLOW)  # opening for writing alone would wait for the reader
     try:
         yield
     finally:
@@ -218,7 +218,7 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     """Run a container of a daemon; return its exit code."""
     read_end, write_end = os.pipe()
     started: list[Any] = []
-    early: list[int] = []  # signals that came before there was somebody to have them
+    early: list[int] = []  # signals that arrived before the process started
 
     def forward(number: int, _: Any) -> None:
         if not started:
@@ -237,25 +237,25 @@ def follow(argv: list[str], env: dict[str, str], name: str, image: str) -> int:
     threading.Thread(target=end_with, args=(parent, process), daemon=True).start()
     code = process.wait()
     os.close(write_end)
-    if code < 0 or code in (FAILED, 126, 127):  # those may be of the client, or of the command
+    if code < 0 or code in (FAILED, 126, 127):  # these may come from the client or from the command
         said = why(argv[0], image, has_gpus=code == FAILED and "--gpus" in argv)
         if not said:
             images.run_query(argv[0], "rm", "--force", name)
-        end_inside(name)  # what a daemon that is gone cannot end
+        end_inside(name)  # a daemon that has ended cannot end it
         if said and code > 0:
             raise RuntimeRefused(said)
     return 128 - code if code < 0 else code
 
 
 def end_with(parent: int, process: Any) -> None:
-    """End a client of Docker when who started this process is gone: Slurm forgets a job whose slurmstepd was killed."""
+    """End a client of Docker with the parent process: Slurm forgets a job whose slurmstepd was killed."""
     while os.getppid() == parent:
         time.sleep(_PARENT_CHECK_INTERVAL_S)
     process.kill()
 
 
 def end_inside(name: str) -> None:
-    """Kill the first process of a container, and with it all others: it has the name as a word, as nobody else."""
+    """Kill the first process of a container, which ends the others: only its command line contains the name."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -265,7 +265,7 @@ def end_inside(name: str) -> None:
 
 
 def why(program: str, image: str, *, has_gpus: bool) -> str:
-    """Return in words why there was no container; nothing where the runtime is well and has the image."""
+    """Return the reason why there was no container; empty if the runtime works and has the image."""
     if said := images.unwell(program):
         return str(said)
     if images.run_query(program, "image", "inspect", image)[0]:
@@ -279,9 +279,9 @@ def why(program: str, image: str, *, has_gpus: bool) -> str:
 
 
 def sweep(program: str, uid: int) -> None:
-    """Remove containers of jobs that have ended: a daemon that was away itself did not hear of it.
+    """Remove containers of jobs that have ended without a notification of the daemon, which was down itself.
 
-    With those that never began: their client was ended between its two requests.
+    Also remove containers that never started: their client was ended between its two requests.
     """
     form = f'{{{{.ID}}}} {{{{.Label "{runtimes.LABEL}.holder"}}}}'
     which = ["--all", "--filter", f"label={runtimes.LABEL}.user={uid}"]
@@ -292,11 +292,11 @@ def sweep(program: str, uid: int) -> None:
 
 
 def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
-    """Return what a job runs, as the container has it."""
+    """Return the command of a job, with paths of the container."""
     if "run" in job:
         return [*job["run"], *args]
     started, python = "cell.run", (job.get("cell") or {}).get("python")
-    if job.get("launcher"):  # which has started this process, as one of several
+    if job.get("launcher"):  # its launcher has started this process, as one of several
         started = {"torchrun": "ranks.torchrun", "ray": "ranks.ray_node"}.get(job["launcher"], "ranks.rank")
     if "session" in job:
         started, python = "session.serve", (job.get("asked") or {}).get("python") or job["environment"].get("python")
@@ -304,17 +304,17 @@ def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
 
 
 def folders(job: dict[str, Any], folder: str) -> list[str]:
-    """Return what the container must have: job directories with the runner beside them, what a session shows."""
+    """Return the folders that the container needs: job directories with the runner, and the folder of a session."""
     session = job.get("session") or {}
     shown = [os.path.join(os.getcwd(), os.path.expanduser(session["dir"]))] if session.get("dir") else []
-    if session.get("jupyter"):  # where it is installed
+    if session.get("jupyter"):  # folder with the installed Jupyter
         os.environ["JUPYTER_SLURM_IMAGE_DIR"] = place = images.make_folder(session)
         shown.append(place)
     return [os.path.dirname(folder), *shown]
 
 
 def main() -> int:
-    """Run what the job directory says; where there was no container, tell why."""
+    """Run the command of the job directory. Without a container, report the reason."""
     folder, args = sys.argv[1], sys.argv[2:]
     place = load("cell.run").JobDirectory(folder)
 
@@ -334,7 +334,8 @@ def main() -> int:
         why_not, code = f"{error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})", FAILED
         sys.stderr.write(f"container: {why_not}\n")
     is_told = os.path.exists(os.path.join(folder, f"end{place.suffix}.json"))
-    is_watched = any(place.job.get(name) for name in ("launcher", "resume", "run"))  # who started it tells the end
+    # its parent process records the end
+    is_watched = any(place.job.get(name) for name in ("launcher", "resume", "run"))
     is_watched = is_watched and "session" not in place.job
     if code == FAILED and not (is_told or is_watched):
         told = {"session": {"why": why_not, "hint": _HINT}} if "session" in place.job else {}

@@ -1,5 +1,4 @@
-"""The command lines of container runtimes, each a function of what is to run and of what the node knows, and what they
-print when they fetch an image.
+"""Command lines of container runtimes, made from a request and the facts of a node, and parsers of their output.
 
 Sources: docker-run(1), podman-run(1), apptainer-exec(1), ch-run(1). Python 3.8+, standard library only.
 """
@@ -18,12 +17,12 @@ _PASSED_VARIABLES = re.compile(
 )
 _RUNTIME_VARIABLES = re.compile(r"(APPTAINER|SINGULARITY|CH)_\w+|TERM")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Not bound by themselves, where a job happens to begin there.
+# Not bound automatically, even if the working directory of a job is one of them.
 _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")  # noqa: S108
 
-# What begins in the container. Words: umask, what the image is called, what a Python tells its version by (empty: it
-# need be none), a pipe that is closed with the job (empty: there is none), the command. What is no Python may end well
-# whatever it is told to do: the cell would seem to have run.
+# First command in the container. Arguments: umask, name of the image, Python code that prints the version (empty: the
+# command may be any program), a pipe that closes with the job (empty: none), the command. The version must be printed:
+# a program that is not Python may exit with 0 for any arguments, and the cell would seem to have run.
 _ENTRY = """umask "$1"; image=$2; version=$3; hold=$4; shift 4
 refuse() {
     hint="${version:+; python=PATH names another one in it}"
@@ -38,8 +37,8 @@ if [ "$version" ]; then
 fi
 """
 _VERSION = 'import sys; print("%d.%d" % sys.version_info[:2])'
-# With Docker stdin is the pipe; a daemon that hangs does not close it, so that there is another one, of the node's own.
-# The readers are nobody's children, and no programs: an image may have no cat.
+# With Docker stdin is the pipe. A daemon that hangs does not close it, so there is a second pipe on the node. The
+# readers are detached from the command, and are no programs: an image may have no cat.
 _END_WITH_PIPE = """( { read -r _ <&3; kill -s KILL -- -1; } >/dev/null 2>&1 & ) 3<&0
 [ -p "$hold" ] && ( { exec 3<"$hold" && { read -r _ <&3; kill -s KILL -- -1; }; } >/dev/null 2>&1 & )
 exec </dev/null
@@ -52,7 +51,7 @@ _LOGIN_COMMANDS = {
     "singularity": "singularity remote login docker://REGISTRY",
     "charliecloud": "ch-image --auth pull NAME",
 }
-# What runtimes and registries say, in lower case; the first one that fits.
+# Errors of runtimes and registries, in lower case; the first match counts.
 _FAILURE_PATTERNS = (
     (r"no space|quota|enospc", "room"),
     (r"manifest unknown|name unknown|not found|\b404\b|no such image|does not exist in", "name"),
@@ -62,15 +61,15 @@ _FAILURE_PATTERNS = (
 
 
 class RuntimeRefused(Exception):
-    """There can be no container; says why."""
+    """The container cannot run; the message says why."""
 
 
 @dataclasses.dataclass
 class RuntimeFacts:
-    """What the node knows, and no command line can say before.
+    """Facts of the node that are unknown before the job runs.
 
-    ``gpus`` are ids as Docker takes them; ``memory`` and ``shm`` are bytes, 0 where nobody has said; ``env`` is what
-    the container gets; ``holder`` tells this process from all others of the node.
+    ``gpus`` are ids in Docker's form. ``memory`` and ``shm`` are bytes, 0 if not specified. ``env`` is the environment
+    of the container. ``holder`` is a unique label of this process on the node.
     """
 
     uid: int
@@ -90,9 +89,9 @@ class RuntimeFacts:
 
 @dataclasses.dataclass
 class ContainerRequest:
-    """What is to run: ``image`` is a path, or its name in Docker's store; ``folders`` are bound where they are.
+    """Request for a container: ``image`` is a path, or a name in Docker's store; ``folders`` keep their paths.
 
-    ``is_python`` says that the command has to be one; ``hold`` is the path of a pipe with whose end the container ends.
+    ``is_python`` says that the command must be a Python. The container ends when the pipe with path ``hold`` closes.
     """
 
     image: str
@@ -104,7 +103,7 @@ class ContainerRequest:
 
 
 def mounts(wish: ContainerRequest, facts: RuntimeFacts) -> list[tuple[str, str, bool]]:
-    """Return source, place in the container, and whether it may only be read; nothing twice, the outer one first."""
+    """Return source, target and read-only flag of each mount, without duplicates, outer folders first."""
     found: dict[str, tuple[str, str, bool]] = {}
     own = list(wish.folders)
     if facts.work_dir not in _SYSTEM:
@@ -133,9 +132,10 @@ def _entry(wish: ContainerRequest, facts: RuntimeFacts, text: str = "") -> list[
 
 
 def docker(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
-    """Return the command line of Docker, and what is added to its environment: values are not in command lines."""
+    """Return the command line of Docker, and additions to its environment: values must not be in command lines."""
     env = {**facts.env, **_renumbered(facts), "NVIDIA_VISIBLE_DEVICES": ",".join(facts.gpus) or "void"}
-    # The last of them: an image may say `all`, and where Docker always has its GPUs at hand, that would be believed.
+    # This variable is last: an image may set it to `all`, which Docker would follow on nodes with GPUs for all
+    # containers.
     argv = ["docker", "run", "--rm", "--init", "--interactive", f"--name={facts.name}", "--network=host"]
     argv += [f"--user={facts.uid}:{facts.gid}", *(f"--group-add={group}" for group in facts.groups)]
     argv += ["--security-opt=no-new-privileges", "--log-driver=none"]
@@ -150,7 +150,7 @@ def docker(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict
 
 
 def podman(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
-    """Return the command line of Podman, which stays in the control group of the job, and the same limits with it."""
+    """Return the command line of Podman, which stays in the control group of the job and so within its limits."""
     env = {**facts.env, **_renumbered(facts)}
     argv = ["podman", "run", "--rm", "--init", "--interactive", f"--name={facts.name}", "--network=host"]
     argv += ["--cgroups=disabled", "--userns=keep-id", "--group-add=keep-groups", "--log-driver=none"]
@@ -164,7 +164,7 @@ def podman(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict
 
 
 def _container(wish: ContainerRequest, facts: RuntimeFacts, env: dict[str, str]) -> list[str]:
-    """Return what Docker and Podman are told alike: variables, folders, image, command."""
+    """Return the arguments common to Docker and Podman: variables, folders, image, command."""
     words = [f"--env={name}" for name in sorted(env)]
     for source, target, is_read_only in mounts(wish, facts):
         fields = ["type=bind", f"src={source}", f"dst={target}", *(["readonly"] if is_read_only else [])]
@@ -174,7 +174,7 @@ def _container(wish: ContainerRequest, facts: RuntimeFacts, env: dict[str, str])
 
 
 def _renumbered(facts: RuntimeFacts) -> dict[str, str]:
-    """Return which GPUs programs are to see: of those that a container has, numbers begin with 0."""
+    """Return the GPU numbers for programs: in a container, numbers start at 0."""
     told = facts.env.get("CUDA_VISIBLE_DEVICES", "")
     if not facts.gpus or not all(word.isdigit() for word in told.split(",")):
         return {}
@@ -184,7 +184,7 @@ def _renumbered(facts: RuntimeFacts) -> dict[str, str]:
 def apptainer(
     wish: ContainerRequest, facts: RuntimeFacts, program: str = "apptainer"
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command line of Apptainer or Singularity, and its whole environment, which the container gets."""
+    """Return the command line of Apptainer or Singularity, and its whole environment, which the container inherits."""
     argv = [program, "exec", *(["--nv"] if facts.gpus else [])]
     for source, target, is_read_only in mounts(wish, facts):
         _refuse(program, source + target, ",:")
@@ -194,21 +194,22 @@ def apptainer(
 
 
 def singularity(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
-    """Return the same for what is called singularity."""
+    """Return the same for the program ``singularity``."""
     return apptainer(wish, facts, "singularity")
 
 
 def charliecloud(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
-    """Return the command line of ch-run, and its whole environment, which the container gets."""
+    """Return the command line of ch-run, and its whole environment, which the container inherits."""
     argv = ["ch-run", f"--cd={facts.work_dir}"]
     for source, target, is_read_only in mounts(wish, facts):
         _refuse("ch-run", source + target, ":")
         if is_read_only:
             raise RuntimeRefused(f"Charliecloud binds no folder for reading only: {source}")
         if source == target and (target + "/").startswith("/tmp/"):  # noqa: S108
-            continue  # it brings that of the node
+            continue  # ch-run binds that of the node itself
         is_home = source == target == facts.home == f"/home/{facts.env.get('USER')}"
-        argv.append("--home" if is_home else f"--bind={source}:{target}")  # it can be where an image has no such folder
+        # --home also works if an image lacks the folder
+        argv.append("--home" if is_home else f"--bind={source}:{target}")
     if os.path.exists(os.path.join(wish.image, "ch", "environment")):
         argv.append("--set-env")
     env = {**_settings(), **facts.env, "PATH": _PATH}
@@ -216,7 +217,7 @@ def charliecloud(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str]
 
 
 def _text(words: list[str], env: dict[str, str]) -> list[str]:
-    """Return the words if all is UTF-8: in JSON, by which these runtimes pass it on, the rest becomes another text."""
+    """Return the words if all are UTF-8. These runtimes pass them on as JSON, which would change other bytes."""
     for word in [*words, *env.values()]:
         try:
             word.encode()
@@ -231,13 +232,13 @@ def _refuse(program: str, path: str, signs: str) -> None:
 
 
 def _settings() -> dict[str, str]:
-    """Return what a person, a site or its modules have set for the runtime itself."""
+    """Return the settings of the runtime itself, by the user, the site or its modules."""
     kept = {name: value for name, value in os.environ.items() if _RUNTIME_VARIABLES.fullmatch(name)}
     return {**kept, "PATH": os.environ.get("PATH", _PATH)}
 
 
 def ranges(numbers: list[int]) -> str:
-    """Write numbers as the kernel writes sets of CPUs: ``0-3,8``."""
+    """Format numbers as the Linux kernel formats sets of CPUs: ``0-3,8``."""
     words: list[list[int]] = []
     for number in sorted(numbers):
         if words and number == words[-1][-1] + 1:
@@ -248,23 +249,23 @@ def ranges(numbers: list[int]) -> str:
 
 
 def gpus_of(env: dict[str, str], variable: str, listed: list[tuple[str, str]]) -> list[str]:
-    """Return the GPUs of the job as Docker takes them: never one that Slurm has not given.
+    """Return the GPUs of the job in Docker's form, and never a GPU that Slurm has not granted.
 
     Parameters
     ----------
     env : dict
-        Of the job.
+        Environment of the job.
     variable : str
-        Which one tells the GPUs.
+        Variable with the GPUs.
     listed : list of (str, str)
-        Index and UUID of the GPUs that the job can see, as nvidia-smi tells them.
+        Index and UUID of the GPUs visible to the job, from nvidia-smi.
     """
     told = [word for word in (part.strip() for part in env.get(variable, "").split(",")) if word]
     if not told or not all(re.fullmatch(r"[0-9]+|(GPU|MIG)-[\w/-]+", word) for word in told):
         return []  # NoDevFiles, void
     if not all(word.isdigit() for word in told):
         return told
-    # A job that cannot see the others' GPUs counts its own from 0; Docker's daemon counts all.
+    # A job that cannot see the GPUs of others counts its own from 0; Docker's daemon counts all.
     if len(listed) == len(told):
         return [uuid for _, uuid in listed]
     known = dict(listed)
@@ -275,7 +276,7 @@ def gpus_of(env: dict[str, str], variable: str, listed: list[tuple[str, str]]) -
 
 
 def memory_of(env: dict[str, str]) -> int:
-    """Return the bytes of memory that the job has on this node, as sbatch(1) tells them; 0: all, or nobody says it."""
+    """Return the bytes of memory of the job on this node, from variables of sbatch(1); 0: all, or unknown."""
     with contextlib.suppress(KeyError, ValueError):
         return int(env["SLURM_MEM_PER_NODE"]) << 20
     with contextlib.suppress(KeyError, ValueError):
@@ -284,7 +285,7 @@ def memory_of(env: dict[str, str]) -> int:
 
 
 def variables(env: dict[str, str], named: list[str]) -> dict[str, str]:
-    """Return what of the job's environment a container gets: Slurm's, ours, and what was described for it."""
+    """Return the job's variables for a container: those of Slurm, of jupyter_slurm and of the description."""
     kept = {name: value for name, value in env.items() if name in named or _PASSED_VARIABLES.fullmatch(name)}
     kept.update({name: env[name] for name in _GPU_VARIABLES if name in env})
     if folder := env.get("JUPYTER_SLURM_RESUME_DIR"):
@@ -303,13 +304,13 @@ MAKERS = {
 
 
 class Progress:
-    """How far one is that fetches an image, from what it prints."""
+    """Progress of fetching an image, from the output of the command."""
 
     def __init__(self) -> None:
         self._layers: dict[str, bool] = {}
 
     def read(self, line: str) -> str:
-        """Return how far it is after this line; nothing where the line says nothing of it."""
+        """Return the progress after this line; empty if the line contains none."""
         layer = re.fullmatch(r"([0-9a-f]{12}): (Pulling fs layer|Already exists|Pull complete)", line)
         if layer:
             self._layers[layer[1]] = layer[2] != "Pulling fs layer"
@@ -322,7 +323,7 @@ class Progress:
 
 
 def why_not(runtime: str, image: str, lines: list[str]) -> str:
-    """Return in a sentence why an image could not be fetched, and what to do."""
+    """Explain in a sentence why an image could not be fetched, and name the next step."""
     text = "\n".join(lines).lower()
     sign = next((name for pattern, name in _FAILURE_PATTERNS if re.search(pattern, text)), "")
     last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)

@@ -1,1 +1,1 @@
-"""The kernel keeper: an ipykernel in a job, and the messages to and from it."""
+"""Kernel keeper: an ipykernel in a job, and the messages to and from it."""

@@ -1,9 +1,10 @@
 """Cells of other notebooks in a kernel, for its keeper (``keeper.py``): ``%%remote kernel``.
 
-``allocation/hold.py`` tells on the keeper's standard input what to do, a line each, as it tells a process for cells
-(``allocation/process.py``): ``KEY`` runs the cell whose job directory is KEY, beside that of the kernel; ``KEY INT``
-and ``KEY KILL`` interrupt it, or have it never begin. The kernel is asked to run it as it is asked for cells of its own
-notebook, and in turn with them (``run_cell.py``). What it publishes meanwhile goes into the files of the cell.
+``allocation/hold.py`` sends requests to the keeper's standard input, one a line, as to a process for cells
+(``allocation/process.py``). ``KEY`` runs the cell with job directory KEY, a sibling of that of the kernel. ``KEY INT``
+and ``KEY KILL`` interrupt the cell, or prevent its start. The kernel gets an execute request as for a cell of its own
+notebook, in turn with these (``run_cell.py``). Messages that the kernel publishes for the cell are written to the files
+of the cell.
 
 Python 3.8+, standard library only.
 """
@@ -18,7 +19,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 _LOADER = __file__[: -len("kernel/cells.py")] + "loader.py"
 load = runpy.run_path(_LOADER)["load"]
 if TYPE_CHECKING:
@@ -32,22 +33,22 @@ else:
     JobDirectory = load("job_directory").JobDirectory
     run_cell = load("kernel.run_cell")
 
-_MAX_ENDED_CELLS = 100  # cells that are over, and whose threads may print yet
+_MAX_ENDED_CELLS = 100  # ended cells whose threads may still print
 _READ_SIZE = 65_536
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _FORMS = {"display_data": "display", "execute_result": "display", "update_display_data": "update"}
-# What is no output: the front is to know that the kernel is at work, and of models that widgets have.
+# Not output: the proxy needs the status of the kernel and the models of widgets.
 _FOR_THE_FRONT = {"status", "comm_open", "comm_msg", "comm_close"}
 
 
 def _code(folder: str) -> str:
-    """Return what has a kernel run the cell of a job directory, without a name in its namespace."""
+    """Return code for the kernel that runs the cell of a job directory and defines no name in the namespace."""
     loaded = f"__import__('runpy').run_path({_LOADER!a})['load']('kernel.run_cell')"
     return f"await (__import__('sys').modules.get('jupyter_slurm_kernel_run_cell') or {loaded}).run({folder!a})"
 
 
 def why_lost(code: int, died: dict[str, Any], *, is_unused: bool, is_end_requested: bool) -> str:
-    """Return in words, for cells of other notebooks, why their kernel is over."""
+    """Explain, for cells of other notebooks, why their kernel has ended."""
     if is_unused or is_end_requested:
         return "nobody has used it" if is_unused else "its notebook has ended it, or begins anew"
     if died.get("signal"):
@@ -56,18 +57,18 @@ def why_lost(code: int, died: dict[str, Any], *, is_unused: bool, is_end_request
 
 
 class RunningCell:
-    """One cell, and its files.
+    """Cell with its files.
 
     Parameters
     ----------
     folder : str
-        Its job directory.
+        Job directory of the cell.
     """
 
     def __init__(self, folder: str) -> None:
         self.folder, self.key = folder, os.path.basename(folder)
         self.has_begun = self.is_over = self.is_stopped = False
-        self.is_answered = self.is_done = False  # what the last request for it has led to
+        self.is_answered = self.is_done = False  # whether the last request for the cell has a reply, and is done
         self.code: int | None = None
         self._files: dict[str, int] = {}
         self._place: JobDirectory | None = None
@@ -76,25 +77,25 @@ class RunningCell:
 
     @property
     def place(self) -> Any:
-        """The job directory; OSError, ValueError."""
+        """Job directory; may raise OSError or ValueError."""
         if self._place is None:
             self._place = JobDirectory(self.folder)
         return self._place
 
     def withdraw(self) -> bool:
-        """Have it never begin; False: it has."""
+        """Prevent the start of the cell; False: it has started."""
         with contextlib.suppress(OSError):
             return bool(run_cell.take(self.folder))
         return False
 
     def begin(self) -> None:
-        """Leave word that it runs."""
+        """Record the start of the cell."""
         self.has_begun = True
         with contextlib.suppress(OSError, ValueError):
             step.record_start(self.place)
 
     def write(self, stream: str, text: str) -> None:
-        """Put out text; never a reason to fail."""
+        """Write text to the output of the cell. Errors are ignored."""
         left = memoryview(text.encode("utf-8", "backslashreplace"))
         try:
             while left:
@@ -103,7 +104,7 @@ class RunningCell:
             if not self._is_lacking:
                 self._is_lacking = True
                 sys.stderr.write(f"output of the cell {self.key} is lost: {error.strerror}\n")
-        if self.is_over:  # a thread of it prints on
+        if self.is_over:  # a thread of the cell still prints
             self.close()
 
     def _open(self, stream: str) -> int:
@@ -114,7 +115,7 @@ class RunningCell:
         return self._files[name]
 
     def show(self, kind: str, content: dict[str, Any]) -> None:
-        """Keep what is displayed; what is only text is printed."""
+        """Record a displayed message. A message of plain text only is printed."""
         data, name = dict(content.get("data") or {}), (content.get("transient") or {}).get("display_id")
         data.pop(_WIDGET, None)  # its model is in the kernel's own notebook
         if set(data) <= {"text/plain"} and name is None:
@@ -124,7 +125,7 @@ class RunningCell:
         self._keep({"type": _FORMS[kind], "data": data, "metadata": content.get("metadata") or {}, "id": name})
 
     def clear(self, wait: bool) -> None:
-        """Take away what was put out so far."""
+        """Clear the output so far."""
         for stream in ("stdout", "stderr"):
             self.write(stream, display.CLEAR_LATER if wait else display.CLEAR)
         if self._has_shown:
@@ -139,7 +140,7 @@ class RunningCell:
             self._record.relay(message)
 
     def _printed(self) -> dict[str, int | None]:
-        """Return how much there is of what goes before."""
+        """Return the position of the text streams."""
         sizes: dict[str, int | None] = dict.fromkeys(("stdout", "stderr"))
         for stream in ("stdout", "stderr"):
             with contextlib.suppress(OSError):
@@ -147,7 +148,7 @@ class RunningCell:
         return sizes
 
     def end(self, code: int, **said: Any) -> None:
-        """Leave how it ended."""
+        """Record how the cell ended."""
         self.is_over = True
         self.close()
         end = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0, "interrupted": code == 130, **said}
@@ -158,7 +159,7 @@ class RunningCell:
             sys.stderr.write(f"the end of the cell {self.key} could not be recorded: {error}\n")
 
     def close(self) -> None:
-        """Let its files go."""
+        """Close the files of the cell."""
         for number in self._files.values():
             os.close(number)
         self._files.clear()
@@ -187,16 +188,16 @@ class RunningCells:
         self._requests: dict[str, RunningCell] = {}  # by ids of requests
         self._line = b""
         self._has_begun = False
-        self._refuses = self._gone = ""  # why the kernel takes none, and why it is over
+        self._refuses = self._gone = ""  # reasons why the kernel accepts no cells, and why it has ended
         self._shown: set[str] = set()  # display ids
 
     def __contains__(self, number: str) -> bool:
         return number in self._requests
 
-    # -- what is asked for
+    # -- requests
 
     def receive(self) -> bool:
-        """Take in what comes on standard input; False: nothing will."""
+        """Process standard input; False: it has ended."""
         with contextlib.suppress(OSError):
             if data := os.read(0, _READ_SIZE):
                 *lines, self._line = (self._line + data).split(b"\n")
@@ -218,7 +219,7 @@ class RunningCells:
             elif known.has_begun:
                 self._interrupt()
             else:
-                known.is_stopped = True  # as soon as the kernel says that it has begun
+                known.is_stopped = True  # interrupted when the kernel reports its start
 
     def _forget(self) -> None:
         over = [key for key, one in self._cells.items() if one.is_over]
@@ -227,7 +228,7 @@ class RunningCells:
         self._requests = {number: one for number, one in self._requests.items() if one.key in self._cells}
 
     def _send(self, one: RunningCell) -> None:
-        """Have a cell run, if it can."""
+        """Send the request for a cell, if possible."""
         if self._gone:
             self._lose(one)
         elif self._refuses:
@@ -241,7 +242,7 @@ class RunningCells:
             self._requests[self._send_request(asked)] = one
 
     def start(self, info: dict[str, Any]) -> None:
-        """Have those run that waited for the kernel to begin; ``info`` is what it says of itself."""
+        """Send the cells that waited for the start of the kernel; ``info`` is the kernel's description of itself."""
         self._has_begun = True
         if info.get("implementation") != "ipython":
             language = (info.get("language_info") or {}).get("name") or info.get("implementation")
@@ -250,27 +251,28 @@ class RunningCells:
             self._send(one)
 
     def lose(self, why: str) -> None:
-        """End those that are not over: the kernel is."""
+        """End all remaining cells, because the kernel has ended."""
         self._gone = why
         for one in self._waiting():
             self._lose(one)
 
     def _lose(self, one: RunningCell) -> None:
         if not (one.has_begun or one.withdraw()):
-            one.begin()  # its kernel had no time to say so
+            one.begin()  # its kernel had no time to report the start
         one.end(1, interrupted=not one.has_begun, lost=self._gone)
 
     def _waiting(self) -> list[RunningCell]:
         return [one for one in self._cells.values() if not one.is_over]
 
-    # -- what the kernel says
+    # -- messages of the kernel
 
     def reply(self, number: str, content: dict[str, Any]) -> None:
-        """Take in the answer to a request of ours."""
+        """Process the reply to a request for a cell."""
         one = self._requests[number]
         if one.is_over:
             return
-        if content.get("status") == "aborted":  # a cell before it has failed, which stops those of its own notebook
+        # an earlier cell has failed, which aborts later cells of its own notebook
+        if content.get("status") == "aborted":
             del self._requests[number]
             self._send(one)
             return
@@ -283,7 +285,7 @@ class RunningCells:
         self._settle(one)
 
     def publish(self, number: str, kind: str, content: dict[str, Any]) -> bool:
-        """Take in what is published because of a request of ours; return whether the front is to hear it."""
+        """Process a message published for a request of a cell; return whether the proxy needs it."""
         one = self._requests[number]
         data = content.get("data") or {}
         if kind == "stream":
@@ -304,7 +306,7 @@ class RunningCells:
     def _show(self, one: RunningCell, kind: str, content: dict[str, Any]) -> bool:
         name = (content.get("transient") or {}).get("display_id")
         if kind == "update_display_data" and name not in self._shown:
-            return True  # the kernel's notebook has shown it
+            return True  # the kernel's notebook has shown the output
         if name is not None:
             self._shown.add(name)
         one.show(kind, content)
@@ -320,7 +322,7 @@ class RunningCells:
 
     @staticmethod
     def _settle(one: RunningCell) -> None:
-        """End a cell that is done, when all that it said has come."""
+        """End a cell whose request is done, after all of its output has arrived."""
         if one.is_answered and one.is_done and not one.is_over:
             if not one.has_begun:
                 one.begin()

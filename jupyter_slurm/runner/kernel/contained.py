@@ -1,9 +1,9 @@
-"""Run the kernel of a step in a container: ``python -u contained.py JOBDIR FOLDER [argv]``, started by the keeper.
+"""Start of a step's kernel in a container: ``python -u contained.py JOBDIR FOLDER [argv]``, started by the keeper.
 
-FOLDER is that of the kernel's connection file and sockets; the container has it at its own place, as it has the job
-directories with the runner, the home and the working directory. What is behind FOLDER is run in the container; the
-image is that of ``environment`` in job.json. A signal to this process reaches the kernel, and its end is the end of the
-container. How far an image is that has to be fetched stands in ``served.json``.
+FOLDER contains the kernel's connection file and sockets. The container has it at the same path, together with the job
+directories, the runner, the home and the working directory. The arguments after FOLDER are the command in the
+container. ``environment`` in job.json names the image. A signal to this process reaches the kernel, and the end of this
+process ends the container. ``served.json`` has the progress of fetching an image.
 
 Python 3.8+, standard library only.
 """
@@ -14,12 +14,12 @@ import os
 import runpy
 import sys
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/contained.py")] + "loader.py")["load"]
 
 
 def main() -> int:
-    """Run the command in the container; where there was none, say why."""
+    """Run the command in the container. Without a container, report the reason."""
     folder, sockets, argv = sys.argv[1], sys.argv[2], sys.argv[3:]
     contain = load("container.run")
     place = load("cell.run").JobDirectory(folder)

@@ -1,6 +1,6 @@
-"""The folder of a kernel's sockets, on a disk of its node; who follows there removes those of keepers that were killed.
+"""Folder of a kernel's sockets, on a disk of its node. Later keepers remove the folders of killed keepers.
 
-In each lies which process it belongs to. Python 3.8+, standard library only.
+Each folder records its owning process. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import stat
 import tempfile
 from typing import TYPE_CHECKING, Iterator
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/folder.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.container import lock
@@ -21,19 +21,19 @@ else:
     lock = load("container.lock")
 
 _PREFIX, _HOLDER = "kernel-", "holder"
-_NEEDED_BYTES = 16_384  # bytes that are needed there for a connection file, and what else kernels leave
-_MAX_PATH_BYTES = 60  # bytes of the path of a place: that of a socket in it may have 107 (unix(7))
+_NEEDED_BYTES = 16_384  # free bytes for a connection file, and for other files of kernels
+_MAX_PATH_BYTES = 60  # bytes of the path of a folder: that of a socket in it may have 107 (unix(7))
 _MAX_LABEL_BYTES = 4096
 
 
 def places() -> Iterator[str]:
-    """Return the folders in which one can be made."""
+    """Return the possible parent folders."""
     there = (os.environ.get("TMPDIR"), tempfile.gettempdir(), "/tmp", "/dev/shm")  # noqa: S108 - mkdtemp is safe
     yield from dict.fromkeys(place for place in there if place and len(os.fsencode(place)) < _MAX_PATH_BYTES)
 
 
 def make() -> str | None:
-    """Make one of this process, of this user alone; None: there is no room for it anywhere."""
+    """Create a private folder of this process; None: there is no space for it."""
     sweep()
     for place in places():
         with contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ def make() -> str | None:
             try:
                 _write_holder(folder)
                 return folder
-            except OSError:  # of a full disk; another one may have room
+            except OSError:  # for example a full disk; another folder may have space
                 shutil.rmtree(folder, ignore_errors=True)
     return None
 
@@ -55,7 +55,7 @@ def _write_holder(folder: str) -> None:
 
 
 def sweep() -> None:
-    """Remove those of this user whose keeper is gone; with it went its kernel, which dies with it."""
+    """Remove this user's folders whose keeper has ended. The kernel of such a keeper has ended with it."""
     for place in places():
         with contextlib.suppress(OSError):
             for name in os.listdir(place):

@@ -1,7 +1,7 @@
-"""Start ipykernel as ``ipykernel_launcher`` does: ``python ipython_kernel.py -f CONNECTION_FILE``.
+"""Start of ipykernel as in ``ipykernel_launcher``: ``python ipython_kernel.py -f CONNECTION_FILE``.
 
-A kernel throws away what is printed while a thousand messages wait for who reads them. On a node that has more to do,
-a fast loop that prints gets there within milliseconds: so here many more may wait. Python 3.8+, standard library only.
+A kernel discards printed output while a thousand messages wait for the reader. On a busy node, a fast loop that prints
+reaches this limit within milliseconds. So this start raises the limit. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _MAY_WAIT = 100_000  # messages
 
 
 def let_more_wait(app: Any) -> None:
-    """Have more messages wait at the socket that publishes; never a reason to fail."""
+    """Raise the number of messages that may wait at the publishing socket. Errors are ignored."""
     begins = app.init_iopub
 
     def init_iopub(self: Any, context: Any) -> Any:
         with contextlib.suppress(Exception):
-            context.sndhwm = _MAY_WAIT  # of sockets that this context makes from now on
+            context.sndhwm = _MAY_WAIT  # of later sockets of this context
         try:
             return begins(self, context)
         finally:
@@ -30,8 +30,8 @@ def let_more_wait(app: Any) -> None:
 
 
 def main() -> None:
-    """Become the kernel."""
-    if not getattr(sys.flags, "safe_path", False):  # with PYTHONSAFEPATH there is no entry for the runner's folder
+    """Run the kernel in this process."""
+    if not getattr(sys.flags, "safe_path", False):  # with PYTHONSAFEPATH, sys.path has no entry for the runner's folder
         del sys.path[0]
     from ipykernel import kernelapp
 

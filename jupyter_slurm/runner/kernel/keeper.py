@@ -1,17 +1,17 @@
-"""Keep a kernel on a node: ``python -u keeper.py JOBDIR``, or a step of kind ``kernel``.
+"""Keeper of a kernel on a node: ``python -u keeper.py JOBDIR``, or a step of kind ``kernel``.
 
-The keeper starts the kernel, talks to its sockets, and listens on the node's loopback for its *front*, which a notebook
-elsewhere takes for the kernel. Between the two is one connection that may break (``link/link.py``): the kernel goes on,
-and what it says meanwhile is kept. Which kernel, and the secret that a front has to know, is in ``kernel.json``; where
-the keeper listens, and in the end how the kernel ended, it writes into ``keeper.json``.
+The keeper starts the kernel, talks to its sockets, and listens on the node's loopback for the proxy, which represents
+the kernel on the user's computer. Between keeper and proxy there is one connection, which may break (``link/link.py``).
+The kernel then continues, and its messages are kept. ``kernel.json`` has the kernel and the secret of the proxy. The
+keeper writes its address into ``keeper.json``, and in the end how the kernel ended.
 
-Notes of the front, ``{"do": …}``: ``interrupt``; ``end`` (``restart``: what the kernel is told of it). Those of the
-keeper, ``{"event": …}``: ``attached`` (to each new front: whether the kernel has ``begun``, its ``state``), ``started``
-(``kernel_info``), ``dropped`` (see ``link/link.py``), and at the end ``died``, with ``code``, ``signal``, ``log`` (the
-last lines), ``begun``, ``asked`` (a front has asked for it), ``why`` and ``hint`` where there are words for it; before
-that ``idle_over`` (``seconds``) where that was the reason. When the front has received all, the keeper leaves.
+Notes of the proxy, ``{"do": …}``: ``interrupt``; ``end`` (``restart``: the flag for the kernel). Notes of the keeper,
+``{"event": …}``: ``attached`` (to each new proxy: whether the kernel has ``begun``, its ``state``), ``started``
+(``kernel_info``), ``dropped`` (see ``link/link.py``), ``idle_over`` or ``lease_over`` (``seconds``) as the reason of
+the end, and finally ``died``. Its fields are ``code``, ``signal``, ``log`` (the last lines), ``begun``, ``asked`` (the
+proxy requested the end), and if known ``why`` and ``hint``. When the proxy has received everything, the keeper exits.
 
-Cells of other notebooks come on standard input (``cells.py``).
+Cells of other notebooks arrive on standard input (``cells.py``).
 
 Python 3.8+, standard library only.
 """
@@ -28,7 +28,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/keeper.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
@@ -47,23 +47,23 @@ else:
 
 FORMAT = 1
 _DEFAULT_LEASE_S, _DEFAULT_IDLE_S = 3600.0, float("inf")  # seconds
-_CONNECT_INTERVAL_S = 0.05  # seconds between two looks for the kernel's sockets
+_CONNECT_INTERVAL_S = 0.05  # seconds between two attempts to connect to the kernel's sockets
 _CHECK_INTERVAL_S = 1.0
-_PROBE_INTERVAL_S = 1.0  # seconds between two questions to a kernel that begins
-_SOCKETS_HINT_DELAY_S = 20.0  # seconds for a kernel to open its sockets, before somebody is told what may help
-_MAX_STARTS = 3  # as often as that, where somebody else has its ports
-_END_TIMEOUT_S = 5.0  # seconds to end in peace, at each of three degrees
-_FLUSH_TIMEOUT_S = 10.0  # seconds for a front to take the last words of a kernel that was ended
-_CONFIRM_TIMEOUT_S = 60.0  # seconds for a front to say that it has them, or to come again
-_DRAIN_TIMEOUT_S = 2.0  # seconds for what a kernel said before it died
+_PROBE_INTERVAL_S = 1.0  # seconds between two requests to a starting kernel
+_SOCKETS_HINT_DELAY_S = 20.0  # seconds for a kernel to open its sockets, before a hint is shown
+_MAX_STARTS = 3  # attempts, if another process takes the kernel's ports
+_END_TIMEOUT_S = 5.0  # seconds to end, at each of three degrees: request, SIGTERM, SIGKILL
+_FLUSH_TIMEOUT_S = 10.0  # seconds for the proxy to receive the last messages of a kernel that was ended
+_CONFIRM_TIMEOUT_S = 60.0  # seconds for the proxy to confirm them, or to connect again
+_DRAIN_TIMEOUT_S = 2.0  # seconds to receive messages that a kernel sent before it died
 _CHANNELS = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
 _NUMBERS = {name: number for number, name in _CHANNELS.items()}
-# What a front cannot do without; all else that is published may be dropped, where there is too much of it.
+# Messages that the proxy always needs. All other published messages may be dropped if there are too many.
 _NEEDED = {"status", "execute_input", "execute_result", "error", "shutdown_reply"}
 
 
 class Keeper:
-    """One kernel and its front.
+    """Kernel with its proxy.
 
     Parameters
     ----------
@@ -86,26 +86,26 @@ class Keeper:
         )
         self.kernel: Any = None
         self.wires: Any = None
-        self.info: dict[str, Any] | None = None  # what the kernel says of itself, when it has begun
+        self.info: dict[str, Any] | None = None  # the kernel's description of itself, once it has started
         self._probe, self._probed, self._has_published = "", 0.0, False
-        self._own: set[str] = set()  # ids of our own requests
+        self._own: set[str] = set()  # ids of the keeper's own requests
         self.cells = cells.RunningCells(place.folder, self._request_cell, self._interrupt)
         self._early: list[tuple[str, list[bytes]]] = []
         self._starts, self._is_hinted = 0, False
-        self._killed, self._degree = 0.0, 0  # how it is being ended
+        self._killed, self._degree = 0.0, 0  # deadline and degree of ending the kernel
         self._is_end_requested = self._is_terminated = self._is_restarting = False
-        self._over: dict[str, Any] = {}  # of idle or lease
-        self._unnoted: dict[str, Any] | None = None  # what could not be written: the disk was full
+        self._over: dict[str, Any] = {}  # note that the idle time or the lease is over
+        self._unnoted: dict[str, Any] | None = None  # note that could not be written because the disk was full
 
     # -- the loop
 
     def run(self) -> int:
-        """Keep it until the end; return the exit code of the step."""
+        """Keep the kernel until the end; return the exit code of the step."""
         signal.set_wakeup_fd(self._bell.signals, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, lambda *_: self._interrupt())
-        with contextlib.suppress(OSError):  # of a file, and of /dev/null, there is nothing to wait for
+        with contextlib.suppress(OSError):  # a file or /dev/null cannot be waited for
             self.ready.register(0, selectors.EVENT_READ, self._receive_cell_requests)
         self._note(port=self.door.port)
         try:
@@ -126,14 +126,14 @@ class Keeper:
             self.door.close()
 
     def _turn(self) -> None:
-        """Do what there is to do once."""
+        """Perform one iteration of the main loop."""
         if self.info is None:
             self._begin()
         self._check_end()
         self._pump()
 
     def _pump(self) -> None:
-        """Carry messages, and wait for more of them."""
+        """Forward messages, and wait for more."""
         has_more = self.wires is not None and self.wires.reader is not None and self.wires.reader.has_more
         pause = 0.0 if has_more else _CONNECT_INTERVAL_S if self.info is None else _CHECK_INTERVAL_S
         self._wait(pause)
@@ -145,7 +145,7 @@ class Keeper:
 
     def _wait(self, pause: float) -> None:
         for key, mask in self.ready.select(pause):
-            if self.ready.get_map().get(key.fd) is key:  # who came before it in this turn may have let it go
+            if self.ready.get_map().get(key.fd) is key:  # an earlier handler in this iteration may have unregistered it
                 key.data(mask)
 
     def _receive_output(self, _: int) -> None:
@@ -157,7 +157,7 @@ class Keeper:
             self.ready.unregister(0)
 
     def _note(self, **told: Any) -> None:
-        """Leave word of where the keeper listens, and of how it ended."""
+        """Record the address of the keeper, and how the kernel ended."""
         node = proc.node_name()
         note = {"format": FORMAT, "time": time.time(), "pid": os.getpid(), "node": node, "port": self.door.port, **told}
         try:
@@ -171,7 +171,7 @@ class Keeper:
     # -- the kernel
 
     def _start(self) -> None:
-        """Start it; KernelStartError."""
+        """Start the kernel; may raise KernelStartError."""
         self._starts += 1
         self.kernel = process.Kernel(self.place.folder, self.settings)
         self.kernel.start()
@@ -180,7 +180,7 @@ class Keeper:
         self.wires = zmq_sockets.ChannelSockets(reach, key, self.ready, self._reply, self._bell.ring)
 
     def _restart_on_taken_port(self) -> bool:
-        """Start another one in the place of one that has ended since somebody else had one of its ports."""
+        """Replace a kernel that has ended because another process had one of its ports."""
         is_over = self._is_end_requested or self._is_terminated or self._starts >= _MAX_STARTS
         if is_over or self.wires.reader is not None or not self.kernel.sockets.are_taken():
             return False
@@ -194,7 +194,7 @@ class Keeper:
         return True
 
     def _begin(self) -> None:
-        """Get on with the start: it has begun when it answers, and what it publishes comes."""
+        """Continue the start. The kernel has started when it replies and its published messages arrive."""
         now = time.monotonic()
         if self.wires.reader is None and not self.wires.connect():
             self._hint()
@@ -204,7 +204,7 @@ class Keeper:
             self._probe = self._request("shell", "kernel_info_request", {})
 
     def _hint(self) -> None:
-        """Say what may help a kernel that runs and has not opened its sockets."""
+        """Show a hint for a kernel that runs and has not opened its sockets."""
         if not self._is_hinted and self.kernel.hint and self.kernel.opens_for > _SOCKETS_HINT_DELAY_S:
             self._is_hinted = True
             self.place.stage(
@@ -222,7 +222,7 @@ class Keeper:
         return self._request("shell", "execute_request", content, is_own=False)
 
     def _accept_info(self, content: bytes) -> None:
-        """Take in what the kernel says of itself: from now on it gets what it is asked."""
+        """Accept the kernel's description of itself. From now on, requests are forwarded to the kernel."""
         self._probe = ""
         if self._has_published:
             self.info = messages.read(content)
@@ -254,11 +254,11 @@ class Keeper:
         for piece in messages.pieces(header, frames):
             self.door.link.send(link.IOPUB, piece, None if kind in _NEEDED else piece[1])
             if piece is not frames:
-                self.door.flush()  # the next one is made meanwhile
+                self.door.flush()  # sent while the next piece is made
 
     def _interrupt(self) -> None:
         if self.info is None or self.kernel.process.returncode is not None:
-            return  # one that begins would end by it
+            return  # a signal would end a starting kernel
         if self.kernel.is_interrupted_by_message:
             self._request("control", "interrupt_request", {})
         else:
@@ -266,10 +266,10 @@ class Keeper:
         self._wake_kernel()
 
     def _wake_kernel(self) -> None:
-        """Have it look what there is: an ipykernel 7 whose cell awaits something hears an interrupt no sooner."""
+        """Wake the kernel by a request: an ipykernel 7 whose cell awaits notices an interrupt only then."""
         self._request("shell", "kernel_info_request", {})
 
-    # -- the front
+    # -- the proxy
 
     def _greet_front(self) -> None:
         state = "starting" if self.info is None else "busy" if self.activity.is_at_work else "idle"
@@ -278,7 +278,7 @@ class Keeper:
             self.door.link.send_note(event="started", kernel_info=self.info)
 
     def _take(self, taken: list[Any]) -> None:
-        """Do what a front asks for."""
+        """Carry out the messages of the proxy."""
         for one in taken:
             if one.channel == link.NOTE:
                 note = one.note()
@@ -311,7 +311,7 @@ class Keeper:
         self._is_terminated = True
 
     def _check_end(self) -> None:
-        """Look whether it is to end, and have it end."""
+        """Check whether the kernel is to end, and end it."""
         self.door.tick()
         if self._unnoted is not None:
             self._note(**self._unnoted)
@@ -322,12 +322,12 @@ class Keeper:
             self._over = {"event": "idle_over", "seconds": self.idle}
             sys.stderr.write(f"Nobody has used this kernel for {self.idle:g} s: it ends.\n")
         if self._is_terminated:
-            self.kernel.hide()  # whoever terminates us may not wait for long
+            self.kernel.hide()  # the sender of SIGTERM may not wait for long
         if (self._over or self._is_end_requested or self._is_terminated) and time.monotonic() > self._killed:
             self._end_by_degrees()
 
     def _end_by_degrees(self) -> None:
-        """Ask it to end, then ask the system."""
+        """End the kernel by increasing force: by a request, then by signals."""
         self._degree, self._killed = self._degree + 1, time.monotonic() + _END_TIMEOUT_S
         if self._degree == 1 and self.info is not None:
             self._request("control", "shutdown_request", {"restart": self._is_restarting})
@@ -337,9 +337,9 @@ class Keeper:
             self.kernel.kill(signal.SIGKILL)
 
     def _finish(self) -> int:
-        """Pass on what it said before it ended; return the exit code."""
+        """Forward the kernel's last messages; return the exit code."""
         code = self.kernel.process.returncode
-        self.kernel.kill(signal.SIGKILL)  # what it has started, and may hold its sockets
+        self.kernel.kill(signal.SIGKILL)  # its child processes, which may hold its sockets
         deadline = time.monotonic() + _DRAIN_TIMEOUT_S
         reader = self.wires.reader
         while reader is not None and not (reader.is_over and not reader.has_more) and time.monotonic() < deadline:
@@ -350,14 +350,14 @@ class Keeper:
         return self._last_words(128 - code if code < 0 else code, signal=-code if code < 0 else None, **why)
 
     def _last_words(self, code: int, **told: Any) -> int:
-        """Tell the front how it ended, and wait until it knows; return the exit code of the step."""
+        """Tell the proxy how the kernel ended, and wait for the confirmation; return the exit code of the step."""
         if self._over:
             self.door.link.send_note(**self._over)
         tail = self.kernel.tail if self.kernel is not None else ""
         said = {"code": code, "log": tail, "begun": self.info is not None, "asked": self._is_end_requested, **told}
         self.door.link.send_note(event="died", **said)
         self._note(over=dict(said, **self._over))
-        if not self._is_terminated:  # else who told us to end knows more of it
+        if not self._is_terminated:  # otherwise the sender of SIGTERM reports the end
             is_unused, is_requested = bool(self._over), self._is_end_requested
             self.cells.lose(cells.why_lost(code, told, is_unused=is_unused, is_end_requested=is_requested))
         is_ours = bool(self._over or self._is_end_requested or self._is_terminated)
@@ -366,7 +366,7 @@ class Keeper:
         while not self.door.link.is_clear and time.monotonic() < deadline:
             if not self.door.has_front and (is_ours or self._is_terminated):
                 break
-            if self.door.link.is_sent and not is_sent:  # a front may leave when it hears that, without a word
+            if self.door.link.is_sent and not is_sent:  # a proxy may leave on this message without a confirmation
                 is_sent, deadline = True, min(deadline, time.monotonic() + _CONFIRM_TIMEOUT_S)
             self.door.tick()
             self.door.flush()
@@ -375,7 +375,7 @@ class Keeper:
 
 
 def serve(cell: Any, place: JobDirectory) -> int:
-    """Be the keeper of a step; ``cell`` is ``cell/run.py``."""
+    """Run the keeper of a step; ``cell`` is ``cell/run.py``."""
     cell.take_any_text()
     cell.heedless()
     return Keeper(place).run()

@@ -1,4 +1,4 @@
-"""Where a keeper listens for its front (``keeper.py``): on the loopback of the node, for whoever knows the secret.
+"""Listener of a keeper for its proxy (``keeper.py``): on the loopback of the node, protected by a secret.
 
 Python 3.8+, standard library only.
 """
@@ -16,7 +16,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/listener.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
@@ -26,17 +26,17 @@ else:
     handshake = load("link.handshake")
     link = load("link.link")
 
-MAX_BUFFER_AWAY_BYTES = 64 << 20  # bytes of output for a front that is away
-_MAX_BUFFER_LIVE_BYTES = 512 << 20  # and for one that is there, and slow
-_MAX_GUESTS = 16  # connections at once whose greeting is not over
+MAX_BUFFER_AWAY_BYTES = 64 << 20  # bytes of output kept without a proxy
+_MAX_BUFFER_LIVE_BYTES = 512 << 20  # bytes of output kept for a connected proxy that is slow
+_MAX_GUESTS = 16  # connections with an incomplete greeting
 _READ_SIZE = 1 << 20
-_MAX_WRITES = 16  # before others have their turn
-_MAX_PORT_TRIES = 200  # of ports
-_DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): its number and request, where user and inode are told
+_MAX_WRITES = 16  # writes before other connections get their turn
+_MAX_PORT_TRIES = 200  # attempts to find a free port
+_DIAG, _BY_FAMILY, _OWNER = 4, 20, 80  # of sock_diag(7): number, request, and offset of user and inode
 
 
 def is_foreign(sock: Any) -> bool:
-    """Tell whether another user has made a connection, where the system says so."""
+    """Return whether another user has opened a connection, if the system reports the user."""
     near, far = sock.getsockname(), sock.getpeername()
     try:
         uid, inode = _query_kernel(near, far)
@@ -46,7 +46,7 @@ def is_foreign(sock: Any) -> bool:
 
 
 def _query_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
-    """Return user and inode of the far end of a connection (sock_diag(7)); OSError, struct.error: it is not told."""
+    """Return user and inode of the peer's end of a connection (sock_diag(7)). May raise OSError or struct.error."""
     ends = struct.pack(">HH4s12x4s12x", far[1], near[1], socket.inet_aton(far[0]), socket.inet_aton(near[0]))
     asked = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + bytes(4) + b"\xff" * 8
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _DIAG) as kernel:
@@ -57,7 +57,7 @@ def _query_kernel(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int
 
 
 def _search_table(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int]:
-    """Return the same from /proc/net/tcp (proc(5)); nothing, where that does not tell either."""
+    """Return the same from /proc/net/tcp (proc(5)); zeros if unknown."""
     wanted = [f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (far, near)]
     with contextlib.suppress(OSError), open("/proc/net/tcp", encoding="ascii") as table:
         for row in map(str.split, table):
@@ -67,7 +67,7 @@ def _search_table(near: tuple[str, int], far: tuple[str, int]) -> tuple[int, int
 
 
 def listen() -> Any:
-    """Return what listens on the loopback: on a port that no system hands out, where all others are taken."""
+    """Return a listening socket on the loopback. If no automatic port is free, use a port outside that range."""
     for port in (0, *(random.randrange(proc.FIRST_PORT, proc.LAST_PORT) for _ in range(_MAX_PORT_TRIES))):  # noqa: S311 - any will do
         with contextlib.suppress(OSError):
             return _listening(port)
@@ -86,7 +86,7 @@ def _listening(port: int) -> Any:
 
 
 class PendingConnection:
-    """A connection that has not proven yet that it is a front's."""
+    """Connection of a client that has not proven the secret yet."""
 
     def __init__(self, sock: Any, words: Any) -> None:
         self.sock, self.handshake = sock, words
@@ -94,16 +94,16 @@ class PendingConnection:
 
 
 class ProxyListener:
-    """Listens for fronts, and has one of them at a time.
+    """Listener for proxies; one of them at a time is connected.
 
     Parameters
     ----------
     secret : bytes
     ready : selectors.BaseSelector
     take : callable
-        Takes the messages of the front.
+        Takes the messages of the proxy.
     greet : callable
-        Is told when a front comes that is another one than before.
+        Called when another proxy than before connects.
     """
 
     def __init__(self, secret: bytes, ready: Any, take: Callable[[list[Any]], None], greet: Callable[[], None]) -> None:
@@ -116,23 +116,23 @@ class ProxyListener:
         self._guests: list[PendingConnection] = []
         self._sock: Any = None
         self._who = b""
-        self._gone: set[bytes] = set()  # fronts in whose place others have come
+        self._gone: set[bytes] = set()  # proxies that were replaced
         self._lost_at = time.monotonic()
 
     @property
     def alone(self) -> float:
-        """Seconds since there was a front."""
+        """Seconds without a proxy."""
         return 0.0 if self._sock is not None else time.monotonic() - self._lost_at
 
     @property
     def has_front(self) -> bool:
-        """Whether there is a front."""
+        """Whether a proxy is connected."""
         return self._sock is not None
 
     def _accept(self, _: int) -> None:
         with contextlib.suppress(OSError):
             sock, _ = self._listener.accept()
-            if is_foreign(sock):  # it would not know the secret, but might keep others out
+            if is_foreign(sock):  # it does not have the secret, but might block other connections
                 sock.close()
                 return
             sock.setblocking(False)
@@ -155,7 +155,7 @@ class ProxyListener:
             data = guest.sock.recv(512)
             answer = guest.handshake.feed(data)
             if answer:
-                guest.sock.sendall(answer)  # fits into what the system keeps for a new connection
+                guest.sock.sendall(answer)  # fits into the send buffer of a new connection
         except BlockingIOError:
             return
         except (OSError, handshake.PeerRejected) as error:
@@ -170,7 +170,7 @@ class ProxyListener:
             self._dismiss(guest)
 
     def _attach(self, guest: PendingConnection) -> None:
-        """Have a front that has proven itself, in place of the one before."""
+        """Attach an authenticated proxy, in place of the previous one."""
         is_new = guest.handshake.who != self._who
         if self._sock is not None:
             if is_new:
@@ -193,7 +193,7 @@ class ProxyListener:
 
     @contextlib.contextmanager
     def _breaking(self) -> Iterator[None]:
-        """Let the front go where its connection turns out to be over."""
+        """Drop the proxy if its connection turns out to be broken."""
         try:
             yield
         except BlockingIOError:
@@ -203,7 +203,7 @@ class ProxyListener:
             self.drop()
 
     def drop(self) -> None:
-        """Let the front go."""
+        """Drop the connection of the proxy."""
         if self._sock is not None:
             self._ready.unregister(self._sock)
             self._sock.close()
@@ -233,7 +233,7 @@ class ProxyListener:
             self.link.written(self._sock.send(pending))
 
     def flush(self) -> None:
-        """Write what there is, and have the rest written when the front takes it."""
+        """Write pending data, and register the rest until the proxy can receive it."""
         if self._sock is not None:
             with self._breaking():
                 self._write()
@@ -242,7 +242,7 @@ class ProxyListener:
             self._ready.modify(self._sock, selectors.EVENT_READ | wanted, self._serve)
 
     def tick(self) -> None:
-        """Look who is there still."""
+        """Drop connections that are silent for too long."""
         for guest in list(self._guests):
             if time.monotonic() > guest.deadline:
                 self._dismiss(guest)
@@ -250,7 +250,7 @@ class ProxyListener:
             self.link.tick()
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Close all connections."""
         self.drop()
         for guest in list(self._guests):
             self._dismiss(guest)

@@ -1,8 +1,8 @@
-"""Messages of Jupyter as the keeper of a kernel makes, reads and cuts them, and what they tell of the kernel's work.
+"""Jupyter messages for the keeper of a kernel: creation, parsing, splitting, and the activity of the kernel.
 
-ipykernel puts all into one message that was printed within a fifth of a second. As one it would go from hand to hand,
-each of which begins when the one before has all of it; and too much of it for a front that is away would be dropped
-as a whole. So it goes in pieces: one is on its way while the next one is made. Python 3.8+, standard library only.
+ipykernel puts all output of a fifth of a second into one message. A single large message would be forwarded by each
+process only after its complete arrival. Without a connected proxy, it would be dropped as a whole. So the message is
+split into pieces: one is sent while the next one is made. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import uuid
 from typing import Any, Callable, Iterator
 
 _PIECE_BYTES = 1 << 20  # bytes
-_MAX_LINE_END_TRIES = 1000  # places that may be the end of a line and are none
+_MAX_LINE_END_TRIES = 1000  # candidates for the end of a line
 _NAME = rb'"name"\s*:\s*"(?:stdout|stderr)"'
 _BEGINS = re.compile(rb"\s*\{\s*(?:" + _NAME + rb'\s*,\s*)?"text"\s*:\s*"')
 _ENDS = re.compile(rb'"\s*(?:,\s*' + _NAME + rb"\s*)?\}\s*\Z")
-_TAIL = 64  # bytes in which what is behind the text stands
+_TAIL = 64  # bytes that contain the fields after the text
 _BACKSLASH = ord("\\")
 
 
 def message(kind: str, content: dict[str, Any], parent: bytes = b"{}") -> tuple[str, list[bytes]]:
-    """Return the id and the frames of a message of ours."""
+    """Return id and frames of a new message."""
     at = datetime.datetime.now(datetime.timezone.utc).isoformat()
     header = {"msg_id": uuid.uuid4().hex, "msg_type": kind, "session": "keeper", "username": "keeper", "date": at}
     told = json.dumps({**header, "version": "5.3"}).encode()
@@ -34,7 +34,7 @@ def message(kind: str, content: dict[str, Any], parent: bytes = b"{}") -> tuple[
 
 
 def read(frame: bytes) -> dict[str, Any]:
-    """Return what a part of a message says; nothing, where it is no object."""
+    """Return a parsed part of a message; empty if it is not an object."""
     try:
         told = json.loads(frame)
     except (ValueError, RecursionError):
@@ -43,20 +43,20 @@ def read(frame: bytes) -> dict[str, Any]:
 
 
 def word(told: dict[str, Any], name: str) -> str:
-    """Return what an object says under a name; nothing, where that is no text."""
+    """Return the text under a name of an object; empty if it is not a text."""
     said = told.get(name)
     return said if isinstance(said, str) else ""
 
 
 def pieces(header: dict[str, Any], frames: list[bytes], size: int = _PIECE_BYTES) -> Iterator[list[Any]]:
-    """Return a message as it is or, where it is a large output, as several, each of which ends with a line.
+    """Return a message unchanged, or a large output as several messages, each of which ends with a line.
 
     The content of these is a tuple of parts: none of the text is copied.
 
     Parameters
     ----------
     header : dict
-        What its first frame says.
+        Parsed first frame.
     frames : list of bytes
         Header, parent, metadata and content, then buffers.
     size : int, optional
@@ -76,25 +76,25 @@ def pieces(header: dict[str, Any], frames: list[bytes], size: int = _PIECE_BYTES
 
 
 def _text(content: bytes) -> tuple[int, int]:
-    """Return where the text of an output begins and ends; nowhere, if that is not plain to see."""
+    """Return start and end of an output's text; (0, 0) if they are uncertain."""
     opened, closed = _BEGINS.match(content), _ENDS.search(content, max(0, len(content) - _TAIL))
     if not (opened and closed):
         return 0, 0
     begin, end = opened.end(), closed.start()
-    # Behind the end of the text there would be another name, whose quotation mark has no backslash before it.
+    # Another name after the text would have a quotation mark without a backslash before it.
     has_more = content.find(b'"', begin, end) >= 0
     is_all = not has_more or content.count(b'"', begin, end) == content.count(b'\\"', begin, end)
     return (begin, end) if is_all else (0, 0)
 
 
 def _line_end(content: bytes, at: int, end: int) -> int:
-    """Return where the next line ends; the end of all where there is none."""
+    """Return the end of the next line; the end of the text if there is none."""
     for _ in range(_MAX_LINE_END_TRIES):
         at = content.find(b"\\n", at, end)
         if at < 0:
             return end
         before = at
-        while content[before - 1] == _BACKSLASH:  # of two, the second one is itself, and no beginning
+        while content[before - 1] == _BACKSLASH:  # a second backslash is escaped by the first, and starts no escape
             before -= 1
         at += 2
         if (at - before) % 2 == 0:
@@ -103,12 +103,12 @@ def _line_end(content: bytes, at: int, end: int) -> int:
 
 
 class Activity:
-    """What a kernel does.
+    """Activity of a kernel.
 
     Parameters
     ----------
     clock : callable, optional
-        Seconds.
+        Returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -116,11 +116,11 @@ class Activity:
         self._at_work: set[str] = set()  # ids of the requests
 
     def note_request(self) -> None:
-        """Take note of a request."""
+        """Record a request."""
         self._last = self._clock()
 
     def note_message(self, kind: str, parent: str, content: dict[str, Any]) -> None:
-        """Take note of what it publishes: a type of message, the id of the request, the content of a status."""
+        """Record a published message: its type, the id of the request, the content of a status."""
         self._last = self._clock()
         state = content.get("execution_state") if kind == "status" else None
         if state == "busy":
@@ -130,17 +130,17 @@ class Activity:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether there is a request that is not done."""
+        """Whether a request is unfinished."""
         return bool(self._at_work)
 
     @property
     def unused(self) -> float:
-        """Seconds for which nothing was asked, done or said."""
+        """Seconds without a request, computation or message."""
         return 0.0 if self._at_work else self._clock() - self._last
 
 
 class WakeSignal:
-    """A pipe that another thread, or a signal, rings: whoever selects ``file`` wakes up."""
+    """Pipe that another thread or a signal writes to, which wakes a thread that selects ``file``."""
 
     def __init__(self) -> None:
         self.file, self.signals = os.pipe()  # the end to wait for, and the one for signal.set_wakeup_fd
@@ -149,14 +149,14 @@ class WakeSignal:
         self._has_rung = False
 
     def ring(self) -> None:
-        """Wake it, once until it has listened."""
+        """Send a wake-up signal, unless one is pending."""
         if not self._has_rung:
             self._has_rung = True
             with contextlib.suppress(BlockingIOError):
                 os.write(self.signals, b"\0")
 
     def listen(self, _: int) -> None:
-        """Take note that it was rung."""
+        """Reset the signal."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.file, 4096)
-        self._has_rung = False  # before what has come is looked at
+        self._has_rung = False  # before new data is examined

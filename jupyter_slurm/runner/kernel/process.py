@@ -1,8 +1,7 @@
-"""The kernel itself, for ``keeper.py``: its connection file, its process, and what that prints.
+"""Kernel process for ``keeper.py``: its connection file, its process, and its printed output.
 
-Any kernel that takes a connection file will do. That lies in a folder of this user alone, on a disk of the node, as do
-its sockets (``sockets.py``).
-Python 3.8+, standard library only.
+Any kernel that uses a connection file is supported. That file and the sockets (``sockets.py``) are in a private folder
+of this user, on a disk of the node. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/process.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
@@ -31,16 +30,16 @@ else:
     proc = sockets.proc
     start = load("kernel.start")
     KernelStartError = sockets.KernelStartError
-_MAX_TAIL_BYTES = 8000  # bytes of what it printed that are kept
+_MAX_TAIL_BYTES = 8000  # bytes of printed output that are kept
 _READ_SIZE = 65_536
-_MAX_READS = 16  # pieces that are passed on before anything else gets its turn
+_MAX_READS = 16  # chunks that are forwarded before other work gets its turn
 _NO_CONTAINER = 125  # exit code of contained.py
 _PORTS_HINT = "Where it knows no Unix sockets, the word transport=tcp gives it ports (README.md: Kernels on nodes)."
-_OOM_SCORE = "500"  # of /proc/PID/oom_score_adj: where memory runs out, the kernel goes and we can say so
+_OOM_SCORE = "500"  # for /proc/PID/oom_score_adj: without memory, the kernel is killed and the keeper can report it
 
 
 def make_folder() -> str:
-    """Make a folder for sockets: of this user alone, on a disk of the node, with a short path."""
+    """Create a folder for sockets: private, on a disk of the node, with a short path."""
     path = folder.make()
     if path is not None:
         return path
@@ -49,14 +48,14 @@ def make_folder() -> str:
 
 
 class Kernel:
-    """One kernel, from its start to its end.
+    """Kernel from its start to its end.
 
     Parameters
     ----------
     place : str
         The job directory.
     asked : dict
-        Its ``kernel.json``.
+        Content of its ``kernel.json``.
     """
 
     def __init__(self, place: str, asked: dict[str, Any]) -> None:
@@ -65,10 +64,10 @@ class Kernel:
         self._place, self._settings, self._tail = place, asked, b""
         self.process: Any = None
         self.sockets: Any = None
-        self.output = -1  # a file descriptor: what it prints past its channels
+        self.output = -1  # file descriptor of output printed outside the channels
 
     def start(self) -> None:
-        """Start it; KernelStartError."""
+        """Start the kernel; may raise KernelStartError."""
         self._began = time.monotonic()
         path = os.path.join(self.folder, "connection.json")
         self.sockets = self._make_sockets()
@@ -87,7 +86,7 @@ class Kernel:
                 stderr=write,
                 cwd=self._cwd(),
                 env=self._environment(),
-                start_new_session=True,  # a group of its own, to be interrupted with all that it started
+                start_new_session=True,  # own process group, to interrupt it with all of its child processes
                 preexec_fn=proc.dying_with_us(signal.SIGKILL),
             )
         except (OSError, ValueError) as error:
@@ -104,7 +103,7 @@ class Kernel:
         return sockets.Ports(None if self._settings.get("image") else lambda: proc.family(self.process.pid))
 
     def _argv(self, path: str) -> list[str]:
-        """Return what starts it, in a container where there is to be one."""
+        """Return the command line of the kernel, in a container if there is an image."""
         image, beside_us = self._settings.get("image"), __file__[: -len("process.py")]
         python = (image or {}).get("python") or ("python3" if image else sys.executable)
         argv = [python, "-u", f"{beside_us}start.py", str(self._settings.get("name") or "python3"), path]
@@ -115,7 +114,7 @@ class Kernel:
 
     @property
     def is_interrupted_by_message(self) -> bool:
-        """Whether it is interrupted by a message; else by a signal."""
+        """Whether the kernel is interrupted by a message; else by a signal."""
         with contextlib.suppress(OSError), open(os.path.join(self.folder, start.HOW), encoding="ascii") as file:
             return file.read() == "message"
         return bool(self._settings.get("interrupt_mode") == "message")
@@ -124,21 +123,21 @@ class Kernel:
         cwd = self._settings.get("cwd")
         cwd = os.path.expanduser(cwd) if cwd else None
         if cwd and not os.path.isdir(cwd):
-            if not self._settings.get("image"):  # else it may be one of the image
+            if not self._settings.get("image"):  # otherwise the folder may be one of the image
                 raise KernelStartError(f"{proc.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins.")
             return None
         return cwd
 
     def _environment(self) -> dict[str, str]:
         env = {**os.environ, **(self._settings.get("env") or {})}
-        env["JPY_PARENT_PID"] = str(os.getpid())  # else it explains how to be used from a terminal
-        if self._settings.get("image"):  # there it may be the child of process 1, and would think that we are gone
+        env["JPY_PARENT_PID"] = str(os.getpid())  # otherwise it prints how to use it from a terminal
+        if self._settings.get("image"):  # its parent may be process 1, which it would take for the end of the keeper
             del env["JPY_PARENT_PID"]
         return env
 
     def receive_output(self) -> bool:
-        """Pass on some of what it printed past its channels; False: it will print nothing more."""
-        for _ in range(_MAX_READS):  # who prints without end keeps nobody from ending it
+        """Forward some output printed outside the channels; False: it has ended."""
+        for _ in range(_MAX_READS):  # endless output must not prevent the end
             try:
                 data = os.read(self.output, _READ_SIZE)
             except BlockingIOError:
@@ -148,25 +147,25 @@ class Kernel:
             if not data:
                 return False
             self._tail = (self._tail + data)[-_MAX_TAIL_BYTES:]
-            with contextlib.suppress(OSError):  # a full disk is no reason to end
+            with contextlib.suppress(OSError):  # a full disk must not end the kernel
                 os.write(2, data)
         return True
 
     def why_not(self) -> dict[str, str]:
-        """Return why it has not even begun, where it was not the kernel that ended, or a hint; nothing otherwise."""
+        """Return the reason why the kernel has not started, if its start program failed; otherwise a hint."""
         if self.process.returncode in (start.LACKING, _NO_CONTAINER):
             return {"why": self.tail.strip().split("\n")[-1]}
         return {"hint": self.hint}
 
     @property
     def hint(self) -> str:
-        """What may help where it does not open its sockets; of ipykernel it is known that it can."""
+        """Hint if the kernel does not open its sockets. ipykernel needs none: it supports Unix sockets."""
         is_ipykernel = not self._settings.get("argv") and (self._settings.get("name") or "python3") == "python3"
         return "" if is_ipykernel or self.sockets.transport != "ipc" else _PORTS_HINT
 
     @property
     def opens_for(self) -> float:
-        """Seconds since it was to open its sockets; in a container it begins later."""
+        """Seconds since the kernel could open its sockets; a container delays this time."""
         if not self._settings.get("image"):
             return time.monotonic() - self._began
         with contextlib.suppress(OSError):
@@ -175,29 +174,29 @@ class Kernel:
 
     @property
     def tail(self) -> str:
-        """The last of what it printed past its channels."""
+        """Last output printed outside the channels."""
         return self._tail.decode("utf-8", "replace")
 
     def interrupt(self) -> None:
-        """Interrupt it as a terminal does, with what it has started."""
+        """Interrupt the kernel and its child processes, as a terminal does."""
         with contextlib.suppress(OSError):
             if self._settings.get("image"):
-                self.process.send_signal(signal.SIGINT)  # who runs the container passes it on
+                self.process.send_signal(signal.SIGINT)  # the process that runs the container forwards it
             else:
                 os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self, number: int) -> None:
-        """Send a signal to it and to what it has started."""
+        """Send a signal to the kernel and its child processes."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, number)
 
     def hide(self) -> None:
-        """Remove its folder: whoever is to be connected is, by now."""
+        """Remove the folder: all connections exist by now."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def clear(self) -> None:
-        """End what is left of it, and remove its folder."""
-        if self.process is not None and self.process.poll() is None:  # else its number may be another one's by now
+        """End the remaining processes, and remove the folder."""
+        if self.process is not None and self.process.poll() is None:  # otherwise its process id may be reused
             left = proc.family(self.process.pid)
             self.kill(signal.SIGKILL)
             for pid in left:

@@ -1,8 +1,8 @@
-"""Run a cell of another notebook in an ipykernel, between those of its own: ``await run(FOLDER)``.
+"""Run of another notebook's cell in an ipykernel, between cells of its own notebook: ``await run(FOLDER)``.
 
-The keeper has the kernel do that by a request of its own (``cells.py``); FOLDER is the cell's job directory. The
-cell runs in the namespace of the kernel's notebook, whose history, numbers and last results stay as they are. That it
-begins, and with which exit code it ends, is published in the form NEWS, which the keeper keeps to itself.
+The keeper sends the kernel a request for it (``cells.py``); FOLDER is the cell's job directory. The cell runs in the
+namespace of the kernel's notebook, whose history, numbers and last results do not change. The start of the cell and its
+exit code are published in the MIME type NEWS, which the keeper does not forward.
 
 Python 3.8+ with IPython 7.17 or newer.
 """
@@ -17,17 +17,17 @@ import signal
 import sys
 from typing import Any, Iterator
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/run_cell.py")] + "loader.py")["load"]
 
-TAKEN = "taken"  # file of the cell: it runs, or will never do so; whoever makes it says which
+TAKEN = "taken"  # file of the cell: it has started or is withdrawn; the creator of the file decides
 NEWS = "application/vnd.jupyter-slurm.cell+json"
 
-_named: dict[str, Any] = {}  # functions and classes that came as source
+_named: dict[str, Any] = {}  # functions and classes that arrived as source
 
 
 def take(folder: str) -> bool:
-    """Decide about a cell that waits; False: it was decided already."""
+    """Decide about a waiting cell; False: already decided."""
     try:
         os.close(os.open(os.path.join(folder, TAKEN), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -36,8 +36,8 @@ def take(folder: str) -> bool:
 
 
 async def run(folder: str) -> None:
-    """Run a cell, unless it was withdrawn while it waited."""
-    from asyncio import CancelledError  # a kernel has loaded it, a keeper has no use for it
+    """Run a cell, unless it was withdrawn while waiting."""
+    from asyncio import CancelledError  # a kernel has loaded it, and a keeper does not need it
 
     from IPython import get_ipython
 
@@ -54,7 +54,7 @@ async def run(folder: str) -> None:
         code = 130 if isinstance(error, CancelledError) else cell.exit_code(error)
     except SystemExit as stop:
         code = cell.exit_code(stop)
-    except (KeyboardInterrupt, CancelledError):  # before the cell's first line, or after its last one
+    except (KeyboardInterrupt, CancelledError):  # before the first line of the cell, or after its last line
         code = 130
     except Exception as error:  # noqa: BLE001 - whatever is wrong with this cell, the kernel goes on
         cell.print_error(error, "")
@@ -67,7 +67,7 @@ def _publish_news(shell: Any, **told: Any) -> None:
 
 
 async def _run(shell: Any, asked: dict[str, Any]) -> BaseException | None:
-    """Run a cell as the kernel runs its own; return what ended it early. An error has been shown by then."""
+    """Run a cell as the kernel runs its own. Return the exception that ended it early; errors are already shown."""
     source, broken = asked["source"], None
     with _apart(shell, source, asked["filename"]):
         try:
@@ -91,7 +91,7 @@ async def _run(shell: Any, asked: dict[str, Any]) -> BaseException | None:
 
 @contextlib.contextmanager
 def _interrupted_by(handler: Any) -> Iterator[None]:
-    """Have a cell hear an interrupt at once: what the kernel has for cells that await something hears it late."""
+    """Deliver an interrupt to a cell at once: the kernel's own handling reaches awaiting cells late."""
     before = signal.signal(signal.SIGINT, handler)
     try:
         yield
@@ -101,12 +101,12 @@ def _interrupted_by(handler: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _apart(shell: Any, source: str, filename: str) -> Iterator[None]:
-    """Have a cell leave no trace in the history; errors give it the number that it has in its own notebook."""
+    """Keep a cell out of the history. Errors show the number that it has in its own notebook."""
     hook, number = shell.displayhook, re.search(r"\d+", filename)
     before = shell.execution_count, hook.cache_size
     shell.execution_count = int(number[0]) if number else 1
     hook.cache_size = 0  # neither _ nor Out
-    hook.quiet = lambda: source.rstrip().endswith(";")  # it would look at the last cell of the history
+    hook.quiet = lambda: source.rstrip().endswith(";")  # the original would examine the last cell of the history
     try:
         yield
     finally:

@@ -1,8 +1,8 @@
-"""Where a kernel's sockets are: in a folder of this user alone or, for kernels that know no such, on ports of the node.
+"""Sockets of a kernel: in a private folder or, for kernels without Unix sockets, on ports of the node.
 
-Others reach ports of the loopback, too. A kernel proves by its key who may ask it for something; what it publishes it
-tells whoever connects. So ports are used where a person says so, and nothing is sent to one before the system says that
-it is our kernel that listens there. Python 3.8+, standard library only.
+Other users can reach ports of the loopback. A kernel authenticates requests by its key, but publishes to every client.
+So ports are used only on request of the user. Nothing is sent to a port until the system confirms that the kernel of
+this keeper listens on it. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import runpy
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Iterable
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/sockets.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
@@ -27,7 +27,7 @@ _CONNECT_TIMEOUT_S = 5.0  # seconds, on the loopback
 
 
 class KernelStartError(Exception):
-    """There will be no kernel; the message and ``hint`` are for the person."""
+    """The kernel cannot start; the message and ``hint`` are for the user."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -48,12 +48,12 @@ class Paths:
         self._stem = os.path.join(folder, "k")
 
     def connection_info(self) -> dict[str, Any]:
-        """Return what the connection file says of them."""
+        """Return the entries of the connection file."""
         numbers = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
         return {"transport": self.transport, "ip": self._stem, **numbers}
 
     def connect(self, channel: str) -> Any:
-        """Return a connection to one of them; OSError: it is not there yet. Some kernels write it with a colon."""
+        """Connect to a socket; OSError: it does not exist yet. Some kernels use a colon in its name."""
         number = CHANNELS.index(channel) + 1
         names = [f"{self._stem}{mark}{number}" for mark in "-:"]
         sock = socket.socket(socket.AF_UNIX)
@@ -65,17 +65,18 @@ class Paths:
         return sock
 
     def are_taken(self) -> bool:
-        """Tell whether somebody else has one of them: nobody can."""
+        """Return whether another process has one of the sockets: impossible in a private folder."""
         return False
 
 
 class Ports:
-    """Ports of the loopback that nobody had a moment ago.
+    """Ports of the loopback that were free a moment ago.
 
     Parameters
     ----------
     family : callable or None
-        Returns the processes that may listen there; None: any of this user, as of a container that is no child of ours.
+        Returns the processes that may listen. None: any process of this user, as for a container that is not a
+        descendant.
     """
 
     transport = "tcp"
@@ -91,14 +92,14 @@ class Ports:
         self._numbers = dict(zip(CHANNELS, free))
 
     def connection_info(self) -> dict[str, Any]:
-        """Return what the connection file says of them."""
+        """Return the entries of the connection file."""
         numbers = {f"{name}_port": number for name, number in self._numbers.items()}
         return {"transport": self.transport, "ip": _HOST, **numbers}
 
     def connect(self, channel: str) -> Any:
-        """Return a connection to one of them; OSError: the kernel does not listen there yet, or somebody else does.
+        """Connect to a port; OSError: the kernel does not listen yet, or another process does.
 
-        KernelStartError: it listens where all of the network reaches it.
+        KernelStartError: the port is reachable from the network.
         """
         port = self._numbers[channel]
         if not self._is_ours(port):
@@ -123,5 +124,5 @@ class Ports:
         return is_ours
 
     def are_taken(self) -> bool:
-        """Tell whether somebody else has one of them, once the kernel is over."""
+        """Return whether another process has one of the ports, once the kernel has ended."""
         return any(proc.listeners(port) for port in self._numbers.values())

@@ -1,7 +1,7 @@
-"""Become a kernel: ``python -u start.py NAME CONNECTION_FILE``, where the kernel is to be, maybe in a container.
+"""Start of a kernel in its final place, perhaps a container: ``python -u start.py NAME CONNECTION_FILE``.
 
-NAME is that of a kernelspec of this place; ``python3`` is the ipykernel of the Python that runs this. How the kernel is
-to be interrupted is left beside the connection file. Python 3.8+, standard library only.
+NAME is the name of an installed kernelspec; ``python3`` is the ipykernel of the Python that runs this file. The
+interrupt mode of the kernel is written beside the connection file. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import string
 import sys
 from typing import Any
 
-LACKING = 78  # exit code: there is no such kernel; the last line says why (EX_CONFIG of sysexits.h)
-HOW = "interrupt"  # file: "message", where the kernel is to be asked
+LACKING = 78  # exit code: no such kernel; the last line says why (EX_CONFIG of sysexits.h)
+HOW = "interrupt"  # file: "message" if the kernel is interrupted by a message
 _PYTHON = re.compile(r"python[0-9.]*")
 
 
 class PackageMissing(Exception):
-    """There is no such kernel here."""
+    """The requested kernel is not installed."""
 
 
 def places() -> list[str]:
-    """Return the folders that may have kernelspecs, as Jupyter looks for them."""
+    """Return the folders that may have kernelspecs, as Jupyter searches them."""
     env = os.environ.get
     data = env("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     own, ours = env("JUPYTER_DATA_DIR") or os.path.join(data, "jupyter"), os.path.join(sys.prefix, "share", "jupyter")
@@ -36,7 +36,7 @@ def places() -> list[str]:
 
 
 def _is_local(path: str) -> bool:
-    """Tell whether there is a kernelspec, and not one whose kernel runs elsewhere, as ours in a home of all nodes."""
+    """Return whether a kernelspec exists and runs on this node. Those of jupyter_slurm run elsewhere."""
     try:
         with open(path, encoding="utf-8") as file:
             provisioner = json.load(file)["metadata"]["kernel_provisioner"]["provisioner_name"]
@@ -44,11 +44,11 @@ def _is_local(path: str) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError, LookupError, TypeError):
-        return True  # it says nothing of it; what cannot be read is told when it is wanted
+        return True  # no contrary entry; an unreadable file is reported when it is requested
 
 
 def find_kernelspecs() -> dict[str, str]:
-    """Return the folders of the kernelspecs of this place, by their names."""
+    """Return the folders of the installed kernelspecs by name."""
     found: dict[str, str] = {}
     for place in places():
         with contextlib.suppress(OSError):
@@ -59,7 +59,7 @@ def find_kernelspecs() -> dict[str, str]:
 
 
 def own_kernelspec() -> dict[str, Any] | None:
-    """Return the kernelspec of this Python's ipykernel; None: it has none."""
+    """Return the kernelspec of this Python's ipykernel; None: not installed."""
     with contextlib.suppress(ImportError, ValueError):
         if importlib.util.find_spec("ipykernel") is not None:
             options = ["-Xfrozen_modules=off"] if sys.version_info >= (3, 11) else []  # for its debugger
@@ -69,7 +69,7 @@ def own_kernelspec() -> dict[str, Any] | None:
 
 
 def find(name: str) -> tuple[dict[str, Any], str]:
-    """Return a kernelspec and its folder; PackageMissing."""
+    """Return a kernelspec and its folder; may raise PackageMissing."""
     told = own_kernelspec() if name == "python3" else None
     if told is not None:
         return told, ""
@@ -97,7 +97,7 @@ def find(name: str) -> tuple[dict[str, Any], str]:
 
 
 def become(told: dict[str, Any], folder: str, connection_file: str) -> None:
-    """Run the kernel in the place of this process; PackageMissing."""
+    """Replace this process by the kernel; may raise PackageMissing."""
     with open(os.path.join(os.path.dirname(connection_file), HOW), "w", encoding="ascii") as file:
         file.write("message" if told.get("interrupt_mode") == "message" else "signal")
     fills = {"{connection_file}": connection_file, "{resource_dir}": folder, "{prefix}": sys.prefix}
@@ -114,7 +114,7 @@ def become(told: dict[str, Any], folder: str, connection_file: str) -> None:
 
 
 def main() -> int:
-    """Become the kernel; say why there is none."""
+    """Replace this process by the kernel; report the reason if there is none."""
     try:
         become(*find(sys.argv[1]), sys.argv[2])
     except PackageMissing as error:

@@ -1,7 +1,7 @@
-"""The connections of a keeper to its kernel's sockets: messages, signed and proven. For ``keeper.py``.
+"""Connections of a keeper to its kernel's sockets, with signed and verified messages. For ``keeper.py``.
 
-A kernel's libzmq throws away what nobody reads in time. So a thread does nothing but read what is published; what it
-says is looked at elsewhere. Python 3.8+, standard library only.
+The kernel's libzmq discards messages that are not read in time. So one thread only reads published messages, which are
+processed elsewhere. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/zmq_sockets.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.kernel import zmtp
@@ -26,14 +26,14 @@ else:
     zmtp = load("kernel.zmtp")
 
 _DELIMITER = b"<IDS|MSG>"
-_PARTS = 4  # of a message at the least: header, parent header, metadata, content
+_PARTS = 4  # minimum parts of a message: header, parent header, metadata, content
 _READ_SIZE = 1 << 20
-_MAX_BYTES_AT_ONCE = 1 << 20  # bytes that are looked at before anything else gets its turn
-_SWITCH_INTERVAL_S = 0.0005  # seconds that another thread may keep the one that reads waiting
+_MAX_BYTES_AT_ONCE = 1 << 20  # bytes that are processed before other work gets its turn
+_SWITCH_INTERVAL_S = 0.0005  # seconds that another thread may delay the reading one
 
 
 class Signer:
-    """Signs and proves messages of the kernel's protocol with its key."""
+    """Signer and verifier of messages of the kernel's protocol, with the kernel's key."""
 
     def __init__(self, key: bytes) -> None:
         self._blank = hmac.new(key, digestmod=hashlib.sha256)
@@ -46,11 +46,11 @@ class Signer:
         return made.hexdigest().encode("ascii")
 
     def wrap(self, frames: list[bytes]) -> list[bytes]:
-        """Return a message as it goes to the kernel."""
+        """Return a message in the form for the kernel."""
         return [_DELIMITER, self.sign(frames), *frames]
 
     def unwrap(self, parts: list[bytes]) -> list[bytes] | None:
-        """Return the message in what came from the kernel, without what is before it; None: it is not signed so."""
+        """Return the message from the kernel without its prefix; None: the signature is wrong."""
         with contextlib.suppress(ValueError):
             at = parts.index(_DELIMITER) + 1
             frames = parts[at + 1 :]
@@ -60,15 +60,15 @@ class Signer:
 
 
 class ChannelSocket:
-    """One connection to a socket of the kernel."""
+    """Connection to a socket of the kernel."""
 
     def __init__(self, sock: Any, kind: str, identity: bytes) -> None:
         self.peer, self.sock = zmtp.Peer(kind, identity), sock
-        self._waiting: list[bytes] = []  # before it may send
+        self._waiting: list[bytes] = []  # messages queued until sending is possible
         self._out: collections.deque[Any] = collections.deque([self.peer.first])
 
     def take(self, data: bytes) -> list[list[bytes]]:
-        """Return the messages that have come."""
+        """Return the received messages."""
         answer, messages = self.peer.feed(data)
         if answer:
             self._out.append(answer)
@@ -79,16 +79,16 @@ class ChannelSocket:
         return list(messages)
 
     def send(self, parts: list[bytes]) -> None:
-        """Have a message sent."""
+        """Queue a message for sending."""
         (self._out if self.peer.is_ready else self._waiting).append(zmtp.pack(parts))
 
     @property
     def has_more(self) -> bool:
-        """Whether there is something to be written."""
+        """Whether data waits to be written."""
         return bool(self._out)
 
     def write(self) -> None:
-        """Write what the kernel takes."""
+        """Write as much as the kernel accepts."""
         with contextlib.suppress(BlockingIOError):
             while self._out:
                 head = memoryview(self._out.popleft())
@@ -102,14 +102,14 @@ class ChannelSocket:
 
 
 class ChannelReader:
-    """Reads what is published as fast as it comes, in a thread.
+    """Thread that reads published messages as fast as they arrive.
 
     Parameters
     ----------
     sock : socket
-        Blocks.
+        Blocking socket.
     wake : callable
-        Is told, in that thread, that there is something new.
+        Called in that thread when there are new messages.
     """
 
     def __init__(self, sock: Any, wake: Callable[[], None]) -> None:
@@ -128,7 +128,7 @@ class ChannelReader:
         self._wake()
 
     def take(self) -> Iterator[bytes]:
-        """Return some of what has come, in order."""
+        """Return some received messages, in order."""
         size = 0
         while self._pieces and size < _MAX_BYTES_AT_ONCE:
             piece = self._pieces.popleft()
@@ -137,7 +137,7 @@ class ChannelReader:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is something that was not taken."""
+        """Whether there are received messages."""
         return bool(self._pieces)
 
 
@@ -147,15 +147,15 @@ class ChannelSockets:
     Parameters
     ----------
     reach : callable
-        Returns a connection to a socket: of shell, control, stdin, iopub; OSError.
+        Returns a connection to a socket: of shell, control, stdin, iopub; may raise OSError.
     key : bytes
-        Of the connection file.
+        Key of the connection file.
     ready : selectors.BaseSelector
-        Calls what is registered there with the events that have come.
+        Selector, whose entries are callables that get the events.
     reply : callable
-        Takes a channel and a message that came on it.
+        Takes a channel and a message received on it.
     wake : callable
-        Is told, in another thread, that something was published.
+        Called in another thread when messages were published.
     """
 
     NAMES = ("shell", "control", "stdin")
@@ -173,10 +173,10 @@ class ChannelSockets:
         self._identity = b"keeper-" + os.urandom(8).hex().encode("ascii")
         self.wires: dict[str, ChannelSocket] = {}
         self.reader: ChannelReader | None = None
-        self.refused = 0  # messages without the right signature
+        self.refused = 0  # messages with a wrong signature
 
     def connect(self) -> bool:
-        """Connect to what is there by now; return whether that is all."""
+        """Connect to the available sockets; return whether all are connected."""
         for name in (*self.NAMES, "iopub"):
             if name not in self.wires:
                 try:
@@ -196,16 +196,16 @@ class ChannelSockets:
 
     @staticmethod
     def _write_out(wire: ChannelSocket) -> None:
-        """Write what few bytes there are: to a socket that blocks, and whose other side reads."""
+        """Write a few bytes to a blocking socket whose peer reads."""
         while wire.has_more:
             wire.write()
 
     def send(self, name: str, frames: list[bytes]) -> None:
-        """Have a message sent to the kernel."""
+        """Send a message to the kernel."""
         self.wires[name].send(self._signer.wrap(frames))
 
     def _serve(self, name: str, mask: int) -> None:
-        """Read what came from a socket of the kernel; one that is closed is no more than a sign of its end."""
+        """Read data from a socket of the kernel. A closed socket is only a sign of the kernel's end."""
         try:
             if mask & selectors.EVENT_READ:
                 for frames in self._read(name):
@@ -228,12 +228,12 @@ class ChannelSockets:
         return (name for name in self.NAMES if name in self.wires and self.wires[name].sock in self._ready.get_map())
 
     def read_rest(self) -> None:
-        """Read what there is yet of a kernel that has ended."""
+        """Read the remaining data of a kernel that has ended."""
         for name in self._open():
             self._serve(name, selectors.EVENT_READ)
 
     def flush(self) -> None:
-        """Have what is to be sent written as soon as the kernel takes it."""
+        """Write queued messages as soon as the kernel accepts them."""
         for name in self._open():
             wire = self.wires[name]
             wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if wire.has_more else 0)
@@ -242,7 +242,7 @@ class ChannelSockets:
                 self._ready.modify(wire.sock, wanted, key.data)
 
     def published(self) -> Iterator[list[bytes]]:
-        """Return some of the messages that were published."""
+        """Return some of the published messages."""
         if self.reader is not None:
             for piece in self.reader.take():
                 yield from self._proven(self.wires["iopub"].take(piece))
@@ -259,7 +259,7 @@ class ChannelSockets:
                     sys.stderr.write("The kernel said something that is not signed with its key: left out.\n")
 
     def close(self) -> None:
-        """Let all of them go."""
+        """Close all connections."""
         for wire in self.wires.values():
             with contextlib.suppress(OSError):
                 wire.sock.shutdown(socket.SHUT_RDWR)  # wakes the thread

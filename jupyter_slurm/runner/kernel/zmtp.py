@@ -1,7 +1,7 @@
-"""The client's side of ZMTP 3.0 with the NULL mechanism (https://rfc.zeromq.org/spec/23), as far as a kernel needs it.
+"""Client side of ZMTP 3.0 with the NULL mechanism (https://rfc.zeromq.org/spec/23), as far as a kernel needs it.
 
-So no pyzmq has to be on the node. Nothing here reads or writes: bytes that came are fed in, bytes to send come out.
-Every libzmq since 4.0 speaks it, newer ones as version 3.0 where the other side does.
+With this module, a node needs no pyzmq. The module reads and writes no sockets: received bytes are passed in, bytes to
+send are returned. Every libzmq since 4.0 supports the protocol; newer ones use version 3.0 if the peer does.
 
 Python 3.8+, standard library only.
 """
@@ -12,16 +12,16 @@ import struct
 from typing import cast
 
 _GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
-_VERSION, _MECHANISM = 10, slice(12, 32)  # where they stand in it
+_VERSION, _MECHANISM = 10, slice(12, 32)  # positions in the greeting
 _MORE, _LONG, _COMMAND = 1, 2, 4
 _SIZE = struct.Struct(">Q")
 _MAX_FRAME_BYTES = 1 << 31  # bytes of a frame
-_LARGE = 64 << 10  # one that is put together by itself
-_EVERYTHING = b"\0\x01\x01"  # a message of one byte: subscribe to all that begins with nothing
+_LARGE = 64 << 10  # bytes of a frame that is assembled separately
+_EVERYTHING = b"\0\x01\x01"  # message of one byte: subscription to everything (empty prefix)
 
 
 class ProtocolError(Exception):
-    """The other side does not speak ZMTP 3."""
+    """The peer does not speak ZMTP 3."""
 
 
 def _command(name: bytes, properties: dict[bytes, bytes]) -> bytes:
@@ -32,7 +32,7 @@ def _command(name: bytes, properties: dict[bytes, bytes]) -> bytes:
 
 
 def pack(frames: list[bytes]) -> bytes:
-    """Return a message of several frames as it travels."""
+    """Return a message of several frames in wire format."""
     parts: list[bytes] = []
     for number, frame in enumerate(frames, 1):
         flags = _MORE if number < len(frames) else 0
@@ -42,26 +42,26 @@ def pack(frames: list[bytes]) -> bytes:
 
 
 class Peer:
-    """One connection, from its first byte.
+    """Connection from its first byte.
 
     Parameters
     ----------
     kind : {"DEALER", "SUB"}
     identity : bytes, optional
-        By which a ROUTER knows us; two sockets of a client with the same one belong together.
+        Identity for a ROUTER; two sockets of a client with the same identity belong together.
     """
 
     def __init__(self, kind: str, identity: bytes = b"") -> None:
         self._kind, self._identity = kind, identity
         self._incoming = bytearray()
-        self._frames: list[bytes] = []  # of a message that has not come as a whole
-        self._body, self._flags, self._lacks = bytearray(), 0, 0  # a large frame, and how many bytes of it are to come
+        self._frames: list[bytes] = []  # of an incomplete message
+        self._body, self._flags, self._lacks = bytearray(), 0, 0  # a large frame, and the number of its missing bytes
         self._is_greeted = False
         self.is_ready = False  # messages can be sent
         self.first = _GREETING
 
     def feed(self, data: bytes) -> tuple[bytes, list[list[bytes]]]:
-        """Take what came in; return what to send for it, and the messages that are whole. ProtocolError."""
+        """Process received bytes; return the bytes to send and the complete messages. May raise ProtocolError."""
         messages: list[list[bytes]] = []
         if self._lacks:
             data = self._fill(data, messages)
@@ -95,7 +95,7 @@ class Peer:
         return answer, messages
 
     def _fill(self, data: bytes, messages: list[list[bytes]]) -> bytes:
-        """Add to a large frame, which is not copied once more when it is whole; return what is behind it."""
+        """Append to a large frame, which avoids another copy when complete; return the bytes after it."""
         part = memoryview(data)[: self._lacks]
         self._body += part
         self._lacks -= len(part)
@@ -130,5 +130,5 @@ class Peer:
 
     @property
     def subscription(self) -> bytes:
-        """What a SUB sends, once it may send, to get everything."""
+        """Message of a SUB that subscribes to everything, once sending is possible."""
         return _EVERYTHING if self._kind == "SUB" else b""

@@ -1,1 +1,1 @@
-"""The life of a job: resumption, staging and usage."""
+"""Life of a job: resumption, staging and usage."""

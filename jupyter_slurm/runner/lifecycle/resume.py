@@ -1,17 +1,18 @@
-"""Run a cell, a script or a session so that it survives preemption and time limits: ``python -u resume.py JOBDIR``.
+"""Run of a cell, script or session that survives preemption and time limits: ``python -u resume.py JOBDIR``.
 
-It starts the cell (``cell/run.py``) as a child and listens for what announces the end of this run: the signal of
-``--signal``, which Slurm sends to the batch script alone, and SIGTERM at a preemption with GraceTime, which Slurm sends
-to the steps of a job alone; so there is a step that does nothing but wait for it. The cell hears of it through a
-file (``job.py``). A cell that ends then, or that has not by a moment before the run does, is requeued from here:
-Slurm by itself requeues a job whose nodes were taken or failed, and none at its time limit.
+It starts the cell (``cell/run.py``) as a child and waits for signals that announce the end of this run. The signal of
+``--signal`` reaches only the batch script. SIGTERM at a preemption with GraceTime reaches only the steps of a job, so a
+step exists only to wait for it. A file announces the end to the cell (``job.py``). A cell that ends after this, or that
+still runs a moment before the end of the run, is requeued by this program. Slurm itself requeues a job whose nodes were
+preempted or failed, but never at its time limit.
 
-A script (``run`` of the record) hears of it by SIGUSR1, if it has a trap for that, and by the file that
-JUPYTER_SLURM_INTERRUPTED names; what it starts may import ``jupyter_slurm_job``, too. A session (``session/serve.py``)
-serves to the last moment, and the next run goes on under its address.
+A script (``run`` of the record) is notified by SIGUSR1, if it has a trap for that, and by the file named in
+JUPYTER_SLURM_INTERRUPTED. Programs that it starts may import ``jupyter_slurm_job``, too. A session
+(``session/serve.py``) serves to the end of the run, and the next run continues under its address.
 
-In ``resume`` (``resume.TASK`` for an array task) of the job directory: ``warned.N`` (of the N-th restart; says why),
-``told.N`` (the cell was told), ``python`` (for the Pythons that the cell starts). Python 3.8+, standard library only.
+In ``resume`` (``resume.TASK`` for an array task) of the job directory: ``warned.N`` (of the N-th restart; contains the
+reason), ``told.N`` (the cell was notified), ``python`` (for the Pythons that the cell starts). Python 3.8+, standard
+library only.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 loader = runpy.run_path(__file__[: -len("lifecycle/resume.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 
-_MARGIN_S = 10.0  # seconds before the end of a run at which a cell that goes on is requeued
-_ANSWER_TIMEOUT_S = 30.0  # seconds that a Slurm command may take
-_RETRY_INTERVAL_S = 2.0  # seconds before a controller that was silent is asked again
-_STEP_END_TIMEOUT_S = 2.0  # seconds for a step to end in peace
+_MARGIN_S = 10.0  # seconds before the end of a run at which a cell that still runs is requeued
+_ANSWER_TIMEOUT_S = 30.0  # seconds for a Slurm command
+_RETRY_INTERVAL_S = 2.0  # seconds before the next attempt to reach a silent controller
+_STEP_END_TIMEOUT_S = 2.0  # seconds for a step to end by itself
 _MAX_CLOCK_LAG_S = 120.0  # seconds by which the clock of a node may be late
 _FIELDS = ("State", "StartTime", "EndTime", "PreemptTime")
 _ALIVE = ("RUNNING", "SIGNALING")
@@ -55,13 +56,13 @@ _WORDS = {
 
 
 def report(text: str) -> None:
-    """Tell the person something, between what the cell prints."""
+    """Print a message for the user, between output of the cell."""
     sys.stderr.write(f"resume: {text}\n")
     sys.stderr.flush()
 
 
 def slurm_environment() -> dict[str, str]:
-    """Return the environment for a Slurm command: the options of this job are no options of that one."""
+    """Return the environment for a Slurm command, without the options of this job."""
     kept = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_CLUSTERS")
     foreign = ("SLURM_", "SRUN_", "SQUEUE_", "SACCT_", "SCONTROL_")
     own = {name: value for name, value in os.environ.items() if name in kept or not name.startswith(foreign)}
@@ -69,7 +70,7 @@ def slurm_environment() -> dict[str, str]:
 
 
 def run_slurm(*argv: str) -> tuple[int, str, str]:
-    """Run a Slurm command; return its exit code, and what it printed. A command that does not answer has code -1."""
+    """Run a Slurm command; return its exit code and output. The code is -1 without an answer."""
     try:
         done = subprocess.run(
             argv,
@@ -87,14 +88,14 @@ def run_slurm(*argv: str) -> tuple[int, str, str]:
 
 
 def has_trap(pid: int) -> bool:
-    """Tell whether a process has a trap for SIGUSR1 (proc(5))."""
+    """Return whether a process has a trap for SIGUSR1 (proc(5))."""
     with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
         caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
     return bool(caught >> (signal.SIGUSR1 - 1) & 1)
 
 
 def running(argv: list[str]) -> list[int]:
-    """Return the processes of this node that were started so, the first one first: in a container none is our child."""
+    """Return this node's processes with a command line, the first one first. In a container they are not children."""
     wanted, found = [os.fsencode(word) for word in argv], []
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -104,7 +105,7 @@ def running(argv: list[str]) -> list[int]:
 
 
 class ResumeState:
-    """How the job stands, as the controller says: its state, and three times in seconds since the epoch."""
+    """State of the job from the controller, with three times in seconds since the epoch."""
 
     def __init__(self, words: list[str]) -> None:
         self.name = words[0]
@@ -112,13 +113,13 @@ class ResumeState:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this run goes on: it is not cancelled, nor over in another way."""
+        """Whether this run continues: it is neither cancelled nor ended."""
         return self.name in _ALIVE
 
     def remaining_s(self, elapsed: float) -> float:
-        """Return the seconds until the end, ``elapsed`` after the beginning; durations from one clock, if it can be.
+        """Return the seconds until the end, ``elapsed`` after the start. If possible, durations come from one clock.
 
-        Of a job without a time limit Slurm tells no end, even where a preemption has set one.
+        For a job without a time limit, Slurm reports no end, even if a preemption has set one.
         """
         if not self.end:
             return float("inf")
@@ -129,7 +130,7 @@ class ResumeState:
 
 
 def state_of(job: str) -> ResumeState | None:
-    """Ask the controller about the job; None when it does not answer."""
+    """Query the controller for the state of the job; None without an answer."""
     form = ",".join(f"{field}:64" for field in _FIELDS)
     code, out, _ = run_slurm("squeue", "--local", "--noheader", "--states=all", f"--jobs={job}", f"--Format={form}")
     words = out.split()
@@ -137,7 +138,7 @@ def state_of(job: str) -> ResumeState | None:
 
 
 class ResumableRun:
-    """One run of the job."""
+    """Run of the job."""
 
     def __init__(self, place: JobDirectory, restarts: int, most: int) -> None:
         self.place, self.restarts, self.most = place, restarts, most
@@ -145,7 +146,7 @@ class ResumableRun:
         self.folder = os.path.join(place.folder, f"resume{place.suffix}")
         self.begun = time.monotonic()
         self.deadline: float | None = None  # by the monotonic clock
-        self.last_words = ""  # of srun
+        self.last_words = ""  # last message of srun
         self.what = "script" if "run" in place.job else "session" if "session" in place.job else "cell"
         self.is_contained = bool((place.job.get("environment") or {}).get("image"))
         self.warning = os.path.join(self.folder, f"warned.{restarts}")
@@ -154,10 +155,10 @@ class ResumableRun:
         for folder in (self.folder, os.path.join(self.folder, "python")):
             os.makedirs(folder, mode=0o700, exist_ok=True)
 
-    # -- what is started
+    # -- child processes
 
     def start_cell(self, args: list[str]) -> None:
-        """Start the cell; tell of its end."""
+        """Start the cell; report its end."""
         library = os.path.join(self.folder, "python")
         shutil.copyfile(path_of("job"), os.path.join(library, "jupyter_slurm_job.py"))
         paths = [path for path in (os.environ.get("PYTHONPATH"), library) if path]
@@ -180,7 +181,7 @@ class ResumableRun:
         self._report_end("cell", self.child)
 
     def knock(self) -> None:
-        """Send a script the signal for which it has a trap; one without would be ended by it."""
+        """Send a script SIGUSR1 if it has a trap for the signal. Without a trap, the signal would end it."""
         if self.what != "script":
             return
         pids = running(self.place.job["run"]) if self.is_contained else [self.child.pid]
@@ -194,14 +195,14 @@ class ResumableRun:
             report(f"the script could not be told: {error}")
 
     def dismiss(self) -> None:
-        """Have a session end in peace, with its kernels: nobody else may tell it."""
+        """End a session with its kernels in an orderly way: nobody else signals it."""
         if self.what == "session":
             self.child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.child.wait(_MARGIN_S / 2)
 
     def start_listener(self) -> Any:
-        """Start the step that hears of a preemption; ``cat`` ends with us, or by the signal."""
+        """Start the step that receives SIGTERM at a preemption; ``cat`` ends with this process, or by the signal."""
         place = [f"--jobid={self.job}", "--nodes=1", "--ntasks=1", "--overlap", "--mem=0", "--gres=none"]
         node = os.environ.get("SLURMD_NODENAME")
         argv = ["srun", *place, *([f"--nodelist={node}"] if node else []), "--mpi=none", "--job-name=resume", "cat"]
@@ -228,10 +229,10 @@ class ResumableRun:
 
         threading.Thread(target=wait, daemon=True).start()
 
-    # -- what happens
+    # -- events
 
     def follow(self) -> int | None:
-        """Follow the cell; return its exit code, None where this run is ended from outside or begun anew."""
+        """Follow the cell; return its exit code, None if this run is ended from outside or requeued."""
         while True:
             timeout = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
             try:
@@ -252,12 +253,12 @@ class ResumableRun:
                     report(f"a preemption is not announced to this run: {self.last_words}")
             elif not self.warned(name, code):
                 self.dismiss()
-                while name != "cell":  # it has been sent the same signal, and may have something to save
+                while name != "cell":  # it has received the same signal, and may have data to save
                     name, _ = self.events.get()
                 return None
 
     def warned(self, whom: str, number: int) -> bool:
-        """Take in a signal to the batch script or the step, and tell the cell. False: it is the end itself."""
+        """Handle a signal to the batch script or the step, and notify the cell. False: the job itself ends."""
         state = state_of(self.job)
         if not state.is_alive if state else (whom, number) == ("signal", signal.SIGTERM):
             return False
@@ -274,7 +275,7 @@ class ResumableRun:
         return True
 
     def ended(self, code: int) -> int | None:
-        """Take in the end of the cell; return its exit code, None where the job is begun anew or ended from outside."""
+        """Handle the end of the cell; return its exit code, None if the job is requeued or ended from outside."""
         was_told = os.path.exists(os.path.join(self.folder, f"told.{self.restarts}"))
         is_killed = code in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
         if is_killed or (was_told and code == 0):
@@ -292,23 +293,23 @@ class ResumableRun:
         return None if self.requeue() else 1
 
     def requeue(self) -> bool:
-        """Have the job begin anew, which ends this run; tell whether Slurm agreed."""
+        """Requeue the job, which ends this run; return whether Slurm agreed."""
         for name in _SIGNALS:
             signal.signal(name, signal.SIG_DFL)
         while True:
             code, _, error = run_slurm("scontrol", "requeue", self.job)
             if code == 0:
-                time.sleep(_MAX_CLOCK_LAG_S)  # whoever is still there then has not been ended
+                time.sleep(_MAX_CLOCK_LAG_S)  # a process that is still alive after this time has not been ended
                 return True
             if code > 0 and not any(sign in error for sign in _SILENCE):
                 report(f"Slurm does not requeue this job: {error.strip()}")
                 return False
             time.sleep(_RETRY_INTERVAL_S)
 
-    # -- what is told
+    # -- messages
 
     def introduce(self) -> bool:
-        """Say which run this is and how the one before it ended; False when there were enough."""
+        """Report the number of this run and how the previous one ended; False if the maximum is exceeded."""
         if self.restarts == 0:
             return True
         report(
@@ -324,7 +325,7 @@ class ResumableRun:
                 return _WORDS[file.read().strip()]
         except (OSError, KeyError):
             pass
-        # Only accounting remembers, where there is some: this asks slurmdbd, not the controller.
+        # Only accounting keeps earlier runs, if it exists: this asks slurmdbd, not the controller.
         code, out, _ = run_slurm("sacct", "--local", "-XnP", "--duplicates", f"--jobs={self.job}", "--format=State")
         states = [line.split()[0] for line in out.splitlines() if line.strip()] if code == 0 else []
         known = [state for state in states if state in _WORDS]
@@ -332,12 +333,12 @@ class ResumableRun:
 
 
 def has_recorded_end(place: JobDirectory) -> bool:
-    """Tell whether a session has said how it ended, which is more than its exit code."""
+    """Return whether a session has recorded its end, which says more than its exit code."""
     return os.path.exists(os.path.join(place.folder, f"end{place.suffix}.json"))
 
 
 def main() -> int:
-    """Claim the directory, run the cell, tell the end or have the job begin anew."""
+    """Claim the directory, run the cell, record the end or requeue the job."""
     place = load("cell.run").JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0

@@ -1,9 +1,9 @@
-"""Run a job on its node's own disk: ``python -u stage.py JOBDIR [args]``, from the batch script.
+"""Run of a job on its node's own disk: ``python -u stage.py JOBDIR [args]``, from the batch script.
 
-The folder that the job was to run in (``stage`` of job.json) is copied to that disk, the cell or script runs there, and
-what is new or changed goes back, however it ended: when Slurm announces the time limit (``--signal``), when it cancels
-the job, and at the end. Where the disk has no room, or the job has several nodes, it runs in the folder itself. What
-cannot be brought back stays, and is told with its place.
+The working folder of the job (``stage`` of job.json) is copied to that disk, and the cell or script runs there. New or
+changed files are copied back after any end of the job: when Slurm announces the time limit (``--signal``), when Slurm
+cancels the job, and at the end. If the disk lacks space, or the job has several nodes, the job runs in the original
+folder. Files that cannot be copied back stay on the node, and their place is reported.
 
 Python 3.8+, standard library only.
 """
@@ -24,26 +24,26 @@ from typing import TYPE_CHECKING, Iterator
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 loader = runpy.run_path(__file__[: -len("lifecycle/stage.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 
 _LEFT_OUT = frozenset({".jupyter-slurm-stage", ".rsync-partial"})
 _END_TIMEOUT_S = (
-    10.0  # seconds for what runs, once Slurm has told it to end: what it then writes needs the rest of KillWait
+    10.0  # seconds for the program to end after Slurm's signal; copying its files back needs the rest of KillWait
 )
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 def report(text: str) -> None:
-    """Tell the person something, between what the job prints."""
+    """Print a message for the user, between output of the job."""
     sys.stderr.write(f"stage: {text}\n")
     sys.stderr.flush()
 
 
 def place_of(template: str) -> str:
-    """Return the folder of the node that a template means."""
+    """Return the folder of the node that a template names."""
     env = {"USER": pwd.getpwuid(os.getuid()).pw_name, **os.environ}
     for name in sorted(env, key=len, reverse=True):
         template = template.replace("${" + name + "}", env[name]).replace("$" + name, env[name])
@@ -51,9 +51,9 @@ def place_of(template: str) -> str:
 
 
 def files_below(top: str, unread: dict[str, str] | None = None) -> Iterator[str]:
-    """Return the files and links below a folder, and folders without any; no link is followed.
+    """Return the files, links and folders below a folder, without following links.
 
-    Folders that cannot be looked into are noted in ``unread`` with the reason; without it, they raise OSError.
+    Folders that cannot be read are recorded in ``unread`` with the reason. Without ``unread``, they raise OSError.
     """
     folders = [""]
     while folders:
@@ -78,13 +78,13 @@ def files_below(top: str, unread: dict[str, str] | None = None) -> Iterator[str]
 
 
 def sign_of(path: str) -> tuple[int, int, int]:
-    """Return by what a version of a file is known."""
+    """Return a signature of a version of a file."""
     found = os.lstat(path)
     return found.st_mode, found.st_size, found.st_mtime_ns
 
 
 def copy(source: str, target: str) -> None:
-    """Copy a file, a link or an (empty) folder, in one step; times stay as they are."""
+    """Copy a file, a link or an (empty) folder atomically, with its times."""
     if os.path.isdir(source) and not os.path.islink(source):
         os.makedirs(target, exist_ok=True)
         return
@@ -100,7 +100,7 @@ def copy(source: str, target: str) -> None:
 
 
 def check_whose(folder: str) -> None:
-    """Refuse a folder in which somebody else could put another one in the place of ours; OSError: it is one."""
+    """Refuse a folder in which another user could replace a folder of this process, by OSError."""
     for found in (os.lstat(folder), os.stat(folder)):
         if found.st_uid not in (0, os.getuid()):
             raise OSError(f"{folder} belongs to another user ({found.st_uid})")
@@ -109,7 +109,7 @@ def check_whose(folder: str) -> None:
 
 
 class StageCopy:
-    """A folder's copy on the node's disk."""
+    """Copy of a folder on the node's disk."""
 
     def __init__(self, shared: str, local: str) -> None:
         self.shared, self.local = shared, local
@@ -117,7 +117,7 @@ class StageCopy:
         self.failed: dict[str, str] = {}
 
     def make(self) -> None:
-        """Copy what is there, if there is room."""
+        """Copy the folder if there is enough space."""
         names = list(files_below(self.shared))
         wanted = sum(os.lstat(os.path.join(self.shared, name)).st_size for name in names)
         os.makedirs(self.local, mode=0o700)
@@ -130,7 +130,7 @@ class StageCopy:
             self.signatures[name] = sign_of(os.path.join(self.local, name))
 
     def bring_back(self) -> int:
-        """Copy back what is new or changed; return how many files that were."""
+        """Copy new or changed files back; return their number."""
         count = 0
         self.failed = {}
         for name in list(files_below(self.local, self.failed)):
@@ -149,7 +149,7 @@ class StageCopy:
         return count
 
     def report_failures(self) -> None:
-        """Say what came back, and take the copy away; what did not come back stays."""
+        """Remove the copy if all files were copied back. Otherwise keep it and report the failures."""
         if not self.failed:
             shutil.rmtree(self.local, ignore_errors=True)
             return
@@ -162,11 +162,11 @@ class StageCopy:
 
 
 def copied(place: JobDirectory) -> StageCopy | None:
-    """Copy the folder of the job; None where it runs in the folder itself, which is told."""
+    """Copy the folder of the job. Return None if the job runs in the original folder; the reason is reported."""
     stage, here = place.job["stage"], os.getcwd()
     shared = stage["folders"][0]["dest"]
     if os.path.realpath(here) != os.path.realpath(shared):
-        return None  # it was told to run elsewhere
+        return None  # it was submitted to run elsewhere
     if int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1:
         report(f"the job has several nodes: it runs in {shared}, which all of them see")
         return None
@@ -187,7 +187,7 @@ def copied(place: JobDirectory) -> StageCopy | None:
 
 
 def command(place: JobDirectory, args: list[str]) -> list[str]:
-    """Return what runs the cell or the script."""
+    """Return the command of the cell or the script."""
     job = place.job
     is_contained = bool((job.get("environment") or {}).get("image"))
     if "run" in job and not is_contained:
@@ -197,7 +197,7 @@ def command(place: JobDirectory, args: list[str]) -> list[str]:
 
 
 def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
-    """Run it on the node's disk; return its exit code, as a shell tells it."""
+    """Run the command on the node's disk; return its exit code as a shell would see it."""
     process = subprocess.Popen(argv, cwd=made.local, env={**os.environ, "PWD": made.local})
     heard: list[int] = []
     for listened in (*_ENDING, *_PASSED_ON):
@@ -216,7 +216,7 @@ def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
                 process.send_signal(number)
             if number in _ENDING:
                 is_ending = True
-                made.bring_back()  # at once: how long Slurm waits is not known
+                made.bring_back()  # at once: Slurm's waiting time is unknown
     if process.poll() is None:
         process.kill()
     code = process.wait()

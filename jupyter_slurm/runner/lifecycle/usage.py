@@ -1,13 +1,13 @@
-"""What a job uses as time goes by, for a plot: a child of the runner looks twice a minute, and keeps few points.
+"""Usage of a job over time, for a plot: a child of the runner measures twice a minute, and keeps few points.
 
-It leaves one small file, ``usage.json``, and that only of a job which lasts longer than the first interval::
+It writes one small file, ``usage.json``, only for a job that lasts longer than the first interval::
 
     {"format": 1, "job": …, "node": …, "source": "cgroup", "cpus": 8, "memory": BYTES, "gpus": 1,
      "points": [[TIME, SECONDS OF CPU SO FAR, BYTES, GPU 0 TO 1, BYTES OF THE GPUS], …]}
 
-Where there are more points than that, every second one goes and the interval doubles. What is measured is the control
-group of the job on this node, its first one, else the processes of the runner. Tasks of arrays are not measured: there
-may be thousands, and so many files.
+Beyond the maximum number of points, every second one is removed and the interval doubles. The control group of the job
+on this node, its first one, is measured, else the processes of the runner. Tasks of arrays are not measured: thousands
+of tasks would make thousands of files.
 
 Python 3.8+, standard library only.
 """
@@ -31,14 +31,14 @@ FORMAT = 1
 _INTERVAL_S = 30.0  # seconds
 _MAX_POINTS = 240  # points
 _QUERY_TIMEOUT_S = 10.0  # seconds for nvidia-smi
-OF_A_TASK = ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU")  # variables of Slurm for GPUs that are not shared
+OF_A_TASK = ("GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU")  # variables of Slurm for GPUs of single tasks
 _GPU_QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits")
 
 
 def watch(place: JobDirectory) -> None:
-    """Begin to measure the job of a runner; never a reason to fail.
+    """Start to measure the job of a runner. Errors are ignored.
 
-    A process of its own, which nobody has to wait for: a thread would be one more to who forks in a cell. It ends with
+    Uses a separate process without a waiting parent: a thread would disturb a cell that forks. The process ends with
     the runner, whose end of the pipe closes then.
     """
     if place.task is not None:
@@ -61,15 +61,15 @@ def watch(place: JobDirectory) -> None:
 
 
 def _measure(place: JobDirectory, runner: int, lives: int) -> None:
-    os.setsid()  # what is sent to the runner's group is not meant for us
+    os.setsid()  # signals to the runner's group must not reach this process
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
     with contextlib.suppress(OSError), open("/proc/self/comm", "w") as name:
-        name.write("usage")  # so that nobody takes it for the runner
-    gc.freeze()  # the memory is the runner's, as long as nobody touches it
+        name.write("usage")  # to distinguish it from the runner
+    gc.freeze()  # the memory stays shared with the runner while it is not changed
     group, every = ControlGroup(), _interval()
     points = [_point(group, runner)]
     while not select.select([lives], [], [], every)[0] and _is_alive(runner):
@@ -81,7 +81,7 @@ def _measure(place: JobDirectory, runner: int, lives: int) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    """Whether there is a process: what it has forked, and left behind, holds its end of the pipe, too."""
+    """Return whether a process exists: forked processes of the runner keep its end of the pipe open, too."""
     try:
         os.kill(pid, 0)
     except OSError:
@@ -119,7 +119,7 @@ def _number(name: str) -> int | None:
 
 
 def _granted_memory() -> int | None:
-    """Return the bytes that the job has on this node, as sbatch(1) tells them; None: not known."""
+    """Return the bytes of memory of the job on this node, from variables of sbatch(1); None: unknown."""
     of_node, of_cpu, cpus = map(_number, ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"))
     if of_node:
         return of_node << 20
@@ -127,10 +127,10 @@ def _granted_memory() -> int | None:
 
 
 class ControlGroup:
-    """The control group of this job on this node (cgroups(7), version 2 or 1), if Slurm has made one."""
+    """Control group of this job on this node (cgroups(7), version 2 or 1), if Slurm has created one."""
 
     def __init__(self) -> None:
-        self._cpu: tuple[str, float] | None = None  # a file, and how many of its units are a second
+        self._cpu: tuple[str, float] | None = None  # a file, and the number of its units in a second
         self._memory: str | None = None
         for kinds, folder in _groups():
             if kinds == "":
@@ -141,14 +141,14 @@ class ControlGroup:
                 self._memory = folder + "/memory.usage_in_bytes"
 
     def used(self) -> tuple[float, int] | None:
-        """Return the seconds of CPU time so far and the bytes of memory now; None: nobody tells."""
+        """Return the seconds of CPU time so far and the current bytes of memory; None: unknown."""
         if self._cpu is None or self._memory is None:
             return None
         try:
             path, unit = self._cpu
             cpu = int(_read(path).replace("usage_usec", "").split(None, 1)[0]) / unit
             statistics = _read(os.path.join(os.path.dirname(self._memory), "memory.stat"))
-            # What is only kept of files goes where it is in the way: nobody means that by memory.
+            # Inactive file cache is subtracted: the system frees it on demand, and users do not count it as memory.
             kept = re.search(r"^(?:total_)?inactive_file (\d+)", statistics, re.MULTILINE)
             return cpu, max(0, int(_read(self._memory)) - int(kept[1] if kept else 0))
         except (OSError, ValueError, IndexError):
@@ -156,7 +156,7 @@ class ControlGroup:
 
 
 def _groups() -> Iterator[tuple[str, str]]:
-    """Yield the kinds of the hierarchies in which Slurm has made a group for this job, and its folder."""
+    """Yield controllers and folder of each hierarchy in which Slurm has created a group for this job."""
     try:
         lines = _read("/proc/self/cgroup").splitlines()
     except OSError:
@@ -175,7 +175,7 @@ def _read(path: str) -> str:
 
 
 def _family_used(first: int) -> tuple[float, int]:
-    """Return the same of a process and all that descend from it: what is over counts with who has waited for it."""
+    """Return the same of a process and its descendants. Ended processes count with the parent that waited for them."""
     ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     told: dict[int, list[str]] = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -192,25 +192,26 @@ def _family_used(first: int) -> tuple[float, int]:
 
 
 def for_steps(env: Any) -> list[str]:
-    """Return what srun is to be told for a step to have the GPUs of its job.
+    """Return the options of srun that give a step the GPUs of its job.
 
-    One of whole nodes (``--exclusive``) asks for none, and Slurm gives all to its batch script, but none to its steps.
+    A job of whole nodes (``--exclusive``) requests no GPUs. Slurm then gives all to its batch script, but none to its
+    steps.
     """
     gpus, asked = env.get("SLURM_GPUS_ON_NODE"), ("GPUS", "GPUS_PER_NODE", "GPUS_PER_SOCKET", *OF_A_TASK)
     return [f"--gres=gpu:{gpus}"] if gpus and not any(env.get(f"SLURM_{name}") for name in asked) else []
 
 
 def visible(env: Any) -> list[str]:
-    """Return the GPUs of this job, as nvidia-smi takes them."""
+    """Return the GPUs of this job in the form of nvidia-smi."""
     given = env.get("CUDA_VISIBLE_DEVICES") or ""
     return [name for name in given.split(",") if re.fullmatch(r"\d+|(?:GPU|MIG)-[\w/-]+", name)]
 
 
 def _gpus() -> tuple[float | None, int | None]:
-    """Return how busy the GPUs of this job are, 0 to 1, and the bytes of their memory; None: nobody tells."""
+    """Return the utilization of the job's GPUs, 0 to 1, and the bytes of their memory; None: unknown."""
     if not visible(os.environ):
         return None, None
-    import subprocess  # a cell that has no GPU does not wait for it
+    import subprocess  # a cell without a GPU does not wait for this import
 
     try:
         argv = [*_GPU_QUERY, "--id=" + ",".join(visible(os.environ))]

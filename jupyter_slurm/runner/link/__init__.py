@@ -1,1 +1,1 @@
-"""The link between keeper and kernel proxy, and its handshake."""
+"""Link between keeper and proxy, and its handshake."""

@@ -1,14 +1,14 @@
-"""How a front and a keeper greet each other on each connection of their link (``link.py``).
+"""Handshake between proxy and keeper on each connection of their link (``link.py``).
 
-Three texts of a fixed length, in which both ends prove that they know the secret, by an HMAC over all that was said and
-whose text it is; they also say how far each has come. Frames follow. ::
+It has three texts of fixed length. Both ends prove that they know the secret, by an HMAC over all previous texts and
+the role of the sender. They also exchange the number of the last received record. Frames follow. ::
 
-    front   MAGIC VERSION who[8] nonce[16]
-    keeper  MAGIC VERSION told[1] nonce[16] received[8] proof[32]      told: 1, there is a newer front than you
-    front   received[8] proof[32]
+    proxy   MAGIC VERSION who[8] nonce[16]
+    keeper  MAGIC VERSION told[1] nonce[16] received[8] proof[32]      told: 1 if a newer proxy exists
+    proxy   received[8] proof[32]
 
-Nothing here reads or writes: bytes that came are fed in, bytes to send come out. Both ends use it: the keeper, and the
-front, which imports it from the package. Python 3.8+, standard library only.
+The module reads and writes no sockets: received bytes are passed in, bytes to send are returned. Both ends use it: the
+keeper, and the proxy, which imports it from the package. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _PROOF = 32
 
 
 class PeerRejected(Exception):
-    """Who is at the other end does not know the secret, or speaks otherwise."""
+    """The peer does not know the secret, or uses another protocol."""
 
 
 class PeerReplaced(Exception):
-    """A newer front has come: this one is to leave."""
+    """A newer proxy has connected: this one must end."""
 
 
 class Handshake:
-    """One end of a greeting."""
+    """One end of a handshake."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret, self._transcript = secret, b""
         self._incoming = bytearray()
         self.is_done = False
-        self.received = 0  # the last record that the other end has
+        self.received = 0  # number of the last record that the peer has received
 
     @property
     def rest(self) -> bytes:
-        """What came behind the greeting."""
+        """Bytes received after the handshake."""
         return bytes(self._incoming)
 
     def _take(self, size: int) -> bytes:
-        """Return the next text; nothing: it has not come as a whole."""
+        """Return the next text; empty: it is incomplete."""
         if len(self._incoming) < size:
             return b""
         text = bytes(self._incoming[:size])
@@ -59,12 +59,12 @@ class Handshake:
         return hmac.new(self._secret, role + b"\n" + self._transcript, hashlib.sha256).digest()
 
     def _prove(self, role: bytes, text: bytes) -> bytes:
-        """Return a text of ours with its proof."""
+        """Return a text of this end with its proof."""
         self._transcript += text
         return text + self._proof(role)
 
     def _believe(self, role: bytes, text: bytes) -> bytes:
-        """Return a text of theirs without its proof."""
+        """Return a text of the peer without its verified proof."""
         text, proof = text[:-_PROOF], text[-_PROOF:]
         self._transcript += text
         if not hmac.compare_digest(proof, self._proof(role)):
@@ -80,15 +80,15 @@ def _know(magic: bytes, version: int) -> None:
 
 
 class ProxyHandshake(Handshake):
-    """The greeting of a front.
+    """Handshake of a proxy.
 
     Parameters
     ----------
     secret : bytes
     who : bytes
-        8 of them, which tell this front from others.
+        8 bytes that identify this proxy.
     received : int
-        The last record that it has.
+        Number of the last record that the proxy has received.
     """
 
     def __init__(self, secret: bytes, who: bytes, received: int) -> None:
@@ -97,7 +97,7 @@ class ProxyHandshake(Handshake):
         self._transcript = self.first = _ASKS.pack(_MAGIC, _VERSION, who, os.urandom(16))
 
     def feed(self, data: bytes) -> bytes:
-        """Take what came in, return what to send; PeerRejected, PeerReplaced."""
+        """Process received bytes, return bytes to send; may raise PeerRejected, PeerReplaced."""
         self._incoming += data
         if not self.is_done and (text := self._take(_ANSWERS.size + _PROOF)):
             _know(*_ANSWERS.unpack_from(text)[:2])
@@ -110,13 +110,13 @@ class ProxyHandshake(Handshake):
 
 
 class KeeperHandshake(Handshake):
-    """The greeting of a keeper.
+    """Handshake of a keeper.
 
     Parameters
     ----------
     secret : bytes
     received_of : callable
-        Takes the 8 bytes of a front, and returns the last record that came from it; None: there is a newer one.
+        Takes the 8 bytes of a proxy, and returns the number of the last record from it; None: a newer proxy exists.
     """
 
     def __init__(self, secret: bytes, received_of: Callable[[bytes], int | None]) -> None:
@@ -125,7 +125,7 @@ class KeeperHandshake(Handshake):
         self.who = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take what came in, return what to send; PeerRejected."""
+        """Process received bytes, return bytes to send; may raise PeerRejected."""
         self._incoming += data
         answer = b""
         if not self.who and (text := self._take(_ASKS.size)):

@@ -1,15 +1,15 @@
-"""One link between a front, on the person's machine, and a keeper, on the node, over connections that come and go.
+"""Link between a proxy on the user's computer and a keeper on the node, over successive connections.
 
-Nothing here reads or writes: bytes that came are fed in, bytes to send are asked for. Both ends use it: the keeper
-(``kernel/keeper.py``), and the front, which imports it from the package. Python 3.8+, standard library only.
+The module reads and writes no sockets: received bytes are passed in, bytes to send are requested. Both ends use it: the
+keeper (``kernel/keeper.py``), and the proxy, which imports it from the package. Python 3.8+, standard library only.
 
-A connection begins with a greeting (``handshake.py``). Frames follow: type (1 byte), length (4, big-endian), body. A
-record (``DATA``) has a number (8 bytes), greater than that of the one before; it is kept until the other end says that
-it has it (``ACK``), and is sent again on the next connection. Who has nothing to say for a while says so (``ALIVE``),
-also while it is told a lot.
+A connection begins with a handshake (``handshake.py``). Frames follow: type (1 byte), length (4, big-endian), body. A
+record (``DATA``) has a number (8 bytes), greater than the previous one. The sender keeps it until the peer confirms it
+(``ACK``), and sends it again on the next connection. An end that is silent for a while sends ``ALIVE``, also while it
+receives a lot.
 
-Payload of a record: channel (1 byte), how many frames (4), their lengths (4 each), the frames. Of ``NOTE`` it is one
-frame of JSON; on the other channels they are header, parent, metadata, content and buffers of a Jupyter message.
+Payload of a record: channel (1 byte), number of frames (4), their lengths (4 each), the frames. The channel ``NOTE``
+has one frame of JSON. The other channels have header, parent, metadata, content and buffers of a Jupyter message.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ import time
 from typing import Any, Callable, Iterable, NamedTuple, Sequence
 
 SHELL, CONTROL, STDIN, IOPUB, NOTE = range(5)
-KEEPALIVE_INTERVAL_S, SILENCE_TIMEOUT_S = 5.0, 15.0  # seconds without a word: of ours, of theirs
+KEEPALIVE_INTERVAL_S, SILENCE_TIMEOUT_S = 5.0, 15.0  # seconds of silence: of this end, of the peer
 MAX_FRAME_BYTES = 1 << 31  # bytes of a frame
 _DATA, _ACK, _ALIVE, _REPLACED = range(4)
 _HEADER, _NUMBER, _COUNT = struct.Struct(">BI"), struct.Struct(">Q"), struct.Struct(">BI")
-_MAX_READY_BYTES = 256 << 10  # bytes that are made ready to be sent
-_MIN_UNCOPIED_BYTES = 64 << 10  # bytes that are sent from where they lie
+_MAX_READY_BYTES = 256 << 10  # bytes that are prepared for sending
+_MIN_UNCOPIED_BYTES = 64 << 10  # bytes that are sent without a copy
 _MAX_FRAMES = 10_000
 _NOTHING = memoryview(b"")
 
 
 class LinkBroken(Exception):
-    """The connection is over: nobody answers, or what came makes no sense."""
+    """The connection is broken: the peer is silent, or sent invalid data."""
 
 
 class Message(NamedTuple):
-    """What came in a record."""
+    """Received message of a record."""
 
     channel: int
     frames: list[bytes]
 
     def note(self) -> dict[str, Any]:
-        """Return what a note says; LinkBroken: it is none."""
+        """Return the parsed note; may raise LinkBroken."""
         try:
             told = json.loads(self.frames[0])
         except (IndexError, ValueError, RecursionError) as error:
@@ -54,7 +54,7 @@ class Message(NamedTuple):
 
 
 def pack(channel: int, frames: Sequence[Any]) -> list[Any]:
-    """Return the payload of a record, in parts; a frame may be given as a tuple of parts, and is not copied then."""
+    """Return the payload of a record, in parts. A frame given as a tuple of parts is not copied."""
     parts: list[Any] = []
     for frame in frames:
         parts += frame if isinstance(frame, tuple) else (frame,)
@@ -63,7 +63,7 @@ def pack(channel: int, frames: Sequence[Any]) -> list[Any]:
 
 
 def _joined(parts: Iterable[Any]) -> list[Any]:
-    """Return bytes in few parts: large ones stay what they are, the small ones between them are put together."""
+    """Return the same bytes in fewer parts: large parts are kept, small ones between them are joined."""
     joined: list[Any] = []
     small: list[Any] = []
     for part in parts:
@@ -78,7 +78,7 @@ def _joined(parts: Iterable[Any]) -> list[Any]:
 
 
 def unpack(payload: bytes | memoryview) -> Message:
-    """Return what :func:`pack` has packed; LinkBroken: that is none."""
+    """Return the content of a payload from :func:`pack`; may raise LinkBroken."""
     try:
         channel, count = _COUNT.unpack_from(payload)
         if count > _MAX_FRAMES:
@@ -95,31 +95,31 @@ def unpack(payload: bytes | memoryview) -> Message:
     return Message(channel, frames)
 
 
-# What is to be sent ---------------------------------------------------------------------------------------------------
+# Outgoing records -----------------------------------------------------------------------------------------------------
 
 
 class _Record:
-    """One record: its payload, and what it was part of where it may be dropped."""
+    """Record: its payload, and its cause if it may be dropped."""
 
     __slots__ = ("cause", "count", "length", "payload", "size")
 
     def __init__(self, payload: list[Any], cause: bytes | None) -> None:
         self.payload, self.length, self.cause = payload, sum(map(len, payload)), cause
-        self.size, self.count = 0, 0  # of a note of what was dropped: bytes, messages
+        self.size, self.count = 0, 0  # of a note about dropped records: bytes, messages
 
     def payload_to_send(self) -> list[Any]:
-        """Return the payload, which says what was dropped as far as it is known now."""
+        """Return the payload. A note about dropped records contains the current numbers."""
         if not self.count:
             return self.payload
         parent: Any = {}
-        with contextlib.suppress(ValueError, RecursionError):  # whoever keeps the kernel does not ask what it says
+        with contextlib.suppress(ValueError, RecursionError):  # the peer accepts an unreadable cause
             parent = json.loads(self.cause or b"{}")
         note = {"event": "dropped", "bytes": self.size, "messages": self.count, "parent": parent}
         return pack(NOTE, [json.dumps(note).encode()])
 
 
 class Outbox:
-    """Records until the other end has them. What may be dropped, the oldest first, is so beyond a number of bytes.
+    """Records that the peer has not confirmed. Beyond a number of bytes, the oldest droppable records are dropped.
 
     Parameters
     ----------
@@ -133,13 +133,13 @@ class Outbox:
         self._records: collections.OrderedDict[int, _Record] = collections.OrderedDict()
         self._queue: collections.deque[int] = collections.deque()
         self._victims: collections.deque[int] = collections.deque()
-        self._marks: dict[bytes, int] = {}  # cause -> the note of what was dropped of it, where that was not sent
+        self._marks: dict[bytes, int] = {}  # cause: unsent note about its dropped records
 
     def __len__(self) -> int:
         return len(self._records)
 
     def put(self, payload: list[Any], cause: bytes | None = None) -> None:
-        """Add a record; ``cause``, the parent header of a message, says that it may be dropped."""
+        """Add a record. A ``cause``, the parent header of a message, marks the record as droppable."""
         self.last += 1
         self._records[self.last] = record = _Record(payload, cause)
         self._queue.append(self.last)
@@ -156,7 +156,7 @@ class Outbox:
         self.unsent -= record.length
         record.size, record.count, record.payload, record.length = record.length, 1, [], 0
         cause = record.cause or b""
-        # The last one that was dropped of a cell says so in its place: the other end may have those before it.
+        # The note takes the place of the last dropped record of a cell: the peer may have received the earlier ones.
         before = self._records.pop(self._marks.pop(cause, 0), None)
         if before is not None:
             record.size, record.count = record.size + before.size, record.count + before.count
@@ -178,16 +178,16 @@ class Outbox:
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a record that was not sent."""
+        """Whether there is an unsent record."""
         return any(number in self._records for number in self._queue)
 
     def has(self, number: int) -> None:
-        """Forget what the other end has."""
+        """Forget the records that the peer has."""
         while self._records and next(iter(self._records)) <= number:
             self._records.popitem(last=False)
 
     def rewind(self) -> None:
-        """Send all again that the other end may not have."""
+        """Mark all records that the peer may lack as unsent."""
         self._queue = collections.deque(self._records)
         self._victims = collections.deque(n for n, r in self._records.items() if r.cause is not None and not r.count)
         self._marks = {r.cause or b"": n for n, r in self._records.items() if r.count}
@@ -198,36 +198,36 @@ class Outbox:
 
 
 class Link:
-    """One end, over all connections.
+    """One end of the link, over all connections.
 
     Parameters
     ----------
     limit : int, optional
-        Bytes, beyond which what may be dropped is.
+        Bytes beyond which droppable records are dropped.
     clock : callable, optional
-        Seconds.
+        Returns seconds.
     """
 
     def __init__(self, limit: int = 1 << 62, clock: Callable[[], float] = time.monotonic) -> None:
         self.outbox, self._clock = Outbox(limit), clock
-        self.received = 0  # the last record that was passed on
-        self._fed = 0  # the last record that came
+        self.received = 0  # number of the last record that was passed on
+        self._fed = 0  # number of the last record that arrived
         self.is_attached = False
-        self.is_replaced = False  # the other end has said that there is a newer front: this one is to leave
+        self.is_replaced = False  # the peer has reported a newer proxy: this one must end
         self._incoming = bytearray()
         self._ready: collections.deque[memoryview] = collections.deque()
-        self._words: list[bytes] = []  # frames that are no records
+        self._words: list[bytes] = []  # frames that are not records
         self._received_at = self._sent_at = 0.0
 
     def attach(self, received: int, rest: bytes) -> list[Message]:
-        """Go on over a connection that was greeted; return what came right behind the greeting.
+        """Continue over a connection after its handshake; return the messages that arrived with the handshake.
 
         Parameters
         ----------
         received : int
-            The last record that the other end has.
+            Number of the last record that the peer has received.
         rest : bytes
-            What came behind the greeting.
+            Bytes after the handshake.
         """
         self.detach()
         self.outbox.has(received)
@@ -235,32 +235,32 @@ class Link:
         return self.feed(rest)
 
     def detach(self) -> None:
-        """Forget the connection: what was sent and not confirmed will be sent again."""
+        """Forget the connection: unconfirmed records will be sent again."""
         self.is_attached = False
         self._incoming, self._words = bytearray(), []
         self._ready.clear()
         self.outbox.rewind()
 
     def forget(self) -> None:
-        """Begin anew with another peer, which has sent nothing yet."""
+        """Start from scratch with another peer, which has sent nothing yet."""
         self.received = self._fed = 0
 
     def send(self, channel: int, frames: Sequence[Any], cause: bytes | None = None) -> None:
-        """Have a message sent; with its parent header as ``cause`` it may be dropped where there are too many."""
+        """Send a message. With its parent header as ``cause``, the message may be dropped if there are too many."""
         self.outbox.put(pack(channel, frames), cause)
 
     def send_note(self, **told: Any) -> None:
-        """Have a note sent."""
+        """Send a note."""
         self.send(NOTE, [json.dumps(told).encode()])
 
     def replace(self) -> bytes:
-        """Return what tells a front that a newer one has come."""
+        """Return the frame that tells a proxy of a newer one."""
         return _HEADER.pack(_REPLACED, 0)
 
     def feed(self, data: bytes) -> list[Message]:
-        """Take what came in, return the messages in it; LinkBroken.
+        """Process received bytes, return the messages in them; may raise LinkBroken.
 
-        When they are passed on, :meth:`confirm` says so; until then they would come again on another connection.
+        :meth:`confirm` reports that they are passed on. Until then they would arrive again on another connection.
         """
         self._incoming += data
         if data:
@@ -298,13 +298,13 @@ class Link:
             self.is_replaced = True
 
     def confirm(self) -> None:
-        """Say that all messages that came are passed on."""
+        """Confirm that all received messages are passed on."""
         if self._fed > self.received:
             self.received = self._fed
             self._words.append(_HEADER.pack(_ACK, _NUMBER.size) + _NUMBER.pack(self.received))
 
     def pending(self) -> memoryview:
-        """Return bytes to send now; none: there is nothing. :meth:`written` says how many went."""
+        """Return bytes to send now; empty: nothing to send. :meth:`written` reports how many were sent."""
         if not self._ready and self.is_attached:
             self._make_ready()
         return self._ready[0] if self._ready else _NOTHING
@@ -322,7 +322,7 @@ class Link:
             self._sent_at = self._clock()
 
     def written(self, count: int) -> None:
-        """Take note that so many bytes of :meth:`pending` were sent."""
+        """Record the number of bytes of :meth:`pending` that were sent."""
         if count:
             head = self._ready.popleft()
             if count < len(head):
@@ -330,16 +330,16 @@ class Link:
 
     @property
     def is_sent(self) -> bool:
-        """Whether all was given to this connection; what became of it is another thing."""
+        """Whether everything was given to this connection, which does not imply its arrival."""
         return self.is_attached and not self._ready and not self.outbox.has_next
 
     @property
     def is_clear(self) -> bool:
-        """Whether the other end has all."""
+        """Whether the peer has confirmed everything."""
         return not len(self.outbox)
 
     def tick(self) -> None:
-        """Look whether the other end is there, every second or so, after what came was fed in; LinkBroken."""
+        """Check the peer, about once a second, after received bytes were processed; may raise LinkBroken."""
         now = self._clock()
         if not self.is_attached:
             return

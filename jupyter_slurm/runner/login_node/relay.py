@@ -1,14 +1,14 @@
-"""Carries connections from a node's own loopback over this process's standard input and output.
+"""Relay of connections from a node's own loopback over this process's standard input and output.
 
-It runs as a step of a job, where nodes take no SSH. Python 3.8 or later, standard library only. Who starts it sends
-this text first and frames after that: type (1 byte), channel (4), length (4), data; numbers are big-endian. Each side
-sends as many bytes of a channel as it was given credit for, so that neither keeps more, however slow a reader is.
+It runs as a step of a job, on nodes without SSH. Python 3.8 or later, standard library only. The client first sends
+this text, then frames: type (1 byte), channel (4), length (4), data; numbers are big-endian. Each side sends only as
+many bytes of a channel as it has credit for, so that slow readers need little memory.
 
-Between srun and a step, a small message behind one that is not acknowledged yet waits up to 40 ms (Nagle's algorithm,
-RFC 896), and a message the other way acknowledges it. So credit is given for many bytes at once, and not before an
-answer, which would wait behind it; and who has part of a frame, or waits for more, says something that says nothing.
+Between srun and a step, a small message after an unacknowledged one waits up to 40 ms (Nagle's algorithm, RFC 896). A
+message in the other direction acknowledges it. So credit is given for many bytes at once, and only after an answer,
+which it would delay. A side that has a partial frame, or waits for more, sends an empty message.
 
-A connection is made only to what this very user listens on.
+A connection is made only to listeners of the same user.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ import time
 HELLO, OPEN, OPENED, FAILED, DATA, END, CLOSE, CREDIT, PROVE, PROVED, PING, PONG = range(12)
 # fmt: on
 HEADER = struct.Struct(">BII")
-WINDOW = 1 << 20  # bytes of a channel that may be under way
+WINDOW = 1 << 20  # unacknowledged bytes of a channel
 PIECE = 64 << 10  # bytes of a frame, at most
 NUDGE = HEADER.pack(CREDIT, 0, 0)
-SILENCE_TIMEOUT_S = 90.0  # seconds without a word, after which nobody is there any more
+SILENCE_TIMEOUT_S = 90.0  # seconds of silence after which the client counts as gone
 _CONNECT_TIMEOUT_S = 10.0
-_ANSWER_DELAY_S = 0.003  # seconds that a service may take to answer; after that, what it got is acknowledged without it
+_ANSWER_DELAY_S = 0.003  # seconds for an answer of a service; then its input is acknowledged without one
 _LISTEN = "0A"
-# sock_diag(7), netlink(7): NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, what states count.
+# sock_diag(7), netlink(7): NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST | NLM_F_DUMP, bit of the state.
 _DIAG, _BY_FAMILY, _ALL, _LISTENING = 4, 20, 0x301, 1 << 10
 _ERROR, _DONE, _INTERRUPTED = 2, 3, 0x10
 _HEAD, _SOCKET = struct.Struct("=IHHII"), struct.Struct("=B3x2s2x16s40xII")
 
 
 def query_kernel(port: int) -> list[tuple[str, int, str]]:
-    """Return who listens on a port: (address, user id, inode), from the kernel, which looks at listeners alone.
+    """Return the listeners of a port: (address, user id, inode), from the system, which examines only listeners.
 
-    All of /proc/net/tcp takes it milliseconds. OSError: it does not tell.
+    Reading all of /proc/net/tcp takes milliseconds. OSError: no answer.
     """
     found = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _DIAG) as link:
@@ -73,7 +73,7 @@ def _answers(link: socket.socket, family: int, port: bytes) -> list[tuple[str, i
 
 
 def listeners(table4: str, table6: str, port: int) -> list[tuple[str, int]]:
-    """Return who listens on a port, (address, user id) each, by the texts of /proc/net/tcp and tcp6 (proc(5))."""
+    """Return the listeners of a port, (address, user id) each, from the texts of /proc/net/tcp and tcp6 (proc(5))."""
     found = []
     for table, family in ((table4, socket.AF_INET), (table6, socket.AF_INET6)):
         for line in table.splitlines()[1:]:
@@ -96,10 +96,10 @@ def _plain(name: str) -> str:
 
 
 def way_to(found: list[tuple[str, int]], user: int, v6_only: bool = False) -> tuple[str | None, list[int]]:
-    """Return the address under which a listener of this user is reached, and the user ids of others on that port.
+    """Return the address that reaches a listener of this user, and the user ids of others on that port.
 
-    The address is None where a connection would reach nobody, or somebody else. The kernel prefers who listens on
-    the very address to who listens on all. ``v6_only``: who listens on all of IPv6 has nothing of IPv4.
+    The address is None if a connection would reach nobody or another user. The system prefers a listener on the exact
+    address to one on all addresses. ``v6_only``: listeners on all IPv6 addresses do not get IPv4.
     """
 
     def owners(address: str) -> set[int]:
@@ -139,7 +139,7 @@ def reached(port: int) -> tuple[str | None, list[int]]:
 
 
 def _is_free(port: int) -> bool:
-    """Tell whether nobody has a port of IPv4: /proc does not say it of who listens on ``::``."""
+    """Return whether a port is free for IPv4: /proc does not show whether a listener on ``::`` includes it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind(("127.0.0.1", port))
@@ -149,33 +149,33 @@ def _is_free(port: int) -> bool:
 
 
 class Channel:
-    """One connection."""
+    """Connection through the relay."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.sock: socket.socket | None = None
         self.deadline = 0.0
-        self.credit = WINDOW  # bytes that the other side takes
+        self.credit = WINDOW  # bytes that the client accepts
         self.out = bytearray()  # bytes for the service
-        self.taken = 0  # bytes for which no credit was given yet
+        self.taken = 0  # bytes without credit yet
         self.ended_by_peer = False
         self.ended_by_service = False
         self.mask = 0
 
 
 class Relay:
-    """Serves frames from one file descriptor to another."""
+    """Relay of frames from one file descriptor to another."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source, self.sink = source, sink
         self.channels: dict[int, Channel] = {}
-        self.silent: set[Channel] = set()  # whose service has said nothing to what it got
+        self.silent: set[Channel] = set()  # channels whose service has not answered its input
         self.ready = selectors.DefaultSelector()
         self.incoming = bytearray()
         self.received_at = time.monotonic()
 
     def run(self) -> None:
-        """Serve until there is nobody any more."""
+        """Serve until the client is gone."""
         self.send(HELLO, 0)
         self.ready.register(self.source, selectors.EVENT_READ)
         while True:
@@ -196,17 +196,17 @@ class Relay:
                     self.fail(channel, "silent", "it does not answer")
 
     def send(self, kind: int, number: int, data: bytes = b"") -> None:
-        """Send a frame; whoever reads them never stops reading."""
+        """Send a frame. The client reads frames at all times."""
         self.write_all(HEADER.pack(kind, number, len(data)) + data)
 
     def write_all(self, data: bytes) -> None:
-        """Write all of it."""
+        """Write all data."""
         view = memoryview(data)
         while view:
             view = view[os.write(self.sink, view) :]
 
     def receive(self) -> bool:
-        """Read what has come; False at the end."""
+        """Read available data; False at the end."""
         data = os.read(self.source, 4 * PIECE)
         if not data:
             return False
@@ -228,7 +228,7 @@ class Relay:
         return True
 
     def handle(self, kind: int, number: int, data: bytes) -> None:
-        """Do what a frame says; one for a connection that has ended meanwhile says nothing."""
+        """Process a frame. A frame for an ended connection is ignored."""
         channel = self.channels.get(number)
         if kind == OPEN:
             self.open(number, int(data))
@@ -252,7 +252,7 @@ class Relay:
             self.drop(channel)
 
     def open(self, number: int, port: int) -> None:
-        """Begin a connection; who listens there is looked at first."""
+        """Open a connection after a check of the listener."""
         channel = self.channels[number] = Channel(number)
         address, others = reached(port)
         if others:
@@ -270,7 +270,7 @@ class Relay:
                 self.watch(channel)
 
     def connected(self, channel: Channel, sock: socket.socket) -> None:
-        """Note how a connection came out; this user must still listen where it leads: else somebody else may have."""
+        """Handle the result of connecting. Check again that this user listens: another user may have taken the port."""
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self.fail(channel, "refused", os.strerror(code))
@@ -289,7 +289,7 @@ class Relay:
         self.watch(channel)
 
     def serve(self, channel: Channel, mask: int) -> None:
-        """Go on with a connection that is ready."""
+        """Process a ready connection."""
         assert channel.sock is not None
         if channel.deadline:
             self.connected(channel, channel.sock)
@@ -300,7 +300,7 @@ class Relay:
             self.write(channel)
 
     def read(self, channel: Channel, sock: socket.socket) -> None:
-        """Carry what the service says, as far as the other side takes it."""
+        """Forward data from the service, as far as the client has given credit."""
         try:
             data = sock.recv(min(PIECE, channel.credit))
         except BlockingIOError:
@@ -318,7 +318,7 @@ class Relay:
         self.settle(channel)
 
     def write(self, channel: Channel) -> None:
-        """Carry what the other side says, as far as the service takes it."""
+        """Forward data from the client, as far as the service accepts it."""
         if channel.deadline or channel.sock is None:
             return
         try:
@@ -339,14 +339,14 @@ class Relay:
         self.settle(channel)
 
     def give_credit(self) -> None:
-        """Give credit for what services took without an answer."""
+        """Give credit for data that services received without an answer."""
         for channel in self.silent:
             self.send(CREDIT, channel.number, struct.pack(">I", channel.taken))
             channel.taken = 0
         self.silent.clear()
 
     def settle(self, channel: Channel) -> None:
-        """End a connection when both sides have said all, else wait for more."""
+        """Close a connection when both sides have finished, else wait for more."""
         if channel.ended_by_service and channel.ended_by_peer and not channel.out:
             self.send(CLOSE, channel.number)
             self.drop(channel)
@@ -354,7 +354,7 @@ class Relay:
             self.watch(channel)
 
     def watch(self, channel: Channel) -> None:
-        """Wait for what can be done next."""
+        """Wait for the next possible operations."""
         mask = selectors.EVENT_WRITE if channel.out or channel.deadline else 0
         if channel.credit > 0 and not channel.ended_by_service and not channel.deadline:
             mask |= selectors.EVENT_READ
@@ -368,17 +368,17 @@ class Relay:
         channel.mask = mask
 
     def fail(self, channel: Channel, why: str, words: str) -> None:
-        """Tell that a connection could not be made."""
+        """Report that a connection could not be made."""
         self.send(FAILED, channel.number, (f"{why} {words}").encode())
         self.drop(channel)
 
     def abort(self, channel: Channel) -> None:
-        """Tell that a connection broke."""
+        """Report that a connection broke."""
         self.send(CLOSE, channel.number, b"broken")
         self.drop(channel)
 
     def drop(self, channel: Channel) -> None:
-        """Forget a connection; one that had not ended is reset."""
+        """Forget a connection; one that has not ended is reset."""
         del self.channels[channel.number]
         self.silent.discard(channel)
         if channel.sock is None:

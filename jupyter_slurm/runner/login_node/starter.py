@@ -1,9 +1,10 @@
-"""Commands that start once, and files that are locked, on a login node: what shell functions do there, but much faster.
+"""Starter of commands that run once, and holder of file locks, on a login node: much faster than a shell.
 
-A shell makes a process for each folder, lock and move, a dozen for one submission. This runs in the foreground of such
-a shell, and takes requests (a JSON array of words each, in one line) instead of it; one that it does not know, it gives
-to a shell. The answers are those of ``transport/ssh/shell/functions.py``, where words and promises are written down:
-one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first file. Python 3.6+, standard library.
+A shell starts a process for each folder, lock and move, a dozen for one submission. This program runs in the foreground
+of such a shell and takes its requests (a JSON array of words each, in one line). It passes unknown requests to a shell.
+The answers are those of the shell functions in ``transport/ssh/shell/functions.py``, which describes words and
+promises: one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first file. Python 3.6+, standard
+library.
 """
 
 import contextlib
@@ -28,18 +29,18 @@ _Files = List[Tuple[bytes, bytes, bytes]]  # kind, name, content
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Write all of it."""
+    """Write all data."""
     while data:
         data = data[os.write(file, data) :]
 
 
 def new_file(path: bytes) -> int:
-    """Make a file that is not there yet."""
+    """Create a file that must not exist."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
 
 
 def lock(file: int) -> bool:
-    """Lock an open file, where its file system knows locks; False: somebody else has it."""
+    """Lock an open file, if its file system supports locks; False: another process has the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -48,22 +49,22 @@ def lock(file: int) -> bool:
 
 
 def content(path: bytes) -> bytes:
-    """Return all of a file; nothing when it is not there."""
+    """Return the content of a file; empty if it does not exist."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         return file.read()
     return b""
 
 
 def reason(error: OSError) -> bytes:
-    """Return what the system says of an error, as coreutils repeat it."""
+    """Return the system's text for an error, as coreutils print it."""
     return os.fsencode(error.strerror or "it failed")
 
 
 def make(path: bytes, kind: bytes, told: bytes) -> None:
-    """Make a file of a new folder: of its content, or of one that lies there."""
+    """Create a file of a new folder: from its content, or as a link to an existing file."""
     if kind != b"link":
         with os.fdopen(new_file(path), "wb") as file:
-            # As printf %b writes what the other side has sent.
+            # As printf %b writes data from the client.
             file.write(re.sub(rb"\\(\\|0000)", lambda found: b"\\" if found.group(1) == b"\\" else b"\0", told))
         return
     try:
@@ -73,7 +74,7 @@ def make(path: bytes, kind: bytes, told: bytes) -> None:
 
 
 def reserve(base: bytes, opened: List[int]) -> bool:
-    """Make the files of a command that runs once, and leave them open; False: somebody has."""
+    """Create the files of a command that runs once, and keep them open; False: they exist."""
     for ending in _ENDINGS:
         try:
             opened.append(new_file(base + ending))
@@ -87,7 +88,7 @@ def reserve(base: bytes, opened: List[int]) -> bool:
 
 
 class CommandContext:
-    """Those of a command, and the command: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…."""
+    """Circumstances of a command, and the command: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…."""
 
     def __init__(self, words: List[bytes], env: Dict[bytes, bytes], umask: int) -> None:
         self.umask, self.cwd = int(words[0] or b"%o" % umask, 8), words[1] or None
@@ -99,7 +100,7 @@ class CommandContext:
         self.argv = words[1 + count :]
 
     def lacks(self) -> Optional[str]:
-        """Say what keeps the command from being started."""
+        """Return the reason why the command cannot start."""
         here = -1
         with contextlib.suppress(OSError):
             here = os.open(".", os.O_RDONLY)
@@ -116,7 +117,7 @@ class CommandContext:
                 os.close(here)
 
     def start(self, out: int, err: int) -> "subprocess.Popen[bytes]":
-        """Start it in a session of its own; a shell between us and it would take as long as some commands."""
+        """Start the command in its own session, without a shell, which would take as long as some commands."""
         before = os.umask(self.umask)
         try:
             return self.popen([b"/bin/sh", b"-c", _LIMITED, self.limits] if self.limits else [], out, err)
@@ -128,7 +129,7 @@ class CommandContext:
             os.umask(before)
 
     def popen(self, before: List[bytes], out: int, err: int) -> "subprocess.Popen[bytes]":
-        """Start it behind some words."""
+        """Start the command with words before it."""
         return subprocess.Popen(
             before + self.argv,
             cwd=self.cwd,
@@ -141,9 +142,9 @@ class CommandContext:
 
 
 class Starter:
-    """The locks that are held, and the commands that were started.
+    """Held locks and started commands.
 
-    ``mark`` begins each answer, ``shell`` is the text that a shell gets before any request, ``env`` is for commands.
+    ``mark`` begins each answer. ``shell`` is the text that a shell gets before a request. ``env`` is for commands.
     """
 
     def __init__(self, mark: bytes, shell: bytes, env: Dict[bytes, bytes]) -> None:
@@ -151,7 +152,7 @@ class Starter:
         self.umask = os.umask(0o077)
         self.held = {}  # type: Dict[int, int]
         self.running = {}  # type: Dict[bytes, Tuple[subprocess.Popen[bytes], int]]  # and its output, locked
-        self.woken, wake = os.pipe()  # whenever one of them ends
+        self.woken, wake = os.pipe()  # readable whenever a command ends
         for file in (self.woken, wake):
             os.set_blocking(file, False)
         signal.set_wakeup_fd(wake)
@@ -160,15 +161,15 @@ class Starter:
         self.number, self.is_over = 0, False
 
     def stop(self, *ignored: object) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         self.is_over = True
 
     def wait(self, seconds: Optional[float], *files: int) -> List[int]:
-        """Wait for input, for what ends meanwhile, or for the end of the connection; return where there is input."""
+        """Wait for input, the end of a command or of the connection; return the files with input."""
         poll = select.poll()
         for file in (*files, self.woken):
             poll.register(file, select.POLLIN)
-        poll.register(1, 0)  # nobody reads our answers any more
+        poll.register(1, 0)  # the client no longer reads answers
         ready = dict(poll.poll(None if seconds is None else seconds * 1000))
         if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
             self.is_over = True
@@ -183,9 +184,9 @@ class Starter:
         write_all(2, b"%b%b:\n" % (err, self.mark))
 
     def serve(self) -> None:
-        """Take requests until there are no more."""
+        """Process requests until the end."""
         try:
-            with contextlib.suppress(ConnectionError):  # nobody hears the answer
+            with contextlib.suppress(ConnectionError):  # nobody receives the answer
                 self.answer("python")
                 for line in self.lines():
                     self.act(line)
@@ -193,7 +194,7 @@ class Starter:
             self.outlive()
 
     def lines(self) -> Iterator[bytes]:
-        """Return the requests as they come."""
+        """Return the requests as they arrive."""
         pending = b""
         while not self.is_over:
             line, newline, rest = pending.partition(b"\n")
@@ -207,9 +208,9 @@ class Starter:
                 pending += piece
 
     def outlive(self) -> None:
-        """Hold nothing any more, and write down how those end that still run: they do not end with the connection."""
+        """Release all locks, and record the end of commands that still run: they outlive the connection."""
         with contextlib.suppress(OSError):
-            os.setpgid(0, 0)  # what is left of the shell is ended as a group
+            os.setpgid(0, 0)  # the rest of the shell is ended as a group
         for number in list(self.held):
             self.free(number)
         null = os.open(os.devnull, os.O_RDWR)
@@ -219,7 +220,7 @@ class Starter:
             self.wait(None)
 
     def act(self, line: bytes) -> None:
-        """Do what a request asks for."""
+        """Carry out a request."""
         name, *words = [word.encode("utf-8", "surrogateescape") for word in json.loads(line.decode("ascii"))]
         try:
             if name == b"js_once":
@@ -231,7 +232,7 @@ class Starter:
             elif name == b"js_free":
                 self.free(int(words[0]))
                 self.answer("0")
-            else:  # the text for a shell
+            else:  # text for a shell
                 os.umask(self.umask)
                 child = subprocess.Popen([b"/bin/sh", b"-c", self.shell + name], env=self.env)
                 os.umask(0o077)
@@ -244,7 +245,7 @@ class Starter:
         self.reap()
 
     def reap(self) -> None:
-        """Write down how those ended that have."""
+        """Record the exit codes of commands that have ended."""
         for prefix, (process, out) in list(self.running.items()):
             code = process.poll()
             if code is not None:
@@ -253,23 +254,23 @@ class Starter:
                 os.close(out)
 
     def note(self, prefix: bytes, code: int) -> None:
-        """Write down an exit code, as a shell tells it; where the folder is gone or full, only the lock tells."""
+        """Record an exit code, as a shell would. If the folder is gone or full, only the lock shows the end."""
         with contextlib.suppress(OSError), os.fdopen(new_file(prefix + b".exit"), "wb") as file:
             file.write(b"%d\n" % code)
 
     def keep(self, file: int) -> int:
-        """Hold a locked file; return by which number it is known."""
+        """Keep a locked file; return its number."""
         self.number += 1
         self.held[self.number] = file
         return self.number
 
     def free(self, number: int) -> None:
-        """Let others have it."""
+        """Release a lock."""
         if number in self.held:
             os.close(self.held.pop(number))
 
     def hold(self, path: bytes) -> None:
-        """Lock a file, unless somebody has it."""
+        """Lock a file, if it is free."""
         try:
             file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
@@ -282,7 +283,7 @@ class Starter:
             self.answer("1 ")
 
     def once(self, words: List[bytes]) -> None:
-        """Start a command, unless it was: PREFIX TOKEN DRAFT SECONDS #FILES (KIND NAME CONTENT)… and circumstances."""
+        """Start a command once: PREFIX TOKEN DRAFT SECONDS #FILES (KIND NAME CONTENT)… and circumstances."""
         prefix, token, draft, wait, count = words[0], words[1], words[2], float(words[3]), int(words[4])
         files = [(words[at], words[at + 1], words[at + 2]) for at in range(5, 5 + 3 * count, 3)]
         asked = CommandContext(words[5 + 3 * count :], self.env, self.umask)
@@ -305,7 +306,7 @@ class Starter:
     def begin(
         self, prefix: bytes, token: bytes, draft: bytes, files: _Files, asked: CommandContext, opened: List[int]
     ) -> Tuple[str, str, Optional[int]]:
-        """Make what there must be, and start the command; return what became of it, why, and the number of the hold."""
+        """Create the files, and start the command; return the result, its reason, and the number of the lock."""
         base = prefix
         if files:
             os.mkdir(draft, 0o700)
@@ -328,14 +329,14 @@ class Starter:
         locked = os.dup(out)
         try:
             self.running[prefix] = asked.start(out, err), locked
-        except OSError as error:  # as a shell would tell it
+        except OSError as error:  # as a shell would print it
             os.close(locked)
             write_all(err, asked.argv[0] + b": " + reason(error) + b"\n")
             self.note(prefix, 127 if error.errno == errno.ENOENT else 126)
         return "started", "", number
 
     def put(self, draft: bytes, first: bytes, folder: bytes) -> Optional[int]:
-        """Put a new folder in its place with its first file held; return the number of that, None: there is one."""
+        """Move a new folder into place with its first file locked; return the lock's number, None: it exists."""
         number = self.keep(os.open(os.path.join(draft, first), os.O_RDWR))
         lock(self.held[number])
         try:
@@ -350,7 +351,7 @@ class Starter:
         return number
 
     def report(self, prefix: bytes, wait: float, number: Optional[int]) -> None:
-        """Say what a command left, or after so many seconds that it runs."""
+        """Report the result of a command, or after so many seconds that it runs."""
         out = prefix + b".out"
         is_over = not os.path.exists(out) or bool(content(prefix + b".exit")) or self.has_ended(prefix, out, wait)
         code = content(prefix + b".exit").strip() or (b"died" if is_over else b"")
@@ -360,7 +361,7 @@ class Starter:
         self.answer(f"started {'' if number is None else number}:{(code or b'runs').decode('ascii', 'replace')}", *said)
 
     def has_ended(self, prefix: bytes, out: bytes, wait: float) -> bool:
-        """Wait for a command: of one of ours we hear it, of another one the lock tells."""
+        """Wait for a command: one of this process by its end, another one by its lock."""
         deadline = time.monotonic() + wait
         while prefix in self.running:
             left = deadline - time.monotonic()
@@ -379,7 +380,7 @@ class Starter:
 
 
 def main() -> None:
-    """Read who asks, and serve; the argument is the LC_CTYPE of the shell, which Python may have changed."""
+    """Read the settings, and serve; the argument is the LC_CTYPE of the shell, which Python may have changed."""
     env = {name: value for name, value in os.environb.items() if name != b"LC_CTYPE"}
     if sys.argv[1]:
         env[b"LC_CTYPE"] = os.fsencode(sys.argv[1][1:])

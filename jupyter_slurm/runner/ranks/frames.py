@@ -1,18 +1,18 @@
-r"""How the output of several ranks travels in one pipe, and how it is labelled. Python 3.8+, standard library only.
+r"""Frames that carry the output of several ranks in one pipe, and its labels. Python 3.8+, standard library only.
 
-A rank (``rank.py``) cuts what it prints at line ends and carriage returns, so that a progress bar moves too, and sends
-frames, a line each and short enough that Slurm passes them on whole::
+A rank (``rank.py``) splits its output at line ends and at carriage returns, so that progress bars move, too. It sends
+frames, one a line and short enough that Slurm forwards them whole::
 
     \x1e RANK STREAM KIND content \n
 
-STREAM is ``o`` or ``e`` (standard output and error), ``d`` (a message of ``cell/display.py``) or ``x`` (how the rank
-ended, as JSON). KIND says what follows the content: ``n`` a line end, ``r`` a carriage return, ``-`` the rest of it,
-``p`` nothing for the time being, ``l`` a line end, and line ends in it are written as \x1d. What is no frame was
-printed by whoever started the ranks.
+STREAM is ``o`` or ``e`` (standard output and error), ``d`` (a message of ``cell/display.py``) or ``x`` (the end of the
+rank, as JSON). KIND says what follows the content: ``n`` a line end, ``r`` a carriage return, ``-`` the rest of it,
+``p`` nothing for now, ``l`` a line end, and line ends in it are written as \x1d. A line that is not a frame was printed
+by the program that started the ranks.
 
-Who has the pipe (``launch.py``) writes each piece with the label of its rank: ``[3] text\n``, ``[3] text\r``. What
-comes after a carriage return begins with ``\x1b[K``, which clears what another rank drew there. A line of more than
-64 kB is broken.
+The reader of the pipe (``launch.py``) writes each piece with the label of its rank: ``[3] text\n``, ``[3] text\r``.
+Text after a carriage return begins with ``\x1b[K``, which clears the line of another rank. A line of more than 64 kB is
+broken.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import re
 from typing import Any, Callable
 
 MARK = b"\x1e"
-_MAX_CONTENT_BYTES = 960  # bytes: Slurm cuts what is longer than 1024
-_MAX_WRITE_BYTES = 4000  # bytes: a pipe takes no more in one piece (PIPE_BUF) from one of several that write to it
+_MAX_CONTENT_BYTES = 960  # bytes: Slurm cuts lines of more than 1024
+_MAX_WRITE_BYTES = 4000  # bytes: writes by several processes stay whole only up to PIPE_BUF
 _MAX_LINE_BYTES = 65536  # bytes of a line
-_MAX_DRAWN_BYTES = 4096  # bytes of a line that is shown before it ends
-_CUT = re.compile(rb"\r?\n|\r(?!\Z)")  # whether a line end follows the last carriage return is still to be seen
+_MAX_DRAWN_BYTES = 4096  # bytes of a line that is shown before its end
+_CUT = re.compile(rb"\r?\n|\r(?!\Z)")  # a line end may still follow the last carriage return
 _MOVE = re.compile(rb"\x1b(?!\[[0-9;]*[mK])")  # drawn twice, it would move twice
 _FRAME = re.compile(rb"\x1e(\d{1,9})([oedx])([lnrp-])(.*)", re.DOTALL)
-_PACKED = b"\x1d"  # a line end among several
+_PACKED = b"\x1d"  # a line end inside several lines
 
 
 class Sender:
-    """The side of a rank.
+    """Sender of frames, in a rank.
 
     Parameters
     ----------
@@ -44,18 +44,18 @@ class Sender:
 
     def __init__(self, rank: int, write: Callable[[bytes], Any]) -> None:
         self._rank, self._write = b"%d" % rank, write
-        self._open = {b"o": b"", b"e": b"", b"d": b""}  # what has no end yet
-        self._has_more = {b"o": False, b"e": False}  # than what was shown of it
+        self._open = {b"o": b"", b"e": b"", b"d": b""}  # incomplete lines
+        self._has_more = {b"o": False, b"e": False}  # whether a part was not shown yet
         self._frames: list[bytes] = []
         self._size = 0
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the end of a line is there that nobody was shown."""
+        """Whether the end of an incomplete line has not been shown."""
         return any(self._has_more.values())
 
     def feed(self, stream: bytes, data: bytes) -> None:
-        """Send what was printed, as far as its end is known."""
+        """Send printed data, as far as it is complete."""
         data, at = self._open[stream] + data, 0
         if stream != b"d" and not (b"\r" in data or _PACKED in data):
             at = self._pack(stream, data)
@@ -72,7 +72,7 @@ class Sender:
         self.flush()
 
     def _pack(self, stream: bytes, data: bytes) -> int:
-        """Send whole lines, many at once; return where the rest begins."""
+        """Send whole lines, many at once; return the start of the rest."""
         at = 0
         while True:
             end = data.rfind(b"\n", at, at + _MAX_CONTENT_BYTES + 1)
@@ -86,7 +86,7 @@ class Sender:
                 return at
 
     def show(self) -> None:
-        """Send what has no end, to be shown as it is now."""
+        """Send incomplete lines, to be shown now."""
         for stream, has_more in self._has_more.items():
             if has_more:
                 rest = self._open[stream]
@@ -95,7 +95,7 @@ class Sender:
         self.flush()
 
     def end(self, told: dict[str, Any]) -> None:
-        """Send what is left, and how the rank ended."""
+        """Send the remaining data, and how the rank ended."""
         for stream, rest in self._open.items():
             if rest and stream in self._has_more:
                 self._frame(stream, b"-", rest.rstrip(b"\r"))
@@ -104,7 +104,7 @@ class Sender:
         self.flush()
 
     def flush(self) -> None:
-        """Hand on what is ready."""
+        """Write the collected frames."""
         if self._frames:
             self._write(b"".join(self._frames))
         self._frames, self._size = [], 0
@@ -123,16 +123,16 @@ class Sender:
 
 
 class Gatherer:
-    """The side of who started the ranks.
+    """Receiver of frames, in the program that started the ranks.
 
     Parameters
     ----------
     write : callable
         Takes ``o`` or ``e`` and bytes for that stream.
     show : callable
-        Takes a rank and what it displays.
+        Takes a rank and its displayed message.
     ended : callable
-        Takes a rank and what it told at its end.
+        Takes a rank and its message at the end.
     """
 
     def __init__(
@@ -143,24 +143,24 @@ class Gatherer:
     ) -> None:
         self._write, self._show, self._ended = write, show, ended
         self._rest = b""
-        self._lines: dict[tuple[int, bytes], bytes] = {}  # begun, by rank and stream
-        self._drawn: dict[tuple[int, bytes], bytes] = {}  # what of them, or in their place, is shown already
-        self._is_dirty = {b"o": False, b"e": False}  # something without a line end was drawn there
+        self._lines: dict[tuple[int, bytes], bytes] = {}  # incomplete lines, by rank and stream
+        self._drawn: dict[tuple[int, bytes], bytes] = {}  # their visible part, or visible text in their place
+        self._is_dirty = {b"o": False, b"e": False}  # whether text without a line end was drawn
         self._out: dict[bytes, list[bytes]] = {b"o": [], b"e": []}
 
     def feed(self, data: bytes) -> None:
-        """Take in what came through the pipe."""
+        """Process data from the pipe."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._take(line)
         self.flush()
 
     def write_line(self, stream: bytes, line: bytes) -> None:
-        """Write a line of somebody who is no rank."""
+        """Write a line that does not come from a rank."""
         self._put(stream, line + b"\n")
 
     def end(self) -> None:
-        """Write what has no end; there is nothing more to come."""
+        """Write incomplete lines at the end of the data."""
         if self._rest:
             self._take(self._rest)
         for (rank, stream), line in sorted(self._lines.items()):
@@ -170,7 +170,7 @@ class Gatherer:
         self.flush()
 
     def flush(self) -> None:
-        """Hand on what is ready."""
+        """Write the collected output."""
         for stream, pieces in self._out.items():
             if pieces:
                 self._write(stream, b"".join(pieces))
@@ -198,7 +198,7 @@ class Gatherer:
             return
         drawn = self._drawn.pop(place, b"")
         if kind == b"n":
-            if not content or content.startswith(b"\n"):  # the line end of what was drawn
+            if not content or content.startswith(b"\n"):  # the line end of drawn text
                 content = drawn + content
             self._put(stream, b"[%d] %s\n" % (rank, content))
         elif content:
@@ -226,7 +226,7 @@ class Gatherer:
         self._is_dirty[stream] = piece.endswith(b"\r")
 
     def _hand_on(self, rank: int, stream: bytes, content: bytes) -> None:
-        self.flush()  # what was printed before is seen before
+        self.flush()  # so that text printed before is visible before
         try:
             told = json.loads(content.decode("ascii"))
         except ValueError:

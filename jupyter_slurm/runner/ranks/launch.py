@@ -1,8 +1,8 @@
-"""Run a Python cell once for each task of its job: ``python -u launch.py JOBDIR [args]``, from the batch script.
+"""Run of a Python cell once for each task of its job: ``python -u launch.py JOBDIR [args]``, from the batch script.
 
-It starts the ranks (``rank.py``) in the allocation by srun, or torchrun on each node, and writes what they print, with
-the number of the rank before each line, to its own output. How the first one failed stands in the end marker, and how
-many others failed too, or were ended with it::
+It starts the ranks (``rank.py``) in the allocation by srun, or torchrun on each node. It writes their output, with the
+number of the rank before each line, to its own output. The end marker says how the first rank failed, how many others
+failed too, and how many were ended with it::
 
     "ranks": {"first": {"rank": 2, "node": …, "exit_code": …}, "also": 1, "ended": 2}
 
@@ -26,32 +26,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 loader = runpy.run_path(__file__[: -len("ranks/launch.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 
-_FIRST_PORT, _PORTS = 12000, 20000  # below those that systems give away by themselves
+_FIRST_PORT, _PORTS = 12000, 20000  # below the ports that systems assign automatically
 _MAX_PORT_TRIES = 100
 _TERMINATED, _KILLED = 128 + signal.SIGTERM, 128 + signal.SIGKILL
 _EXITED = re.compile(rb"^srun: error: (\S+): tasks? (\d+)\S*: Exited with exit code (\d+)")
 _OF_THE_END = re.compile(
     rb"^(srun|slurmstepd)[^ ]*: (error: .*task.*: |.*Terminating |.*CANCELLED AT|.*Force Terminated)"
 )
-_OF_TORCHRUN = re.compile(b"")  # pages about the rank that failed, which has said it
-# What a person may have set for srun itself, and would break what is read here; and what one task would be bound to.
+_OF_TORCHRUN = re.compile(b"")  # pages about the failed rank, which has already reported it
+# Variables of the user for srun that would break the parsing of its output, and the binding of a single task.
 _PLUMBING = ("LABELIO", "UNBUFFEREDIO", "STDOUTMODE", "STDERRMODE", "STDINMODE", "KILL_BAD_EXIT", "WAIT", "EXPORT_ENV")
 _OF_A_TASK = ("CPUS_PER_TASK", "GPUS_PER_TASK", "TRES_PER_TASK", "NTASKS_PER_GPU", "GPU_BIND", "TRES_BIND")
 _OF_TASKS = ("NTASKS", "NPROCS", "NTASKS_PER_NODE", "TASKS_PER_NODE", "DISTRIBUTION")
 
 
 def report(text: str) -> None:
-    """Tell the person something, between what the ranks print."""
+    """Print a message for the user, between output of the ranks."""
     sys.stderr.write(f"launcher: {text}\n")
     sys.stderr.flush()
 
 
 def first_node(env: Any) -> str | None:
-    """Return under which name the other nodes reach this one, the first of the job; None where it has no name."""
+    """Return the name under which the other nodes reach this one, the first of the job; None without a name."""
     names = [env.get("SLURMD_NODENAME"), socket.gethostname()]
     for name in filter(None, names):
         try:
@@ -63,7 +63,7 @@ def first_node(env: Any) -> str | None:
 
 
 def free_port(job: int) -> int:
-    """Return a port of this node for the ranks to meet at: by the job's number, so that two jobs have two."""
+    """Return a port of this node for the rendezvous of the ranks, from the job's number: two jobs differ."""
     for more in range(_MAX_PORT_TRIES):
         port = _FIRST_PORT + (job + more) % _PORTS
         with socket.socket() as probe:
@@ -72,11 +72,11 @@ def free_port(job: int) -> int:
             except OSError:
                 continue
         return port
-    return _FIRST_PORT + job % _PORTS  # who begins to listen there is told so
+    return _FIRST_PORT + job % _PORTS  # the listening rank reports a conflict
 
 
 def environment(launcher: str) -> dict[str, str]:
-    """Return the environment of srun, and with it of the ranks."""
+    """Return the environment of srun, which the ranks inherit."""
     left_out = {f"SLURM_{name}" for name in _PLUMBING}
     if launcher == "torchrun":
         left_out |= {f"SLURM_{name}" for name in (*_OF_A_TASK, *_OF_TASKS)} | {"SRUN_CPUS_PER_TASK"}
@@ -85,19 +85,19 @@ def environment(launcher: str) -> dict[str, str]:
         env["JUPYTER_SLURM_TASKS_PER_NODE"] = os.environ.get("SLURM_TASKS_PER_NODE", "1")
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         env.pop(name, None)
-    # Without a name rank.py takes the address from which Slurm says that it was started.
+    # Without a name, rank.py takes the address of the starting host from Slurm.
     env["MASTER_ADDR"] = first_node(env) or ("127.0.0.1" if env.get("SLURM_JOB_NUM_NODES") == "1" else "")
     env["MASTER_PORT"] = str(free_port(int(env.get("SLURM_JOB_ID") or 0)))
     return env
 
 
 def is_contained(job: dict[str, Any]) -> bool:
-    """Tell whether the ranks run in containers; what is in the image is not known here."""
+    """Return whether the ranks run in containers. The content of an image is unknown before it runs."""
     return bool((job.get("environment") or {}).get("image"))
 
 
 def commands(job: dict[str, Any], folder: str, args: list[str]) -> list[list[str]]:
-    """Return how the ranks are started: by the first of these that srun does not refuse."""
+    """Return the command lines that start the ranks: the first one counts that srun does not refuse."""
     env, launcher = os.environ, job["launcher"]
     starts = "container.run" if is_contained(job) else "ranks.torchrun" if launcher == "torchrun" else "ranks.rank"
     rank = [sys.executable, "-u", path_of(starts), folder, *args]
@@ -106,13 +106,13 @@ def commands(job: dict[str, Any], folder: str, args: list[str]) -> list[list[str
         nodes = env.get("SLURM_JOB_NUM_NODES", "1")
         each = [f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--cpu-bind=none", "--mpi=none"]
         return [[*srun, *each, *all_gpus(env), *rank]]
-    cpus = env.get("SLURM_CPUS_PER_TASK")  # srun of 22.05 to 23.02 does not look there
+    cpus = env.get("SLURM_CPUS_PER_TASK")  # srun 22.05 to 23.02 ignores this variable
     each = [*([f"--cpus-per-task={cpus}"] if cpus else []), *load("lifecycle.usage").for_steps(env)]
     return [[*srun, *each, *more, *rank] for more in (mpi_types(env) if launcher == "mpi" else [[]])]
 
 
 def all_gpus(env: Any) -> list[str]:
-    """Return the option that gives the one task of a node all its GPUs, where each task of the job was to have some."""
+    """Return the option that gives the single task of a node all GPUs, if GPUs were requested for each task."""
     usage, gpus = load("lifecycle.usage"), env.get("SLURM_GPUS_ON_NODE")
     is_even = "," not in env.get("SLURM_TASKS_PER_NODE", "")
     has_own = any(env.get(f"SLURM_{name}") for name in usage.OF_A_TASK)
@@ -120,7 +120,7 @@ def all_gpus(env: Any) -> list[str]:
 
 
 def mpi_types(env: Any) -> list[list[str]]:
-    """Return the options by which MPI may find its ranks, the newest one first; what somebody has set is left alone."""
+    """Return the options by which MPI may find its ranks, the newest one first. A setting of the user is kept."""
     if env.get("SLURM_MPI_TYPE"):
         return [[]]
     try:
@@ -132,21 +132,21 @@ def mpi_types(env: Any) -> list[list[str]]:
 
 
 class Ranks:
-    """The ranks as they are heard of."""
+    """State of the ranks from their messages."""
 
     def __init__(self, place: JobDirectory) -> None:
         self.record = place.display()
         self.first: dict[str, Any] | None = None
-        self.count = self.well = self.also = 0  # the first one: of all, once one of them has told it
+        self.count = self.well = self.also = 0  # count: number of all ranks, known after the first end
         self.cpu, self.memory = 0.0, 0
-        self.exit_code = 0  # of a task of srun that said nothing itself
+        self.exit_code = 0  # of a task of srun without a message of its own
         self._shown_by: int | None = None
         self._names: dict[int, list[str]] = {}  # display ids by rank
-        self._cleared: dict[int, int] = {}  # how many of them are gone
-        self._clearing: set[int] = set()  # ranks that clear when there is something else to show
+        self._cleared: dict[int, int] = {}  # number of removed ones by rank
+        self._clearing: set[int] = set()  # ranks that clear at their next output
 
     def show(self, rank: int, message: dict[str, Any]) -> None:
-        """Keep what a rank displays, under a line that says which one it is."""
+        """Record a displayed message of a rank, below a line with its number."""
         kind, name = message.get("type"), message.get("id")
         if kind == "clear":
             self._clearing.add(rank)
@@ -169,7 +169,7 @@ class Ranks:
         self.record.relay({**message, "id": names[-1]})
 
     def _clear(self, rank: int) -> None:
-        """Take away what a rank has displayed, and nothing of the others."""
+        """Remove the displayed output of a rank, and nothing of the others."""
         self._clearing.discard(rank)
         if self._shown_by == rank:
             self._shown_by = None
@@ -179,28 +179,28 @@ class Ranks:
         self._cleared[rank] = len(names)
 
     def end(self, rank: int, told: dict[str, Any]) -> None:
-        """Note how a rank ended."""
+        """Record how a rank ended."""
         code, self.count = int(told["exit_code"]), int(told["ranks"])
         self.cpu += float(told["cpu"])
         self.memory += int(told["memory"])
         if not code:
             self.well += 1
         elif code == _TERMINATED:
-            return  # by whoever ends the others
+            return  # ended together with another rank
         elif self.first is None:
             self.first = {"rank": rank, "node": str(told["node"]), "exit_code": code}
         else:
             self.also += 1
 
     def failure(self) -> dict[str, Any] | None:
-        """Return what the end marker says of them; None where none failed by itself."""
+        """Return the entry for the end marker; None if no rank failed by itself."""
         if self.first is None:
             return None
         return {"first": self.first, "also": self.also, "ended": max(0, self.count - 1 - self.also - self.well)}
 
 
 def words(told: dict[str, Any]) -> str:
-    """Return in words which rank failed first."""
+    """Describe which rank failed first."""
     first, code = told["first"], told["first"]["exit_code"]
     how = f"exit code {code}" if code <= 128 else f"signal {code - 128}"
     return f"rank {first['rank']} on {first['node']} failed first: {how}"
@@ -214,7 +214,7 @@ def write_to(stream: bytes, data: bytes) -> None:
 
 
 class Srun:
-    """The process that starts the ranks, and what comes through it."""
+    """Process that starts the ranks, with its output."""
 
     def __init__(self, argv: list[str], env: dict[str, str], ranks: Ranks, no_news: Any) -> None:
         self._ranks, self._lock = ranks, threading.Lock()
@@ -225,7 +225,7 @@ class Srun:
         self._listener = threading.Thread(target=self._receive_messages, daemon=True)
 
     def run(self) -> int:
-        """Pass on what comes until it is over; return its exit code as a shell would see it."""
+        """Forward the output until the end; return the exit code as a shell would see it."""
         self._listener.start()
         out: Any = self._process.stdout
         while True:
@@ -240,7 +240,7 @@ class Srun:
         return 128 - code if code < 0 else code
 
     def _receive_messages(self) -> None:
-        """Pass on what srun itself, or torchrun, says; not how the others end once one has failed."""
+        """Forward messages of srun or torchrun, except the ends of other ranks after a failure."""
         said: Any = self._process.stderr
         for line in said:
             with self._lock:
@@ -254,7 +254,7 @@ class Srun:
 
 
 def run(place: JobDirectory, args: list[str]) -> int:
-    """Run the ranks; tell the end, where it is known here."""
+    """Run the ranks; record the end, if it is known to this process."""
     begun, launcher = time.monotonic(), place.job["launcher"]
     if launcher == "torchrun" and not is_contained(place.job) and importlib.util.find_spec("torch") is None:
         report(
@@ -267,7 +267,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
 
     def end(*_: Any) -> None:
         nonlocal is_ended
-        is_ended = True  # the ranks have been sent the same signal, and may have something to say
+        is_ended = True  # the ranks have received the same signal, and may print more
 
     signal.signal(signal.SIGTERM, end)
     try:
@@ -282,23 +282,23 @@ def run(place: JobDirectory, args: list[str]) -> int:
     told = ranks.failure()
     code = told["first"]["exit_code"] if told else ranks.exit_code or code
     if is_ended or (told is None and code in (_TERMINATED, _KILLED)):
-        return code  # Slurm ended it, and says why
+        return code  # Slurm has ended it, and reports the reason
     used = {"cpu": ranks.cpu, "memory": ranks.memory, "elapsed": time.monotonic() - begun}
     return finish(place, code, told, used)
 
 
 def finish(place: JobDirectory, code: int, told: dict[str, Any] | None, used: dict[str, Any]) -> int:
-    """Leave how it ended; in a job with resume, who started this process knows what its end means."""
+    """Record the end. In a job with resume, the parent process interprets the exit code."""
     has_marker = not place.job.get("resume")
     if told and (place.suffix or not has_marker):
-        report(words(told))  # else the notebook does, which reads the marker
+        report(words(told))  # otherwise the notebook shows it from the marker
     if has_marker:
         place.end(code, **({"ranks": told} if told else {}), **({"used": used} if used else {}))
     return code
 
 
 def main() -> int:
-    """Claim the directory, run the ranks, tell the end."""
+    """Claim the directory, run the ranks, record the end."""
     place = load("cell.run").JobDirectory(sys.argv[1])
     if not place.is_ours():
         return 0

@@ -1,7 +1,7 @@
-"""One rank of a Python cell: ``python -u rank.py JOBDIR [args]``, started by srun or torchrun for ``launch.py``.
+"""Rank of a Python cell: ``python -u rank.py JOBDIR [args]``, started by srun or torchrun for ``launch.py``.
 
-This process reads what the cell prints and shows, and sends it in frames (``frames.py``) to its own standard output;
-the cell runs in a child, so that nothing is lost of one that is killed. Python 3.8+, standard library only.
+This process reads the output of the cell, and sends it in frames (``frames.py``) to its own standard output. The cell
+runs in a child, so that no output of a killed cell is lost. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("ranks/rank.py")] + "loader.py")["load"]
 
-_SHOW_DELAY_S = 0.2  # seconds after which a line without an end is shown
-_END_DELAY_S = 1.0  # seconds in which ranks that fail together can say so, before the first one's end ends the others
+_SHOW_DELAY_S = 0.2  # seconds after which an incomplete line is shown
+_END_DELAY_S = 1.0  # seconds for simultaneous failures to be reported, before the end of the first rank ends the others
 _READ_SIZE = 65536
 _PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 _DECISION_TIMEOUT_S = (
-    10.0  # seconds in which a job with resume finds out whether it is preempted: then the cell is not ended yet
+    10.0  # seconds in which a job with resume detects its preemption: until then the cell is not ended yet
 )
 
 
 def set_variables(env: Any) -> None:
-    """Set what ``torch.distributed`` (``env://``) and others read, where nobody has: torchrun does, srun does not."""
+    """Set variables of ``torch.distributed`` (``env://``) and others, if unset: torchrun sets them, srun does not."""
     if "RANK" in env:
         return
     env["RANK"] = env.get("SLURM_PROCID", "0")
@@ -45,7 +45,7 @@ def set_variables(env: Any) -> None:
 
 
 def tasks_per_node(text: str) -> list[int]:
-    """Return what ``4(x2),1`` stands for: the tasks of each of three nodes."""
+    """Return the tasks of each node: ``4(x2),1`` stands for three nodes."""
     counts = []
     for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
         counts += [int(count)] * int(times or 1)
@@ -53,7 +53,7 @@ def tasks_per_node(text: str) -> list[int]:
 
 
 def record_of(cell: Any, place: JobDirectory, sink: int) -> Any:
-    """Return a record of what the cell shows that writes into a pipe."""
+    """Return a display file that writes into a pipe."""
     display = cell.load("cell.display")
 
     class PipedOutput(display.DisplayRecord):  # type: ignore[name-defined, misc, unused-ignore]
@@ -64,7 +64,7 @@ def record_of(cell: Any, place: JobDirectory, sink: int) -> Any:
 
 
 def run_cell(cell: Any, place: JobDirectory, args: list[str], rank: int, sink: int) -> int:
-    """Run the cell as this rank; its values are those of rank 0."""
+    """Run the cell as this rank. Values are taken from rank 0."""
     place.display = lambda: record_of(cell, place, sink)  # type: ignore[method-assign]  # a rank has no file
     if rank:
         place.note = lambda: None  # type: ignore[method-assign]  # rank 0 notes it for all
@@ -78,7 +78,7 @@ def run_cell(cell: Any, place: JobDirectory, args: list[str], rank: int, sink: i
 
 
 def check_mpi(ranks: int) -> None:
-    """Say so where an MPI that does not understand this Slurm took each rank for the only one."""
+    """Warn if an MPI that is incompatible with this Slurm took each rank for the only one."""
     mpi: Any = sys.modules.get("mpi4py.MPI")
     if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() < ranks:
         sys.stderr.write(
@@ -89,17 +89,17 @@ def check_mpi(ranks: int) -> None:
 
 
 class OutputPump:
-    """Sends what the child prints, until it is over."""
+    """Sender of the child's output, until its end."""
 
     def __init__(self, sender: Any, pipes: dict[int, bytes], child: int, warning: str | None) -> None:
         self._sender, self._pipes, self._child = sender, pipes, child
-        self._warning = warning  # a file that is there when this run is only interrupted
+        self._warning = warning  # path of a file that exists if this run is only interrupted
         self._ends_at = 0.0
         self._wake, wake = os.pipe()
         for end in (self._wake, wake, *pipes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in _PASSED_ON:  # Slurm and torchrun send them to the task alone, and that is us
+        for number in _PASSED_ON:  # Slurm and torchrun send them only to the task, which is this process
             signal.signal(number, self._pass_on)
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
@@ -114,7 +114,7 @@ class OutputPump:
             os.kill(self._child, number)
 
     def _decide(self) -> None:
-        """End the cell of a job with resume that is to be over for good."""
+        """End the cell of a job with resume, unless the run is only interrupted."""
         if self._ends_at and self._warning and os.path.exists(self._warning):
             self._ends_at = 0.0
         elif self._ends_at and time.monotonic() > self._ends_at:
@@ -122,7 +122,7 @@ class OutputPump:
             self._ends_at = 0.0
 
     def run(self) -> tuple[int, Any]:
-        """Return the exit code that a shell would see, and what the child has used (resource(3))."""
+        """Return the exit code that a shell would see, and the resources used by the child (resource(3))."""
         while True:
             pid, status, used = os.wait4(self._child, os.WNOHANG)
             if pid:
@@ -131,12 +131,12 @@ class OutputPump:
             self._decide()
             if not ready:
                 self._sender.show()
-            for end, stream in list(self._pipes.items()):  # what was printed goes before what was shown
+            for end, stream in list(self._pipes.items()):  # printed output precedes displayed output
                 if end in ready:
                     self._read(end, stream)
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, 4096)
-        for end, stream in list(self._pipes.items()):  # to its end, unless somebody it left behind has it open
+        for end, stream in list(self._pipes.items()):  # to the end, unless a process left behind has it open
             while self._read(end, stream):
                 pass
         return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status), used
@@ -157,13 +157,13 @@ class OutputPump:
 
 
 def warning_of(place: JobDirectory) -> str | None:
-    """Return the file by which a job with resume tells this run that it is interrupted (``lifecycle/resume.py``)."""
+    """Return the file that announces an interruption of this run in a job with resume (``lifecycle/resume.py``)."""
     folder = os.environ.get("JUPYTER_SLURM_RESUME_DIR") if place.job.get("resume") else None
     return os.path.join(folder, f"warned.{os.environ.get('SLURM_RESTART_COUNT') or 0}") if folder else None
 
 
 def write_all(data: bytes) -> None:
-    """Write to the standard output of this process; at the end of who reads it there is nobody to tell."""
+    """Write to the standard output of this process. A missing reader is ignored."""
     view = memoryview(data)
     with contextlib.suppress(BrokenPipeError):
         while view:
@@ -171,7 +171,7 @@ def write_all(data: bytes) -> None:
 
 
 def main() -> int:
-    """Run the cell in a child, and send what it prints."""
+    """Run the cell in a child, and send its output."""
     cell = load("cell.run")
     place = cell.JobDirectory(sys.argv[1])
     set_variables(os.environ)

@@ -1,8 +1,8 @@
-"""A Ray cluster on the nodes of a job, for ``launch.py``: the cell and a head on the first, a worker on each other.
+"""Ray cluster on the nodes of a job, for ``launch.py``: cell and head on the first node, a worker on each other.
 
-The head is started here, within the batch script, the workers by one step of srun (``ray_node.py`` each, in containers
-where ``env=`` names an image). Who wants to talk to it needs the token that lies in the job directory, from Ray 2.52
-on; older ones have no such thing. What a job has on one node alone is reached from there only.
+The head is started in the batch script, the workers by one step of srun (``ray_node.py`` each, in containers if
+``env=`` names an image). From Ray 2.52 on, clients need the token in the job directory; older versions have no tokens.
+The ports of a job with a single node are reachable only from that node.
 
 Python 3.8+, standard library only.
 """
@@ -21,7 +21,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 loader = runpy.run_path(__file__[: -len("ranks/ray_cluster.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ else:
     launch = load("ranks.launch")
 
 _LOST_NODE = re.compile(r"^srun: error: (\S+): tasks? [\d,-]+: (.*)")
-_ANSWER_TIMEOUT_S = 60.0  # seconds that scontrol may take
-_END_TIMEOUT_S = 20.0  # seconds for the workers to end in peace
+_ANSWER_TIMEOUT_S = 60.0  # seconds for scontrol
+_END_TIMEOUT_S = 20.0  # seconds for the workers to end by themselves
 _PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def own_address(env: Any) -> str:
-    """Return the address under which the other nodes of the job reach this one; its loopback where there are none."""
+    """Return the address of this node for the other nodes of the job; its loopback without other nodes."""
     if int(env.get("SLURM_JOB_NUM_NODES") or 1) == 1:
         return "127.0.0.1"
     argv = ["scontrol", "show", "hostnames", env.get("SLURM_JOB_NODELIST", "")]
@@ -49,26 +49,26 @@ def own_address(env: Any) -> str:
         )
         for name in listed.stdout.decode("utf-8", "replace").split()[1:]:
             with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                probe.connect((name, 1))  # nothing is sent: the system chooses the way to there
+                probe.connect((name, 1))  # nothing is sent: the system chooses the route
                 return str(probe.getsockname()[0])
     own = launch.first_node(env)
     return socket.gethostbyname(own) if own else "127.0.0.1"
 
 
 def variables(place: JobDirectory, env: Any) -> dict[str, str]:
-    """Return what every node is told."""
+    """Return the variables for all nodes."""
     job = env.get("SLURM_JOB_ID", "0")
     return {
         "JUPYTER_SLURM_RAY_ADDRESS": f"{own_address(env)}:{proc.free_port()}",
         "JUPYTER_SLURM_RAY_PORTS": f"{proc.free_port()},{proc.free_port()}",
         "JUPYTER_SLURM_RAY_NODES": env.get("SLURM_JOB_NUM_NODES") or "1",
-        # Sockets lie in it, whose paths end at 107 characters, and Ray wants the same folder on all nodes.
+        # It contains sockets, whose paths have at most 107 characters, and Ray needs the same folder on all nodes.
         "JUPYTER_SLURM_RAY_FOLDER": f"/tmp/ray-{job}-{secrets.token_hex(4)}",  # noqa: S108 - nobody can guess it
     }
 
 
 def commands(job: dict[str, Any], folder: str, args: list[str]) -> tuple[list[str], list[str] | None]:
-    """Return how the first node is started, and the others, where there are any."""
+    """Return the command lines of the first node, and of the others, if any."""
     env = os.environ
     node = [sys.executable, "-u", path_of("container.run" if launch.is_contained(job) else "ranks.ray_node"), folder]
     others = int(env.get("SLURM_JOB_NUM_NODES") or 1) - 1
@@ -80,7 +80,7 @@ def commands(job: dict[str, Any], folder: str, args: list[str]) -> tuple[list[st
 
 
 class Workers:
-    """The step of the other nodes, and what is heard of it."""
+    """Step of the other nodes, with its messages."""
 
     def __init__(self, argv: list[str], env: dict[str, str], told: Any) -> None:
         pipe, tied = subprocess.PIPE, proc.dying_with_us(signal.SIGTERM)
@@ -92,14 +92,14 @@ class Workers:
         self._listener.start()
 
     def _receive_messages(self) -> None:
-        """Pass on what is said; call who wants to know that a node is lost."""
+        """Forward messages; call the callback when a node is lost."""
         said: Any = self._process.stderr
         for raw in said:
             line = raw.decode("utf-8", "replace").rstrip("\n")
             lost = _LOST_NODE.match(line)
             if self._is_over:
                 continue
-            if lost and not lost[2].startswith("Exited"):  # else it has said why itself
+            if lost and not lost[2].startswith("Exited"):  # otherwise it has reported the reason itself
                 launch.report(f"Ray on {lost[1]} is gone ({lost[2]})")
             elif not lost:
                 sys.stderr.write(line + "\n")
@@ -110,7 +110,7 @@ class Workers:
             self._on_loss()
 
     def end(self, *, at_once: bool) -> None:
-        """Have them end: first each by itself, since the head is gone, then by force, or at once."""
+        """End the workers: first each by itself, because the head is gone, then by force, or at once."""
         self._is_over = True
         self._process.send_signal(signal.SIGTERM if at_once else signal.SIGUSR2)
         try:
@@ -148,7 +148,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
 
     def lose() -> None:
         if not os.path.exists(is_complete):
-            head.terminate()  # the cell has not begun, and has not what it asked for
+            head.terminate()  # the cell has not started, and lacks nodes that it requested
 
     for number in _PASSED_ON:
         signal.signal(number, lambda number, _: head.send_signal(number))
@@ -165,9 +165,10 @@ def run(place: JobDirectory, args: list[str]) -> int:
         code = head.wait()
     finally:
         if workers:
-            workers.end(at_once=not os.path.exists(is_complete))  # else who is on the head's port may not be the head
+            # otherwise another program may listen on the head's port
+            workers.end(at_once=not os.path.exists(is_complete))
         _remove(token, is_complete)
     code = 128 - code if code < 0 else code
     if is_ended:
-        return code  # Slurm ended it, and says why
+        return code  # Slurm has ended it, and reports the reason
     return int(launch.finish(place, code, None, {}))

@@ -1,9 +1,9 @@
-"""One node of a Ray cluster: ``python -u ray_node.py JOBDIR [args]``, in a container or not, for ``ray_cluster.py``.
+"""Node of a Ray cluster: ``python -u ray_node.py JOBDIR [args]``, in a container or not, for ``ray_cluster.py``.
 
-The first node has Ray's head, and runs the cell beside it once all nodes are there. The others have a worker each,
-which ends with the head. Everything that Ray starts ends with this process, also by SIGKILL: ``ray start --block`` has
-the kernel see to that. What Ray is told to have is what the job has on this node; of its GPUs, Ray gives each task
-those that it asked for.
+The first node has Ray's head, and runs the cell beside it once all nodes are connected. Each other node has a worker,
+which ends with the head. All processes of Ray end with this process, also by SIGKILL: ``ray start --block`` arranges
+that with the system. Ray gets the resources of the job on this node; of its GPUs, Ray gives each task those that it
+requests.
 
 Python 3.8+, standard library only.
 """
@@ -30,24 +30,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("ranks/ray_node.py")] + "loader.py")["load"]
 
 _START = ("-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--dashboard-agent-listen-port=0")
-_NO_RANGE = ("--min-worker-port=0", "--max-worker-port=0")  # any that is free: several people have Ray on one node
+_NO_RANGE = ("--min-worker-port=0", "--max-worker-port=0")  # any free ports: several users may run Ray on one node
 _STORE_SHARE, _MIN_STORE_BYTES = (
     0.3,
     80 << 20,
-)  # of the memory, for objects: Ray's own share of a machine, and its least
-_START_TIMEOUT_S = 600.0  # seconds in which all nodes have to be there: images are fetched meanwhile
-_SILENCE_S = 15.0  # seconds after which who waits says so
+)  # memory for objects: Ray's default share, and its minimum
+_START_TIMEOUT_S = 600.0  # seconds for all nodes to connect, including the time to fetch images
+_SILENCE_S = 15.0  # seconds after which a waiting process reports it
 _POLL_INTERVAL_S = 0.2
-_END_TIMEOUT_S = 10.0  # seconds to end in peace
-_MAX_SHOWN_LINES = 6  # lines of what Ray said last
-_PART = re.compile(r"(\w+)(?:\.(?:out|err) tail)? [\[(]exit code(?:\(s\))?=(-?\d+)")  # that ended, as it tells it
+_END_TIMEOUT_S = 10.0  # seconds to end after SIGTERM
+_MAX_SHOWN_LINES = 6  # last lines of Ray's output
+_PART = re.compile(r"(\w+)(?:\.(?:out|err) tail)? [\[(]exit code(?:\(s\))?=(-?\d+)")  # an ended process in Ray's output
 _PASSED_ON = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
-# A driver of its own, for as long as not all nodes are there: a line with those that are, whenever that changes.
+# A separate driver, until all nodes are connected: it prints a line with the connected ones at each change.
 _NODES_PROGRAM = """
 import os, sys, time, ray
 ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="ERROR")
@@ -66,48 +66,48 @@ ray.shutdown()
 
 
 class RayEnded(Exception):
-    """Somebody ends this process."""
+    """Another process ends this one."""
 
 
 class RayFailed(Exception):
-    """There will be no Ray; says why."""
+    """Ray cannot run; the message says why."""
 
 
 def report(text: str) -> None:
-    """Tell the person something."""
+    """Print a message for the user."""
     sys.stderr.write(f"launcher: {text}\n")
     sys.stderr.flush()
 
 
 def path_of(place: JobDirectory, what: str) -> str:
-    """Return a file of the job directory that this cluster alone has."""
+    """Return a file of the job directory for this cluster alone."""
     return os.path.join(place.folder, f"ray{place.suffix}.{what}")
 
 
 def node_name() -> str:
-    """Return the name that Slurm has for this node."""
+    """Return Slurm's name of this node."""
     return os.environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
 def is_open(version: str) -> bool:
-    """Tell whether a version of Ray lets in whoever comes."""
+    """Return whether a version of Ray accepts clients without a token."""
     return tuple(map(int, re.findall(r"\d+", version)[:2])) < (2, 52)
 
 
 def set_variables(env: Any, token: str) -> None:
-    """Set what programs find the cluster by, and what Ray itself is told by variables alone."""
+    """Set the variables by which programs find the cluster, and Ray's settings that have no options."""
     env["RAY_ADDRESS"] = env["JUPYTER_SLURM_RAY_ADDRESS"]
     env["RAY_USAGE_STATS_ENABLED"] = "0"
     env["RAY_AUTH_MODE"], env["RAY_AUTH_TOKEN_PATH"] = "token", token
-    env.pop("RAY_AUTH_TOKEN", None)  # Ray would believe that one
+    env.pop("RAY_AUTH_TOKEN", None)  # Ray would prefer this one
     if env["JUPYTER_SLURM_RAY_NODES"] == "1":
-        env["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # else Ray listens on all addresses, for nodes that never come
-    # Slurm sees to the memory of the job. Ray looks at that of the node, which others use, too.
+        env["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise Ray listens on all addresses, without need
+    # Slurm limits the memory of the job. Ray would watch that of the node, which others use, too.
     env.setdefault("RAY_memory_monitor_refresh_ms", "0")
 
 
 def shares(env: Any) -> list[str]:
-    """Return what Ray is told of the CPUs, GPUs and memory that the job has on this node."""
+    """Return Ray's options for the CPUs, GPUs and memory of the job on this node."""
     runtimes, cpus = load("container.runtimes"), env.get("SLURM_CPUS_ON_NODE", "")
     said = [f"--num-cpus={cpus if cpus.isdigit() else len(os.sched_getaffinity(0))}"]
     said.append(f"--num-gpus={len(load('lifecycle.usage').visible(env))}")
@@ -124,12 +124,12 @@ def _shared_memory() -> int:
 
 
 def ray_folder() -> str:
-    """Return the folder of Ray's sockets and logs. Ray lets everybody in, so that it is one within one of ours."""
+    """Return the folder of Ray's sockets and logs. Ray makes it accessible to all, so a private folder contains it."""
     return os.path.join(os.environ["JUPYTER_SLURM_RAY_FOLDER"], "r")
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that is ours alone on this node; another node of this job may be on the same machine."""
+    """Create a private folder on this node. Another node of this job may share the machine."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     found = os.lstat(path)
@@ -138,7 +138,7 @@ def make_folder(path: str) -> None:
 
 
 def sweep() -> None:
-    """Remove the folders of jobs that were ended by force here: nobody else knows them."""
+    """Remove the folders of jobs that were killed on this node: nobody else knows them."""
     lease = load("container.lock")
     for name in filter(re.compile(r"ray-\d+-[0-9a-f]{8}").fullmatch, os.listdir("/tmp")):  # noqa: S108
         path = os.path.join("/tmp", name)  # noqa: S108 - where ray_cluster.py has put it
@@ -156,7 +156,7 @@ def sweep() -> None:
 
 
 class Ray:
-    """What ``ray start`` has started on this node."""
+    """Processes that ``ray start`` has started on this node."""
 
     def __init__(self, options: list[str]) -> None:
         self.folder, self._owner = os.environ["JUPYTER_SLURM_RAY_FOLDER"], os.getpid()
@@ -176,7 +176,7 @@ class Ray:
             )
 
     def last_lines(self) -> str:
-        """Return what it said last."""
+        """Return the last lines of Ray's output."""
         with open(self._log, encoding="utf-8", errors="replace") as log:
             lines = [line.strip()[:300] for line in log if line.strip(" -\n")]
         words = load("proc").describe_exit
@@ -184,7 +184,7 @@ class Ray:
         return "\n".join("    " + line for line in [*parts] or lines[-_MAX_SHOWN_LINES:])
 
     def end(self) -> None:
-        """End it, and take away what it has left; not where a cell, forked from its owner, comes by at its own end."""
+        """End Ray, and remove its files; not in a cell, forked from the owner, at the end of the cell."""
         if os.getpid() != self._owner:
             return
         for number in _PASSED_ON:
@@ -194,12 +194,12 @@ class Ray:
 
 
 def dies_with_parent() -> None:
-    """Have the kernel end this process when who started it is gone: a container has its own way."""
+    """Let the system end this process with its parent. A container has another mechanism."""
     ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)
 
 
 def can_reach(address: str) -> str:
-    """Return why there is no connection to the head; empty where there is one."""
+    """Return the reason why the head cannot be reached; empty if it can."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_SILENCE_S).close()
@@ -209,7 +209,7 @@ def can_reach(address: str) -> str:
 
 
 def check_whose(address: str) -> None:
-    """Refuse a head that is somebody else's: who was quicker to take its port would be told the token."""
+    """Refuse a head of another user: a user who took the port first would receive the token."""
     relay, (host, _, port) = load("login_node.relay"), address.rpartition(":")
     try:
         found = [(place, user) for place, user, _ in relay.query_kernel(int(port))]
@@ -222,11 +222,11 @@ def check_whose(address: str) -> None:
 
 
 def work() -> int:
-    """Be one of the other nodes, for as long as there is a head."""
+    """Run the worker of another node, as long as the head exists."""
     address, begun, is_told = os.environ["RAY_ADDRESS"], time.monotonic(), False
 
     def stop_if_head_is_gone(*_: Any) -> None:
-        if can_reach(address):  # else it is a signal for the cell
+        if can_reach(address):  # otherwise it is a signal for the cell
             raise RayEnded
 
     signal.signal(signal.SIGUSR2, stop_if_head_is_gone)
@@ -247,7 +247,7 @@ def work() -> int:
     try:
         code = ray.process.wait()
         if can_reach(address):
-            return 0  # the head has ended, and this with it
+            return 0  # the head has ended, and this worker with it
         raise RayFailed(
             f"Ray ended on {node_name()} ({load('proc').describe_exit(code)}). What it said last:\n{ray.last_lines()}"
         )
@@ -256,7 +256,7 @@ def work() -> int:
 
 
 class RayHead:
-    """The first node: Ray's head, and the cell."""
+    """First node: Ray's head, and the cell."""
 
     def __init__(self, place: JobDirectory, args: list[str]) -> None:
         self._place, self._args, self._cell = place, args, 0
@@ -273,8 +273,8 @@ class RayHead:
         others = os.environ["JUPYTER_SLURM_RAY_PORTS"].split(",")
         options = ["--head", f"--node-ip-address={host}", f"--port={port}", f"--temp-dir={ray_folder()}"]
         options += ["--include-dashboard=false", "--dashboard-host=127.0.0.1", f"--dashboard-port={others[0]}"]
-        options.append("--no-monitor")  # which would ask for more nodes
-        if importlib.util.find_spec("grpc"):  # then it serves ray:// too, and else it refuses the option
+        options.append("--no-monitor")  # the monitor would request more nodes
+        if importlib.util.find_spec("grpc"):  # needed for ray://; without it, Ray refuses the option
             options.append(f"--ray-client-server-port={others[1]}")
         ray = Ray(options)
         try:
@@ -285,7 +285,7 @@ class RayHead:
             ray.end()
 
     def _wait_for_all(self, ray: Ray) -> None:
-        """Return when every node is there."""
+        """Wait until every node is connected."""
         argv = [sys.executable, "-c", _NODES_PROGRAM, str(self._nodes)]
         begun, there, is_told = time.monotonic(), "", self._nodes == 1
         while can_reach(os.environ["RAY_ADDRESS"]):
@@ -349,7 +349,7 @@ class RayHead:
 
 
 def run(place: JobDirectory, args: list[str]) -> int:
-    """Be the node that this is; return its exit code."""
+    """Run the head or a worker; return the exit code."""
     set_variables(os.environ, path_of(place, "token"))
     if importlib.util.find_spec("ray") is None:
         raise RayFailed(
@@ -359,7 +359,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
 
 
 def main() -> int:
-    """Run it; say what went wrong."""
+    """Run the node; report errors."""
 
     def end(*_: Any) -> None:
         raise RayEnded

@@ -1,7 +1,7 @@
-"""Run a Python cell by torchrun on one node: ``python -u torchrun.py JOBDIR [args]``, once a node, for ``launch.py``.
+"""Run of a Python cell by torchrun on one node: ``python -u torchrun.py JOBDIR [args]``, for ``launch.py``.
 
-Each process that torchrun starts is a rank (``rank.py``): as many as the job has tasks on the node, or as the node has
-GPUs where that is one. Python 3.8+, standard library only.
+It runs once on each node. Each process that torchrun starts is a rank (``rank.py``). Their number is that of the job's
+tasks on the node, or of the node's GPUs if the node has one task. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import runpy
 import sys
 from typing import Any
 
-# The files of the runner are no package: each is read by its path.
+# The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("ranks/torchrun.py")] + "loader.py")["load"]
 
 
 def processes(env: Any) -> int:
-    """Return how many ranks this node has: its tasks, or its GPUs."""
+    """Return the number of ranks of this node: its tasks, or its GPUs."""
     tasks = load("ranks.rank").tasks_per_node(env.get("JUPYTER_SLURM_TASKS_PER_NODE", ""))
     node, gpus = int(env.get("SLURM_NODEID") or 0), env.get("SLURM_GPUS_ON_NODE") or ""
     asked = tasks[node] if node < len(tasks) else 1
@@ -24,7 +24,7 @@ def processes(env: Any) -> int:
 
 
 def command(env: Any, args: list[str]) -> list[str]:
-    """Return the command line of torchrun, with underscores in its options: all versions know them."""
+    """Return the command line of torchrun. Its options have underscores, which all versions support."""
     where = env.get("MASTER_ADDR") or env.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
     options = {
         "nnodes": env.get("SLURM_NNODES", "1"),

@@ -1,1 +1,1 @@
-"""Session servers in a job: Jupyter, other commands, and the TLS door to them."""
+"""Session servers in a job: Jupyter, other commands, and their TLS door."""

@@ -1,7 +1,7 @@
-"""Serve with any command that takes a ``{port}``, for ``serve.py``: TensorBoard, code-server, MLflow.
+"""Server from any command with a ``{port}``, for ``serve.py``: TensorBoard, code-server, MLflow.
 
-Such a command proves nothing by itself. So it is ready when the system says that a process of its own listens on the
-port (proc(5)), on the loopback only, and a request is answered. It is in use while it has connections.
+Such a command proves nothing by itself. It is ready when one of its own processes listens on the port, according to the
+system (proc(5)), only on the loopback, and a request is answered. It is in use while it has connections.
 
 Python 3.8+, standard library only.
 """
@@ -16,10 +16,10 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing takes as long as all the rest here
+if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
     from typing import Any
 
-if "load" not in globals():  # load() gives it to what it loads
+if "load" not in globals():  # load() sets it in the modules that it loads
     import runpy
 
     load = runpy.run_path(__file__[: -len("session/command.py")] + "loader.py")["load"]
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 else:
     proc = load("proc")
 
-_MAX_STARTS = 3  # where somebody was quicker to take the port
+_MAX_STARTS = 3  # attempts, if another process takes the port first
 _CONNECT_TIMEOUT_S = 5.0
-_MAX_READS = 16  # of an answer; a server may say that it was cut short
-_ANSWER_TIMEOUT_S = 10.0  # seconds for an answer; what takes a connection and says nothing does not speak HTTP
-_TIME_WAIT_S = 60.0  # seconds in TIME_WAIT (tcp(7)); the table says how many are left
+_MAX_READS = 16  # of an answer; a server may report a premature end
+# seconds for an answer; a server that accepts a connection and sends nothing does not speak HTTP
+_ANSWER_TIMEOUT_S = 10.0
+_TIME_WAIT_S = 60.0  # seconds in TIME_WAIT (tcp(7)); the table has the seconds left
 
 
 class SessionStartError(Exception):
-    """There will be no server; the message and ``hint`` are for the person."""
+    """The server cannot start; the message and ``hint`` are for the user."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -44,7 +45,7 @@ class SessionStartError(Exception):
 
 
 def root_of(wanted: Any) -> str:
-    """Return the folder that a server shows, or begins in."""
+    """Return the folder that a server shows, or starts in."""
     root = os.path.join(os.getcwd(), os.path.expanduser(wanted)) if wanted else os.getcwd()
     if not os.path.isdir(root):
         raise SessionStartError(f"{proc.node_name()} has no folder {root}.", "dir=FOLDER names one that the node sees.")
@@ -52,32 +53,32 @@ def root_of(wanted: Any) -> str:
 
 
 class CommandProcess:
-    """One command that serves: its process, its port, and how it is used.
+    """Server command: its process, its port and its use.
 
     Parameters
     ----------
     asked : dict
         ``session`` of the record: ``command``, ``base_url``, ``dir``.
     env : dict
-        Of the command.
+        Environment of the command.
     """
 
     version = ""
-    pause = 0.02  # seconds between two looks whether it is ready
+    pause = 0.02  # seconds between two checks for readiness
 
     def __init__(self, asked: dict[str, Any], env: dict[str, str]) -> None:
         self.words: list[str] = list(asked["command"])
         self.base_url, self.root = str(asked["base_url"]).rstrip("/"), root_of(asked.get("dir"))
-        # Beside the Python that was named there is what was installed with it.
+        # Programs installed with the named Python are beside it.
         self.env = dict(env, PATH=os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)]))
         self.module = os.path.basename(self.words[0])
         self.port, self.starts = 0, 0
         self.process: Any = None
         self.used = time.monotonic()
-        self.is_open_at: list[tuple[str, int]] = []  # where others reach it
+        self.is_open_at: list[tuple[str, int]] = []  # addresses and ports that others can reach
 
     def start(self) -> None:
-        """Start it, on a port that is free."""
+        """Start the command on a free port."""
         try:
             self.port, self.starts = proc.free_port(), self.starts + 1
         except proc.NoFreePort as error:
@@ -86,7 +87,7 @@ class CommandProcess:
         words = list(self.words)
         for name, value in told.items():
             words = [word.replace(name, value) for word in words]
-        import shutil  # a Jupyter does without
+        import shutil  # not needed for Jupyter
 
         place = os.path.join(self.root, words[0]) if "/" in words[0] else words[0]
         found, node = shutil.which(place, path=self.env["PATH"]), proc.node_name()
@@ -100,7 +101,7 @@ class CommandProcess:
                 words,
                 executable=found,
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,  # what it says is one log
+                stdout=sys.stderr,  # one log for all output
                 cwd=self.root,
                 env=self.env,
                 preexec_fn=proc.dying_with_us(),
@@ -109,7 +110,7 @@ class CommandProcess:
             raise SessionStartError(f"{words[0]} cannot be run on {node}: {error}.") from error
 
     def is_ready(self) -> bool:
-        """Tell whether it answers, on its port: somebody else's process on that port does not count."""
+        """Return whether the server answers on its port. A process of another program on that port does not count."""
         listening = [row for row in proc.rows() if row.port == self.port and row.state == proc.LISTEN]
         code = self.process.poll()
         if code is not None:
@@ -132,7 +133,7 @@ class CommandProcess:
         return bool(addresses) and self._answers(addresses[0])
 
     def _answers(self, address: str) -> bool:
-        """Tell whether it takes a request; what it answers does not matter."""
+        """Return whether the server accepts a request, with any answer."""
         name = f"[{address}]" if ":" in address else address
         asked = f"GET {self.base_url}/ HTTP/1.1\r\nHost: {name}:{self.port}\r\nConnection: close\r\n\r\n"
         try:
@@ -148,7 +149,7 @@ class CommandProcess:
         return True
 
     def unused_for(self) -> float:
-        """Return for how many seconds it has had no connection."""
+        """Return the seconds without a connection."""
         now, found = time.monotonic(), list(proc.rows())
         self._check_open_ports(found)
         for row in found:
@@ -159,7 +160,7 @@ class CommandProcess:
         return now - self.used
 
     def _check_open_ports(self, found: list[proc.Row]) -> None:
-        """See where others reach it, and log that: it may open another port, or the same one anew, when it likes."""
+        """Find and log ports that others can reach. The server may open a port, or reopen one, at any time."""
         open_to_all = [row for row in found if row.state == proc.LISTEN and not proc.is_loopback(row.address)]
         own: set[str] = proc.sockets_of(proc.family(self.process.pid)) if open_to_all else set()
         before = self.warnings
@@ -170,7 +171,7 @@ class CommandProcess:
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with it, for the person."""
+        """Problems of the server, for the user."""
         return [
             f"{self.module} listens on port {port} of {address}, where others reach it over the network. Have it "
             "listen on the node's loopback only, or see that it asks for a password."
@@ -178,5 +179,5 @@ class CommandProcess:
         ]
 
     def end(self) -> None:
-        """Have it end, with what it started."""
+        """End the command and its descendants."""
         proc.end_process(self.process)

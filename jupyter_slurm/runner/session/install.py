@@ -1,7 +1,7 @@
-"""A JupyterLab for a Python that has none, where the launch of its session says ``jupyter=install``.
+"""JupyterLab for a Python without one, if the launch of its session says ``jupyter=install``.
 
-It is a virtual environment that sees all that the Python has itself: an image may be read-only, and is not changed. It
-is made once, by one of several jobs, in the folder of images, for this Python of this image.
+It is a virtual environment with access to all packages of the Python, because an image may be read-only and is not
+changed. It is created once, by one of several jobs, in the folder of images, for this Python of this image.
 
 Sources: venv and site of the Python library, pip-install(1). Python 3.8+, standard library only.
 """
@@ -34,21 +34,21 @@ _NO_NETWORK = re.compile(r"connection|resolv|timed? ?out|network|proxy|no matchi
 
 
 def python_with_jupyter(image: str, session: dict[str, Any], report: Callable[[str], None]) -> str:
-    """Return a Python that has all that this one has, and a JupyterLab.
+    """Return a Python with all packages of this one and with JupyterLab.
 
     Parameters
     ----------
     image : str
-        Of the container that this is; empty for none.
+        Image of this container; empty outside containers.
     session : dict
-        Of the record: ``image_dir``, the folder of images, where the profile names one.
-    say : callable
-        Is told in words how far it is.
+        ``session`` of the record: ``image_dir`` is the folder of images, if the profile names one.
+    report : callable
+        Called with a text that describes the progress.
 
     Raises
     ------
     RuntimeRefused
-        It cannot be had; says why.
+        JupyterLab cannot be installed; the message says why.
     """
     folder = images.make_folder(session, "jupyter")
     about = [image, sys.executable, sys.prefix, sys.version, platform.machine()]
@@ -72,20 +72,21 @@ def python_with_jupyter(image: str, session: dict[str, Any], report: Callable[[s
 
 
 def _make(path: str, report: Callable[[str], None]) -> None:
-    """Make the environment under a name of its own, since it cannot be moved, and have the name be a link to it."""
-    for left in glob.glob(glob.escape(path) + ".*"):  # of some that were killed: there is no link yet
+    """Create the environment under a unique name, because it cannot be moved, and link the final name to it."""
+    for left in glob.glob(glob.escape(path) + ".*"):  # of installations that were killed before they created the link
         if not left.endswith(".lock"):
             shutil.rmtree(left, ignore_errors=True)
     made = f"{path}.{os.urandom(4).hex()}"
     try:
         _environment(made)
         _install(made, report)
-        if os.path.lexists(os.path.join(path, "bin", "python")):  # somebody took this process for gone, and was quicker
+        # another process assumed that this one had ended, and was faster
+        if os.path.lexists(os.path.join(path, "bin", "python")):
             shutil.rmtree(made, ignore_errors=True)
             return
         draft = f"{made}.link"
         os.symlink(os.path.basename(made), draft)
-        os.replace(draft, path)  # also a link to what somebody has removed
+        os.replace(draft, path)  # also replaces a link to a removed environment
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
@@ -101,7 +102,7 @@ def _environment(path: str) -> None:
     venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=False).create(path)
     if sys.prefix == sys.base_prefix:
         return
-    # This one is an environment itself: the new one sees its base alone.
+    # This Python is a virtual environment: the new environment would see only its base.
     own = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     for place in glob.glob(os.path.join(glob.escape(path), "lib", "python*", "site-packages")):
         with open(os.path.join(place, "of_the_image.pth"), "w", encoding="utf-8") as file:

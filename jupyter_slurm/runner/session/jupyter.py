@@ -1,7 +1,7 @@
-"""Find and start a Jupyter in its job, and ask it how it is, for ``serve.py``. Python 3.8+, standard library only.
+"""Search, start and queries of Jupyter in its job, for ``serve.py``. Python 3.8+, standard library only.
 
-What is loaded before Jupyter begins, its person waits for; and what is loaded or done until it answers takes turns with
-it on the one CPU that a job may have. So what takes long to load is loaded where it is needed, if ever.
+Imports before the start of Jupyter delay the user. Later imports and work compete with the start of Jupyter for the
+single CPU that a job may have. So slow modules are imported only where needed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing takes as long as all the rest here
+if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
     from typing import Any
 
-if "load" not in globals():  # load() gives it to what it loads
+if "load" not in globals():  # load() sets it in the modules that it loads
     import runpy
 
     load = runpy.run_path(__file__[: -len("session/jupyter.py")] + "loader.py")["load"]
@@ -36,7 +36,7 @@ else:
 
 
 class NoJupyter(SessionStartError):
-    """It is not installed for this Python."""
+    """Missing Jupyter in this Python."""
 
 
 _KINDS = ("jupyterlab", "notebook", "jupyter_server")
@@ -47,15 +47,16 @@ _PORT_RETRIES = 200
 _EARLY_POLL_S, _NEAR_POLL_S = (
     0.05,
     0.005,
-)  # seconds between two looks: until it has left a file, and then until it answers
+)  # seconds between two checks: before Jupyter has written its file, and then until it answers
 _MAX_ANSWER_TIMEOUT_S = 30.0  # seconds for an answer
-_BUSY_CPU_SHARE = 0.05  # of a CPU; a kernel that waits for its person takes less
+_BUSY_CPU_SHARE = 0.05  # share of a CPU; a kernel that waits for input uses less
 _NOT_ITS_OWN = (
     *("JPY_", "JUPYTERHUB_", "NOTEBOOK_", "JUPYTER_TOKEN", "JUPYTER_PORT", "JUPYTER_RUNTIME_DIR"),
     *("JUPYTER_SERVER_URL", "JUPYTER_SERVER_ROOT"),
 )
 _COOKIES = ("jupyter_cookie_secret", "notebook_cookie_secret")
-# Who is on the node could else read on a port of a kernel what its cells print. Asking takes long, and is done there.
+# Without encryption, other users of the node could read the output of cells on a kernel's port. The server checks for
+# support, because the check takes long.
 _ENCRYPTION_SINCE = (2, 20)
 _ENCRYPTED = """import zmq
 c.MappingKernelManager.transport_encryption = "auto" if zmq.has("curve") else "disabled"
@@ -64,7 +65,7 @@ _SIGNS = ("jpserver-", "nbserver-")
 
 
 def find_jupyter() -> Any:
-    """Return the module of the newest Jupyter of this Python, its version, and whether it is of the new kind."""
+    """Return module and version of the newest Jupyter of this Python, and whether it is based on jupyter_server."""
     lab, notebook, server = map(_version, _KINDS)
     if lab and lab[1] >= (3,):
         return "jupyterlab", lab[0], True
@@ -83,7 +84,7 @@ def find_jupyter() -> Any:
 
 
 def get_jupyter(place: JobDirectory) -> None:
-    """Go on as a Python that has a Jupyter, beside all that this one has."""
+    """Continue in a Python that has Jupyter in addition to all packages of this one."""
     with contextlib.suppress(SessionStartError):
         find_jupyter()
         return
@@ -102,16 +103,17 @@ def get_jupyter(place: JobDirectory) -> None:
 
 
 def _version(name: str) -> Any:
-    """Return the version of a distribution as text and as numbers; None: it is not there."""
+    """Return the version of a distribution as text and as numbers; None: not installed."""
     text = _versions().get(name)
     return text and (text, tuple(int(part) for part in re.findall(r"\d+", text)[:2]))
 
 
 @functools.lru_cache(maxsize=None)
 def _versions() -> dict[str, str]:
-    """Return the versions of what can serve, by the folders of the import system.
+    """Return the versions of the possible servers, from the folders of the import system.
 
-    importlib.metadata takes as long to load as all the rest here; it is asked where they tell nothing.
+    importlib.metadata takes as long to load as everything else in this module. It is used only if the folders have no
+    result.
     """
     found: dict[str, str] = {}
     for folder in sys.path:
@@ -129,11 +131,11 @@ def _versions() -> dict[str, str]:
 
 
 def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, Any]:
-    """Return what Jupyter is told in a file; ``is_new``: it is served by jupyter_server, and not by notebook < 7."""
+    """Return the configuration file of Jupyter; ``is_new``: served by jupyter_server, not by notebook < 7."""
     port = proc.random_port()
     told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _PORT_RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
-    # Files of the person's own may say otherwise of another Jupyter.
+    # The user's own configuration files may set these for another Jupyter.
     told.update(allow_origin="", certfile="", keyfile="", client_ca="", ssl_options={}, disable_check_xsrf=False)
     by_token = {"token": token, "password": "", "password_required": False}
     if not is_new:
@@ -154,30 +156,30 @@ def _remove(folder: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a server: what another Jupyter set for itself is not its own."""
+    """Return the environment of a server, without variables that another Jupyter has set for itself."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_ITS_OWN)}
     if not os.path.isdir(env.get("XDG_RUNTIME_DIR", "/")):
-        del env["XDG_RUNTIME_DIR"]  # of the machine that the job comes from
+        del env["XDG_RUNTIME_DIR"]  # of the host that submitted the job
     return env
 
 
 class JupyterServer:
-    """One Jupyter: its files, its process, and how it is asked.
+    """Jupyter server: its files, its process, and its queries.
 
     Parameters
     ----------
     place : JobDirectory
-        Of the job (``job_directory.py``).
+        Job directory (``job_directory.py``).
     """
 
     patience, pause = _MAX_ANSWER_TIMEOUT_S, _EARLY_POLL_S
-    warnings: tuple[str, ...] = ()  # its configuration has it on the loopback
+    warnings: tuple[str, ...] = ()  # none: its configuration restricts it to the loopback
 
     def __init__(self, place: JobDirectory) -> None:
         asked, folder = place.job["session"], place.folder
         self.answer_timeout = max(1.0, min(_MAX_ANSWER_TIMEOUT_S, float(asked["idle"]) / 4))
         self.answered_at = self.checked_at = time.monotonic()
-        self.silent = 0.0  # seconds
+        self.silent = 0.0  # seconds without an answer
         self.work: dict[int, float] = {}  # seconds of CPU time by process
         self._write, self.folder, self.base_url = place.put, folder, str(asked["base_url"])
         if asked.get("jupyter"):
@@ -191,10 +193,10 @@ class JupyterServer:
         self.process: Any = None
 
     def start(self) -> None:
-        """Start it."""
+        """Start the server."""
         runtime = self.runtime
         kept = self._read_secrets() if self.keeps else {}
-        if os.path.lexists(self.place):  # of a run before this one: the job was requeued
+        if os.path.lexists(self.place):  # of an earlier run: the job was requeued
             _remove(self.place)
         os.mkdir(self.place, 0o700)
         os.mkdir(runtime, 0o700)
@@ -204,11 +206,11 @@ class JupyterServer:
         config = os.path.join(self.place, "jupyter_config.json")
         told = configuration(self.token, self.root, self.base_url, is_new=self.is_new)
         if self.module == "jupyterlab" and self.name:
-            # A layout of its own: several in one home would else open and close what the others show.
+            # A separate layout: otherwise several sessions with one home would open and close the tabs of each other.
             told["LabApp"] = {"default_url": "/lab/workspaces/" + self.name.replace(".", "-")}
         self._write(config, json.dumps(told))
         if self.is_new and (_version("jupyter_server") or ("", ()))[1] >= _ENCRYPTION_SINCE:
-            self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # it reads both
+            self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # Jupyter reads both files
         self._write(os.path.join(self.place, "token"), self.token)
         self.process = subprocess.Popen(
             [sys.executable, "-m", self.module, "--config=" + config],
@@ -219,7 +221,7 @@ class JupyterServer:
         )
 
     def _read_secrets(self) -> dict[str, str]:
-        """Return the secrets of the run before this one: whoever was logged in still is."""
+        """Return the secrets of the previous run, so that logged-in users stay logged in."""
         found = {}
         for name in ("token", *(os.path.join("runtime", name) for name in _COOKIES)):
             path = os.path.join(self.place, name)
@@ -228,7 +230,7 @@ class JupyterServer:
         return found
 
     def is_ready(self) -> bool:
-        """Tell whether it answers."""
+        """Return whether the server answers."""
         code = self.process.poll()
         if code is not None:
             raise SessionStartError(
@@ -248,7 +250,7 @@ class JupyterServer:
         return False
 
     def query(self, path: str) -> Any:
-        """Return what its API says; None where it says nothing, or somebody else has taken its port."""
+        """Return the answer of the server's API; None without an answer, or if another process has taken the port."""
         try:
             listens = proc.own_listeners(self.port, self.process.pid)
             if not listens:
@@ -261,7 +263,7 @@ class JupyterServer:
             return None
 
     def _answer(self, connection: socket.socket, path: str) -> Any:
-        """Return what it answers. It ends an answer to HTTP/1.0 by the connection; http.client takes long to load."""
+        """Return the answer, which ends with the connection in HTTP/1.0. http.client takes long to load."""
         asked = f"GET {self.base_url}{path} HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n"
         connection.sendall(f"{asked}Authorization: token {self.token}\r\n\r\n".encode("ascii"))
         answer = bytearray()
@@ -272,10 +274,10 @@ class JupyterServer:
         return json.loads(body.decode("utf-8")) if head.split(b" ")[1:2] == [b"200"] else None
 
     def unused_for(self) -> float:
-        """Return for how many seconds nobody has asked it for anything and no kernel was at work.
+        """Return the seconds without a request and without a busy kernel.
 
-        Nobody can use one that does not answer at all: from its last answer on it is unused. Not so while what it has
-        started computes: that may be what keeps it from answering, and is somebody's work in any case.
+        A server that does not answer at all cannot be used: it counts as unused from its last answer on. It does not
+        while one of its processes computes: the computation may be what blocks the answer, and is in use in any case.
         """
         began, before = time.monotonic(), self.checked_at
         status = self.query("api/status")
@@ -294,10 +296,10 @@ class JupyterServer:
             at = datetime.datetime.strptime(last, "%Y-%m-%dT%H:%M:%S").replace(tzinfo=datetime.timezone.utc)
             return time.time() - at.timestamp()
         except (KeyError, TypeError, ValueError):
-            return 0.0  # it is busy, or tells nothing: not known to be unused
+            return 0.0  # busy, or without information: not known to be unused
 
     def _silent_for(self, passed: float) -> float:
-        """Count the time since the look before, though no more than two looks take: a suspended job asks nothing."""
+        """Add the time since the previous check, at most that of two checks: a suspended job sends no requests."""
         if not self.silent:
             sys.stderr.write(
                 f"{self.module} does not answer. If that goes on, and nothing that it has started computes, this "
@@ -307,14 +309,14 @@ class JupyterServer:
         return self.silent
 
     def _is_at_work(self) -> bool:
-        """Tell whether something that it has started computes, by what the CPUs did since this was asked before."""
+        """Return whether one of its processes computes, from the CPU time used since the previous call."""
         looked, before = self.checked_at, self.work
         self.checked_at, self.work = time.monotonic(), proc.cpu_times(self.process.pid)
         enough = _BUSY_CPU_SHARE * (self.checked_at - looked)
         return any(seconds - before.get(pid, 0.0) > enough for pid, seconds in self.work.items())
 
     def end(self) -> None:
-        """Have it end, with its kernels."""
+        """End the server and its kernels."""
         proc.end_process(self.process)
         if not self.keeps:
-            _remove(self.place)  # the token is of no use any more
+            _remove(self.place)  # the token is no longer needed

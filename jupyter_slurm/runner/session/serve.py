@@ -1,12 +1,12 @@
-"""Serve a Jupyter inside its job: ``python -u serve.py JOBDIR``. Python 3.8+, standard library only.
+"""Server of a session inside its job: ``python -u serve.py JOBDIR``. Python 3.8+, standard library only.
 
-It is the newest Jupyter that this Python has, or the command of the record (``command.py``). Jupyter listens on the
-node's loopback, on a port that it binds itself, under the address that its session has for life; the token lies in a
-file that only this user can read, and reaches Jupyter in another one. ``served.json`` in the job directory says where
-the server listens, once it answers. It ends with its job, when nobody has used it for as long as the record says, or by
-itself; ``end.json`` then says why.
+The server is the newest Jupyter of this Python, or the command of the record (``command.py``). Jupyter listens on the
+node's loopback, on a port that it binds itself, under the constant address of its session. The token is in a file that
+only this user can read, and Jupyter reads it from another such file. Once the server answers, ``served.json`` in the
+job directory contains its address. The session ends with its job, by itself, or after the time without use in the
+record. ``end.json`` then says why.
 
-``python serve.py --check`` tells whether this Python has a Jupyter: exit code 0, or 3 and what it lacks.
+``python serve.py --check`` checks whether this Python has Jupyter: exit code 0, or 3 and the missing package.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # typing takes as long as all the rest here
+if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
     from typing import Any
 
 
 def _read_loader() -> Any:
-    """Return what loads the other files of the runner, which are no package; runpy takes long to load itself."""
+    """Return the function that loads other files of the runner, which is not a package. runpy takes long to load."""
     told: dict[str, Any] = {"__name__": "loader", "__file__": __file__[: -len("session/serve.py")] + "loader.py"}
     with open(told["__file__"], encoding="utf-8") as file:
         exec(compile(file.read(), told["__file__"], "exec"), told)  # noqa: S102 - a file of ours
@@ -42,16 +42,16 @@ else:
     command, proc = jupyter.command, jupyter.proc
     SessionStartError = command.SessionStartError
 LACKING = 3
-_START_TIMEOUT_S = 300.0  # seconds within which a server answers, also from a slow disk
-_MEASURE_DELAY_S = 5.0  # seconds from its start for which it has the CPU to itself, unless it answers before
-_CHECK_INTERVAL_S = 1.0  # seconds between two looks at one that answers
-_OWN_USE_S = 2.0  # seconds by which what we ask a server may look like use
+_START_TIMEOUT_S = 300.0  # seconds for the first answer, also from a slow disk
+_MEASURE_DELAY_S = 5.0  # seconds from its start without measurements, unless it answers earlier
+_CHECK_INTERVAL_S = 1.0  # seconds between two checks of a server that answers
+_OWN_USE_S = 2.0  # seconds of apparent use caused by the runner's own requests
 
 
 def server_of(place: JobDirectory) -> Any:
-    """Return what a session runs, not started yet."""
+    """Return the server of a session, not started yet."""
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(place.folder, "served.json"))  # of a run before this one
+        os.unlink(os.path.join(place.folder, "served.json"))  # of an earlier run
     place.stage("")
     asked = place.job["session"]
     return (
@@ -60,7 +60,7 @@ def server_of(place: JobDirectory) -> Any:
 
 
 class SessionRun:
-    """The server, from its first moment to its end."""
+    """Server from its start to its end."""
 
     def __init__(self, place: JobDirectory) -> None:
         self.place, self.is_ending, self.is_measured = place, False, False
@@ -96,13 +96,13 @@ class SessionRun:
                 server.end()
 
     def _give_up(self, why: str, hint: str, **more: str) -> int:
-        with contextlib.suppress(OSError):  # where there is no space, there is none for this
+        with contextlib.suppress(OSError):  # on a full disk, this fails as well
             sys.stderr.write(f"{why} {hint}\n")
             self.place.end(1, session={"why": why, "hint": hint, **more})
         return 1
 
     def _await(self, server: Any) -> bool:
-        """Wait until it answers; False: it is to end before that."""
+        """Wait for the first answer; False: the job is to end before."""
         began = time.monotonic()
         while not self.is_ending and not server.is_ready():
             if time.monotonic() > began + _START_TIMEOUT_S:
@@ -115,13 +115,13 @@ class SessionRun:
         return not self.is_ending
 
     def _measure(self) -> None:
-        """Begin to measure what is used, once: not while the server begins, whose person waits for it."""
+        """Start to measure the usage, once, and not while the server starts and its user waits."""
         if not self.is_measured:
             self.is_measured = True
             load("lifecycle.usage").watch(self.place)
 
     def _door(self, port: int) -> Any:
-        """Open another way in where the site wants one; return what is told of it."""
+        """Open the TLS door if the site requires it; return its entry for ``served.json``."""
         ports = self.place.job["session"].get("node_ports")
         if not ports:
             return None
@@ -149,7 +149,7 @@ class SessionRun:
         self.place.put(os.path.join(self.place.folder, "served.json"), json.dumps(self.served))
 
     def _warn(self, warnings: list[str]) -> None:
-        """Tell what is wrong with the server, or that nothing is any more."""
+        """Report the current problems of the server, or that there are none any more."""
         if warnings != self.served.get("warnings", []):
             self.served["warnings"] = warnings
             with contextlib.suppress(OSError):
@@ -157,7 +157,7 @@ class SessionRun:
             self.place.publish_event("warned")
 
     def unused(self, server: Any) -> float:
-        """Return for how many seconds nobody has used it: with those of the runs before, if nobody came back since."""
+        """Return the seconds without use, plus those of earlier runs if nobody has used the session since."""
         unused, path = float(server.unused_for()), os.path.join(self.place.folder, "unused")
         if self.place.job.get("resume"):
             if unused + _OWN_USE_S >= time.monotonic() - self.ready:
@@ -193,11 +193,11 @@ class SessionRun:
             time.sleep(_CHECK_INTERVAL_S)
             self._measure()
         server.end()
-        return 143  # Slurm says why it ends
+        return 143  # Slurm reports the reason
 
 
 def main() -> int:
-    """Claim the directory, serve, tell the end."""
+    """Claim the directory, serve, record the end."""
     if sys.argv[1:] == ["--check"]:
         try:
             jupyter.find_jupyter()

@@ -1,11 +1,11 @@
-"""Let the person in over the cluster's network, where a site says so since its nodes take neither ssh nor a step.
+"""TLS server for access to a session over the cluster's network, for sites whose nodes accept neither SSH nor steps.
 
-``door.pem`` of the job directory, a key and its certificate, lies on both sides. The door proves with it that it is of
-this job (TLS), and whoever knocks says first what only a reader of that file can say: nobody else reaches the server
-behind, which listens on the loopback. After that come frames: length (4 bytes, big-endian) and data; a length of 0 is
-the end of one direction, so that a connection which broke is never taken for one that has ended.
+``door.pem`` of the job directory, a key with its certificate, exists on both sides. The door proves with it that it
+belongs to this job (TLS). The client first sends a secret that only a reader of that file can compute. Nobody else
+reaches the server behind the door, which listens on the loopback. Frames follow: length (4 bytes, big-endian) and data.
+A length of 0 ends one direction, so that a broken connection is never taken for a completed one.
 
-Python 3.8+, standard library only. The agent has :class:`TlsConnection` at its end, too.
+Python 3.8+, standard library only. The agent uses :class:`TlsConnection` at its end, too.
 """
 
 from __future__ import annotations
@@ -26,69 +26,69 @@ from typing import Any
 NAME = "door.pem"
 _LENGTH = struct.Struct(">I")
 _MAX_FRAME_BYTES = 64 << 10  # bytes of a frame, at most
-_HANDSHAKE_TIMEOUT_S = 10.0  # seconds to come in
-_MAX_CONNECTIONS = 512  # connections at once
+_HANDSHAKE_TIMEOUT_S = 10.0  # seconds for handshake and secret
+_MAX_CONNECTIONS = 512  # simultaneous connections
 _BACKLOG = 64
-_RETRY_INTERVAL_S = 0.1  # seconds until it is tried again
+_RETRY_INTERVAL_S = 0.1  # seconds until the next attempt
 
 
 def secret_of(pem: bytes) -> bytes:
-    """Return what only a reader of the file can say."""
+    """Return the secret that only a reader of the file can compute."""
     return hashlib.sha256(b"jupyter_slurm door\n" + pem).digest()
 
 
 def context_of(certificate: str, *, is_server: bool) -> Any:
-    """Return how both sides speak TLS; the certificate is the only one that is believed."""
+    """Return the TLS context of either side. Only the certificate of the file is trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not is_server:
-        context.check_hostname = False  # it is told by its key, and the name of a node is no secret
+        context.check_hostname = False  # the key identifies the door, and the name of a node is no secret
         context.load_verify_locations(cadata=certificate)
     return context
 
 
 class TlsConnection:
-    """A connection whose bytes nobody else reads or changes; one thread receives, one other sends.
+    """Encrypted and authenticated connection; one thread receives, another one sends.
 
     Parameters
     ----------
     stream : object
-        Has ``recv``, ``sendall`` and ``close``: a socket, or a stream of the agent's.
+        Has ``recv``, ``sendall`` and ``close``: a socket, or a stream of the agent.
     context : SSLContext
         From :func:`context_of`.
 
     Raises
     ------
     OSError
-        The other side is not who it should be, or has gone.
+        The peer is not authenticated, or has closed the connection.
     """
 
     def __init__(self, stream: Any, context: Any, *, is_server: bool) -> None:
         self.stream, self._lock = stream, threading.Lock()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
-        self._inside, self._has_ended = 0, False  # bytes that are left of a frame
+        self._inside, self._has_ended = 0, False  # bytes left in the current frame
         while not self._shakes_hands():
             self._feed()
 
     def _shakes_hands(self) -> bool:
-        """Go on with the handshake; return whether it is done."""
+        """Continue the handshake; return whether it is complete."""
         try:
             self._tls.do_handshake()
             return True
         except ssl.SSLWantReadError:
             return False
         finally:
-            if self._outgoing.pending:  # also why it is refused
+            if self._outgoing.pending:  # including the alert with the reason of a refusal
                 self.stream.sendall(self._outgoing.read())
 
     @property
     def closed(self) -> bool:
-        """Whether nobody is there any more, as far as that was seen."""
+        """Whether the peer is known to have closed the connection."""
         return bool(getattr(self.stream, "closed", False))
 
     def recv(self, size: int) -> bytes:
-        """Wait for bytes and return up to ``size`` of them; none: the other side has said all."""
+        """Wait for bytes and return up to ``size`` of them; empty: the peer has sent everything."""
         while not (self._inside or self._has_ended):
             head = b""
             while len(head) < _LENGTH.size:
@@ -116,13 +116,13 @@ class TlsConnection:
             self._incoming.write(data)
 
     def sendall(self, data: bytes) -> None:
-        """Send, as fast as the other side takes it."""
+        """Send, as fast as the peer receives."""
         for at in range(0, len(data), _MAX_FRAME_BYTES):
             piece = bytes(data[at : at + _MAX_FRAME_BYTES])
             self._send(_LENGTH.pack(len(piece)) + piece)
 
     def shutdown_write(self) -> None:
-        """Say that nothing more will be sent."""
+        """Announce that no more data will be sent."""
         self._send(_LENGTH.pack(0))
 
     def _send(self, data: bytes) -> None:
@@ -133,26 +133,26 @@ class TlsConnection:
         self.stream.sendall(sealed)
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the connection."""
         self.stream.close()
 
 
 class TlsDoor:
-    """Listens on all addresses of the node, on the first free port of a range.
+    """Listener on all addresses of the node, on the first free port of a range.
 
     Parameters
     ----------
     path : str
-        Of ``door.pem``.
+        Path of ``door.pem``.
     ports : (int, int)
-        The first and the last one that may be taken.
+        First and last permitted port.
     port : int
-        Of the server on the loopback.
+        Port of the server on the loopback.
 
     Raises
     ------
     OSError
-        There can be none; says why.
+        The door cannot listen; the message says why.
     """
 
     def __init__(self, path: str, ports: Any, port: int) -> None:
@@ -169,13 +169,13 @@ class TlsDoor:
         self.port = int(self._listener.getsockname()[1])
 
     def open(self) -> None:
-        """Take connections from now on, in threads."""
+        """Start to accept connections, in threads."""
         threading.Thread(target=self._accept, name="door", daemon=True).start()
 
     def close(self) -> None:
-        """Take none any more."""
+        """Stop accepting connections."""
         with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who waits for one
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes a waiting accept
         self._listener.close()
 
     def _accept(self) -> None:
@@ -185,7 +185,7 @@ class TlsDoor:
             try:
                 sock, _ = self._listener.accept()
                 threading.Thread(target=self._take, args=(sock,), daemon=True).start()
-            except (OSError, RuntimeError):  # no more file descriptors, or threads, for now
+            except (OSError, RuntimeError):  # file descriptors or threads are exhausted for now
                 self._free.release()
                 if sock is not None:
                     sock.close()
@@ -209,7 +209,7 @@ class TlsDoor:
                 inner = self._connected()
                 _carry(outer, inner)
         except OSError:
-            pass  # whoever it was hears of it by the end of the connection
+            pass  # the client sees the end of the connection
         finally:
             for one in (sock, inner):
                 if one is not None:
@@ -217,7 +217,7 @@ class TlsDoor:
             self._free.release()
 
     def _connected(self) -> Any:
-        """Connect to the server; who listens is looked at before and after that: the port may be another user's."""
+        """Connect to the server. The port's owner is checked before and after: it may be another user."""
         address = self._own()
         inner = socket.create_connection((address, self._server), _HANDSHAKE_TIMEOUT_S)
         try:
@@ -239,7 +239,7 @@ class TlsDoor:
 
 
 def _listener(first: int, last: int) -> Any:
-    """Return a socket on a free port; where to begin is left to chance, for the sake of the other jobs of the node."""
+    """Return a socket on a free port, chosen at random to avoid conflicts with other jobs of the node."""
     ports = list(range(first, last + 1))
     random.shuffle(ports)
     for port in ports:
@@ -249,7 +249,7 @@ def _listener(first: int, last: int) -> Any:
                 try:
                     if family == socket.AF_INET6:
                         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-                    listener.bind((address, port))  # without SO_REUSEADDR: it is nobody else's in any part
+                    listener.bind((address, port))  # without SO_REUSEADDR, no other process shares the port
                     listener.listen(_BACKLOG)
                     return listener
                 except OSError:
@@ -259,7 +259,7 @@ def _listener(first: int, last: int) -> Any:
 
 
 def _carry(outer: Any, inner: Any) -> None:
-    """Carry bytes both ways until both sides have said all, or one has gone."""
+    """Forward bytes in both directions until both sides have finished, or one has closed."""
 
     def out() -> None:
         try:
@@ -287,7 +287,7 @@ def _carry(outer: Any, inner: Any) -> None:
 
 
 def _break(outer: Any, inner: Any) -> None:
-    """Have both ends hear that a connection broke, and not that it has ended."""
+    """Signal to both sides that the connection broke, as opposed to a regular end."""
     with contextlib.suppress(OSError):
         inner.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for one in (inner, outer.stream):

@@ -1,1 +1,1 @@
-"""Variables that travel with a cell: packing, definitions and names."""
+"""Variables sent with a cell: packing, definitions and names."""

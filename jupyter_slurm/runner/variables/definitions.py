@@ -1,4 +1,4 @@
-"""Names of a notebook: the source of functions and classes, what that takes from outside, and what a typo meant."""
+"""Names of a notebook: source of functions and classes, names that the source uses, suggestions for misspellings."""
 
 from __future__ import annotations
 import __future__
@@ -27,22 +27,22 @@ __all__ = [
     "suggest_name",
 ]
 
-_CELL = re.compile("ipykernel|ipython-input")  # in what IPython calls the source of a cell
+_CELL = re.compile("ipykernel|ipython-input")  # in IPython's file names for the source of cells
 _MAKE_CLASSES = frozenset({"namedtuple", "NamedTuple", "make_dataclass", "Enum", "IntEnum", "Flag", "IntFlag"})
 _SHELLS = frozenset({"get_ipython", "display", "exit", "quit", "In", "Out", "_", "__", "___"})
 _NOT_ONES_OWN = frozenset({*dir(builtins), "In", "Out", "exit", "get_ipython", "quit"})
 
 
 def is_of_the_notebook(value: Any) -> bool:
-    """Tell whether a function or class was defined in a cell, or by a job that brought it back."""
-    made_of = inspect.getattr_static(value, "__wrapped__", None)  # what lru_cache and compilers give is no function
+    """Return whether a function or class was defined in a cell, or by a job that sent it back."""
+    made_of = inspect.getattr_static(value, "__wrapped__", None)  # results of lru_cache and compilers are not functions
     return (isinstance(value, (types.FunctionType, type)) or isinstance(made_of, types.FunctionType)) and getattr(
         value, "__module__", None
     ) == "__main__"
 
 
 def outermost(kind: type, namespace: Mapping[str, Any]) -> type:
-    """Return the class of the notebook in whose definition a class stands; itself where it stands alone."""
+    """Return the notebook's class whose definition contains a class; the class itself if there is none."""
     own, *inner = kind.__qualname__.split(".")
     outer = found = namespace.get(own)
     for name in inner:
@@ -51,7 +51,7 @@ def outermost(kind: type, namespace: Mapping[str, Any]) -> type:
 
 
 def home_of(name: str, value: Any) -> str | None:
-    """Return the module that others have a name from: the shortest, since the innermost is private, and moves."""
+    """Return the public module of a name: the shortest one, because the innermost is private and may change."""
     parts = str(getattr(value, "__module__", None) or "__main__").split(".")
     homes = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
     found = (home for home in homes if getattr(sys.modules.get(home), name, None) is value)
@@ -74,7 +74,7 @@ def source_of(value: Any, name: str, namespace: Mapping[str, Any]) -> tuple[str,
 
 
 def _definitions(lines: list[str], name: str, *, is_class: bool) -> Iterator[tuple[int, str, bool]]:
-    """Find what is defined under a name, the last one first: its first line, its source, whether it is decorated."""
+    """Find the definitions of a name, the last one first: first line, source, and whether it is decorated."""
     wanted = (ast.ClassDef,) if is_class else (ast.FunctionDef, ast.AsyncFunctionDef)
     text = "".join(lines)
     with contextlib.suppress(SyntaxError, ValueError):
@@ -87,7 +87,7 @@ def _definitions(lines: list[str], name: str, *, is_class: bool) -> Iterator[tup
 
 
 def _defines(node: ast.Assign, name: str, *, is_class: bool) -> bool:
-    """Tell whether ``name = …`` is as good as a definition: of a lambda, or of a namedtuple and the like."""
+    """Return whether ``name = …`` counts as a definition: of a lambda, a namedtuple and the like."""
     if [ast.unparse(target) for target in node.targets] != [name]:
         return False
     if not is_class:
@@ -96,7 +96,7 @@ def _defines(node: ast.Assign, name: str, *, is_class: bool) -> bool:
 
 
 def _cells(kind: type, namespace: Mapping[str, Any]) -> list[str]:
-    """Return where a class may stand: where its methods do, then the cells, the one that ran last first."""
+    """Return the cells that may contain a class: those of its methods, then the others, the last run one first."""
     methods = [m for m in vars(kind).values() if isinstance(m, types.FunctionType) and m.__module__ == "__main__"]
     ran = {str(text).rstrip(): number for number, text in enumerate(namespace.get("In") or ())}
     cells = [name for name in linecache.cache if _CELL.search(name)]
@@ -105,7 +105,7 @@ def _cells(kind: type, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def names_used(source: str, namespace: Mapping[str, Any]) -> set[str]:
-    """Return the names that a definition takes from outside; those of Python only where they mean another thing."""
+    """Return the global names that a definition uses; builtins only if they are redefined."""
     tables, used = [symtable.symtable(source, "<cell>", "exec")], set()
     while tables:
         table = tables.pop()
@@ -115,14 +115,14 @@ def names_used(source: str, namespace: Mapping[str, Any]) -> set[str]:
 
 
 def _is_pythons(name: str, namespace: Mapping[str, Any]) -> bool:
-    """Tell whether a name of Python means what it means everywhere; IPython wraps open()."""
+    """Return whether a builtin name has its usual meaning. IPython wraps open()."""
     value, known = namespace.get(name), getattr(builtins, name)
     is_same = value is known or getattr(value, "__wrapped__", None) is known
     return name not in namespace or name.startswith("__") or is_same
 
 
 def has_text_for_annotations(value: Any, source: str) -> bool:
-    """Tell whether a definition was compiled under ``from __future__ import annotations``."""
+    """Return whether a definition was compiled under ``from __future__ import annotations``."""
     code = getattr(inspect.unwrap(value), "__code__", None)
     if code is not None:
         return bool(code.co_flags & __future__.annotations.compiler_flag)
@@ -139,7 +139,7 @@ def _is_method(value: Any) -> bool:
 
 
 def submodules_used(source: str, namespace: Mapping[str, Any]) -> list[str]:
-    """Return the modules that a definition reaches through another one, as in ``urllib.request.urlopen``."""
+    """Return the modules that a definition reaches through another module, as in ``urllib.request.urlopen``."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         path = ast.unparse(node).split(".") if isinstance(node, ast.Attribute) else []
@@ -153,14 +153,14 @@ def submodules_used(source: str, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def suggest_name(name: str, namespace: Iterable[str]) -> str:
-    """Return `` Did you mean NAME?`` for a user's own variable, and nothing where none is near.
+    """Return `` Did you mean NAME?`` for a similar variable of the user, or an empty text.
 
     Parameters
     ----------
     name : str
         The name that was typed.
     namespace : iterable of str
-        The variables there are; what Python and IPython put there is no job and no table of the user's.
+        The existing variables. Names that Python and IPython define are ignored.
     """
     own = [variable for variable in namespace if variable[:1] != "_" and variable not in _NOT_ONES_OWN]
     near = get_close_matches(name, own, n=1)

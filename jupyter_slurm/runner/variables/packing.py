@@ -1,6 +1,6 @@
-"""What names of a notebook need on the other side: definitions as their source, imports, values.
+"""Requirements of a notebook's names on the remote side: definitions as source, imports, values.
 
-It runs in the notebook's kernel, also where nothing of ours is installed (``transit.py``). Python 3.9+.
+Runs in the notebook's kernel, also without an installed jupyter_slurm (``transit.py``). Python 3.9+.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _ANOTHER = "{} cannot travel: it is not the {} that travels, but another one; gi
 
 
 class CannotTravel(ValueError):
-    """Something that was named cannot travel: a line for each."""
+    """Some variables cannot be sent: one line for each."""
 
 
 class TooLarge(CannotTravel):
-    """What was named is more than can travel; the message says how much that is, and what has most of it."""
+    """The variables exceed the size limit; the message gives the limit and the largest variables."""
 
 
 def packed(
@@ -45,22 +45,23 @@ def packed(
     names : sequence of str
         The variables.
     namespace : mapping
-        Where they are.
+        Their namespace.
     limit : int
-        Most bytes that can travel.
+        Maximum number of bytes.
     given : set of str
-        Names of variables that the other side has without that, each of its tasks another one.
+        Variables that the remote side sets itself, with another value for each task.
 
     Raises
     ------
     CannotTravel
-        All that cannot, by name and with the reason.
+        Some variables cannot be sent: names and reasons.
     TooLarge
-        More than that was named.
+        The variables exceed the limit.
     """
     packer = _Packer(namespace, names, given, limit)
     items = packer.items()
-    sizes = {item.get("name", ""): file_of.size_of(item) for item, _ in items}  # of several, where they are one
+    # of all variables, if one item holds several
+    sizes = {item.get("name", ""): file_of.size_of(item) for item, _ in items}
     if packer.larger or sum(sizes.values()) > limit:
         told = [f"{name} {size / 1e6:.1f} MB" for name, size in sizes.items() if size > limit / 100]
         told += [f"{name} {size / 1e6:.1f} MB or more" for name, size in packer.larger.items()]
@@ -69,17 +70,17 @@ def packed(
 
 
 class _Packer:
-    """Collect what some names need on the other side."""
+    """Collector of the requirements of names."""
 
     def __init__(self, namespace: Mapping[str, Any], names: Sequence[str], given: AbstractSet[str], limit: int) -> None:
         self._namespace, self._names, self._given, self._limit = namespace, names, given, limit
-        self.larger: dict[str, int] = {}  # values that alone are more than can travel, and the bytes known of
+        self.larger: dict[str, int] = {}  # values that exceed the limit alone, with their known bytes
         self._imports: dict[str, _Item] = {}
         self._sources: dict[str, _Item] = {}
-        self._aliases: dict[str, tuple[str, _Item]] = {}  # of what
-        self._defined: dict[str, Any] = {}  # what travels as source
-        self._needs: dict[str, set[str]] = {}  # of definitions: what they use, maybe as they are made
-        self._by_value: dict[str, Any] = {}  # functions and classes of which there is no source
+        self._aliases: dict[str, tuple[str, _Item]] = {}  # definition and item of each alias
+        self._defined: dict[str, Any] = {}  # objects sent as source
+        self._needs: dict[str, set[str]] = {}  # of definitions: names that they use, perhaps while being defined
+        self._by_value: dict[str, Any] = {}  # functions and classes without source
         self._troubles: list[str] = []
 
     def items(self) -> list[_Item]:
@@ -94,13 +95,13 @@ class _Packer:
         return [*self._imports.values(), *self._joined(list(self._in_order(dict(values))), values)]
 
     def _joined(self, items: list[_Item], values: Mapping[str, file_of.PackedValue]) -> list[_Item]:
-        """Put values with objects in common where the first of them stands, if what they need stands before that."""
+        """Move values with shared objects to the first of them, if their requirements precede it."""
         for group in file_of.together(values):
             places = [at for at, (item, _) in enumerate(items) if item["kind"] == "pickle" and item["name"] in group]
             needed = set[str]().union(*(values[name].met for name in group))
             behind = {item["name"] for item, _ in items[places[0] :] if item["kind"] == "source"}
             if len(group) > 1 and needed.isdisjoint(behind):
-                with contextlib.suppress(Exception):  # else each one for itself, as they could be
+                with contextlib.suppress(Exception):  # on failure each value stays alone, which is possible
                     named = {name: self._namespace[name] for name in group}
                     found = file_of.PackedValue(named, self._defined, limit=self._limit)
                     items[places[0]] = found.item, found.pieces
@@ -109,14 +110,14 @@ class _Packer:
         return items
 
     def _in_order(self, values: dict[str, file_of.PackedValue]) -> Iterator[_Item]:
-        """Give definitions behind what they use, values too (``def f(rate=RATE)``), and the other values at the end."""
+        """Put definitions after the names and values that they use (``def f(rate=RATE)``), and other values last."""
         begun, made = set[str](), set[str]()
 
         def give(own: str) -> Iterator[_Item]:
             begun.add(own)
             for name in sorted(self._needs[own]):
                 made_of = values[name].met if name in values else {name} & self._sources.keys()
-                whole = made_of.isdisjoint(begun - made)  # else it is made of what uses it
+                whole = made_of.isdisjoint(begun - made)  # otherwise it consists of definitions that use it
                 for needed in sorted(made_of - begun):
                     yield from give(needed)
                 if name in values and whole:
@@ -150,13 +151,13 @@ class _Packer:
             self._define(kind.__name__, kind)
 
     def _is_pickled(self, name: str) -> bool:
-        """Tell whether a variable travels in no other way."""
+        """Return whether a variable can only be sent as a pickle."""
         value = self._namespace.get(name)
         is_source = is_of_the_notebook(value) and name not in self._by_value
         return name in self._namespace and not isinstance(value, types.ModuleType) and not is_source
 
     def _pickled(self, name: str, compared: bool) -> file_of.PackedValue | None:
-        """Return a value as a pickle; None where it cannot travel."""
+        """Return a value as a pickle; None if it cannot be sent."""
         value = self._namespace[name]
         try:
             return file_of.PackedValue({name: value}, self._defined, compared, self._limit)
@@ -172,7 +173,7 @@ class _Packer:
         self._imports[name] = ({"kind": "import", "source": said}, [])
 
     def _define(self, name: str, value: Any) -> None:
-        """Send a function or class as its source, with what it uses."""
+        """Send a function or class as its source, with the names that it uses."""
         own = value.__name__ if value.__name__ != _LAMBDA else name
         is_known = own in self._sources and self._defined[own] is value
         found = None if is_known else source_of(value, own, self._namespace)
@@ -191,7 +192,7 @@ class _Packer:
         self._defined[own] = value
         item = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
         item |= {"future": ["annotations"]} if has_text_for_annotations(value, source) else {}
-        self._sources[own], self._needs[own] = (item, []), set()  # before what it uses, which may use it
+        self._sources[own], self._needs[own] = (item, []), set()  # before the names that it uses, which may use it
         for used in sorted(names_used(source, self._namespace)):
             if used != own and used not in self._given and used in self._namespace:
                 self._need(own, used)
@@ -199,11 +200,11 @@ class _Packer:
             self._import(module, sys.modules[module])
 
     def _without_source(self, name: str, value: Any) -> None:
-        """Send a closure, or a class that a job has brought back, as one within a list travels; refuse all else."""
+        """Send a closure, or a class that a job sent back, in the way of one inside a list. Refuse all others."""
         if isinstance(value, (types.FunctionType, type)) and not (
             hasattr(value, "__wrapped__") or hasattr(value, "registry")
         ):
-            if self._namespace.get(name) is value:  # else it travels with the values that are of it
+            if self._namespace.get(name) is value:  # otherwise it is sent with its instances
                 self._by_value[name] = value
         else:
             self._troubles.append(

@@ -1,8 +1,8 @@
-"""Variables of a kernel on their way into another one; runs in both, where nothing of ours is installed.
+"""Transfer of variables from one kernel to another. Runs in both, without an installed jupyter_slurm.
 
-The Jupyter server sends this file and those that it needs as text, and calls the functions by ``user_expressions``:
-what they return is a MIME bundle in the reply, which nobody else sees. Python 3.8+ takes variables in; to take them
-along needs 3.9. What lies ready is one snapshot, fetched and given in pieces, each of which may come twice.
+The Jupyter server sends this file and the files that it needs as text, and calls the functions by ``user_expressions``.
+Their results are MIME bundles in the reply, which no other front end sees. Receiving needs Python 3.8+, sending 3.9+.
+The data is a single snapshot, sent and received in pieces, each of which may arrive twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ready = bytearray()
 
 
 class Answer:
-    """What a front end is told that knows the type, and nobody else."""
+    """Answer to a front end, in a MIME type that only this front end knows."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         self._told = told
@@ -34,7 +34,7 @@ class Answer:
 
 
 def take(names: list[str], namespace: Mapping[str, Any], limit: int) -> Answer:
-    """Take a snapshot of variables; tell how large it is, or what cannot travel."""
+    """Take a snapshot of variables. Return its size, or the variables that cannot be sent."""
     drop()
     if sys.version_info < (3, 9):
         why = f"variables can be taken from Python 3.9 and newer, and this is {platform.python_version()}"
@@ -54,20 +54,20 @@ def take(names: list[str], namespace: Mapping[str, Any], limit: int) -> Answer:
 
 
 def piece(start: int, end: int) -> Answer:
-    """Tell a part of the snapshot."""
+    """Return a piece of the snapshot."""
     return Answer({"data": base64.b64encode(_ready[start:end]).decode("ascii")})
 
 
 def give(start: int, data: str) -> Answer:
-    """Take a part of a snapshot of another kernel."""
+    """Receive a piece of the snapshot of another kernel."""
     part = base64.b64decode(data)
     _ready[start : start + len(part)] = part
     return Answer({"size": len(_ready)})
 
 
 def unpack(names: list[str], namespace: dict[str, Any]) -> Answer:
-    """Put what was given into the namespace; tell which of the names are there now, and why others are not."""
-    content = bytearray(_ready)  # arrays stay in it
+    """Put the received variables into the namespace. Return the names that were set, and the reasons for the others."""
+    content = bytearray(_ready)  # arrays keep references to it
     drop()
     header, items = file_of.read(file_of.Content(content))
     troubles = file_of.put(items, header, namespace)
@@ -76,6 +76,6 @@ def unpack(names: list[str], namespace: dict[str, Any]) -> Answer:
 
 
 def drop() -> Answer:
-    """Let the snapshot go."""
+    """Discard the snapshot."""
     _ready.clear()
     return Answer({})

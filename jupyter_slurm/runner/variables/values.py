@@ -1,18 +1,18 @@
-"""Values on their way into a job and back, in one file: ``in.values``, ``out.values`` (``out.TASK.values``).
+"""Values sent to a job and back, in one file: ``in.values``, ``out.values`` (``out.TASK.values``).
 
 The file: a line ``jupyter-slurm values 1``, the length of the header (8 bytes, big-endian), the header (JSON), then the
-pieces that it tells of, one after the other. An item of the header is one of::
+pieces that it describes, in order. An item of the header is one of::
 
     {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers],
-     "names": where it is a pickle of several: a dict of those}
-    {"kind": "source", "name": …, "source": a function or class, "filename": what tracebacks call it,
+     "names": the names, if the pickle is a dict of several values}
+    {"kind": "source", "name": …, "source": a function or class, "filename": its name in tracebacks,
      "future": names of ``__future__`` that its cell was compiled with}
     {"kind": "import", "source": an import statement}
-    {"kind": "error",  "name": …, "error": why it is not there}
+    {"kind": "error",  "name": …, "error": the reason why the value is missing}
 
-Each value is a pickle of its own: one that cannot be read does not take the others with it. But values that have
-objects in common, as a model and its optimizer, are one pickle: they have them in common on the other side, too.
-Buffers (arrays) are written from where they are and read to where they stay. Python 3.8+; cloudpickle where it is.
+Each value is a separate pickle, so that an unreadable value does not affect the others. Values that share objects, such
+as a model and its optimizer, are one pickle, so that they share the objects on the remote side, too. Buffers (arrays)
+are written and read without copies. Python 3.8+; cloudpickle if installed.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ except ImportError:
 
 
 class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
-    """Pickle with buffers aside; tensors of a GPU as those of the CPU, what travels as source by its name."""
+    """Pickler with separate buffers. GPU tensors become CPU tensors; objects sent as source are pickled by name."""
 
     named: Any = None
     met: Any = None
     limit: float = float("inf")
 
     def reducer_override(self, value: Any) -> Any:
-        """Return how a value is taken apart."""
+        """Return the reduction of a value."""
         if isinstance(value, (type, types.FunctionType)) and value.__module__ == "__main__" and self._is_named(value):
             return value.__qualname__
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor) and value.device.type != "cpu":
             parameter = getattr(getattr(torch, "nn", None), "Parameter", None)
             if parameter is not None and type(value) is parameter:
-                return NotImplemented  # it is taken apart into a tensor, which comes by here, and what makes it one
+                return NotImplemented  # reduced to a tensor, which is pickled here as well, and its constructor
             size = value.element_size() * value.nelement()
             if value.layout is torch.strided and size > self.limit:
-                raise SizeLimitExceeded(size)  # before it is copied out of the GPU
+                raise SizeLimitExceeded(size)  # before the copy from the GPU
             return value.detach().cpu().requires_grad_(value.requires_grad).__reduce_ex__(pickle.HIGHEST_PROTOCOL)
         inherited = getattr(super(), "reducer_override", None)
         return NotImplemented if inherited is None else inherited(value)
 
     def _is_named(self, value: Any) -> bool:
-        """Tell whether a function or class, or what it stands in, travels as source."""
+        """Return whether a function or class, or the class that contains it, is sent as source."""
         own, *inner = value.__qualname__.split(".")
         found = self.named.get(own)
         for name in inner:
@@ -74,7 +74,7 @@ class Pickler(_Pickler):  # type: ignore[misc, unused-ignore]
 
 
 class SizeLimitExceeded(Exception):
-    """A value that has at least ``size`` bytes, which is more than can travel: it was not pickled to its end."""
+    """A value has at least ``size`` bytes, which exceeds the limit: its pickling was aborted."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"it has {size / 1e6:.1f} MB or more")
@@ -82,7 +82,7 @@ class SizeLimitExceeded(Exception):
 
 
 class _Bounded(io.BytesIO):
-    """A file that has no more than so many bytes."""
+    """File with a size limit in bytes."""
 
     def __init__(self, limit: float) -> None:
         super().__init__()
@@ -96,16 +96,16 @@ class _Bounded(io.BytesIO):
 
 
 class Unreadable(Exception):
-    """Values that cannot be used here; the message says which and why."""
+    """Some values cannot be used in this Python; the message gives names and reasons."""
 
 
 class PackedValue:
     """Values as one item: ``item`` and its ``pieces``, of which the large ones are views of the values themselves.
 
-    Functions and classes of ``__main__`` that are ``named`` are there on the other side: it has their source. Another
-    one that has got such a name is not. Those that the values need are ``met``. Where they are to be ``compared``,
-    ``parts`` are the objects that they consist of, by id, and so that no id is another object's in the meantime.
-    What has to be copied is, up to a ``limit`` of bytes; beyond that it is :class:`SizeLimitExceeded`.
+    Functions and classes of ``__main__`` in ``named`` exist on the remote side, which has their source. An object that
+    merely has such a name does not count. Those that the values need are in ``met``. With ``compared``, ``parts`` holds
+    the objects of the values by id, which also keeps the ids from being reused. Data to be copied is limited to
+    ``limit`` bytes; beyond that, :class:`SizeLimitExceeded` is raised.
     """
 
     def __init__(
@@ -130,13 +130,13 @@ class PackedValue:
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """Size in bytes."""
         return size_of(self.item)
 
 
 def _parts(pickler: Any) -> dict[int, Any]:
     collects = gc.isenabled()
-    gc.disable()  # which would look through the millions of objects that there may be, again and again
+    gc.disable()  # the collector would scan perhaps millions of objects again and again
     try:
         return {id(part): part for _, part in pickler.memo.copy().values() if type(part) not in _FIXED}
     finally:
@@ -148,22 +148,22 @@ _FIXED = (str, bytes, tuple, frozenset, type, types.FunctionType, types.BuiltinF
 
 
 def _is_fixed(part: Any) -> bool:
-    """Tell whether it makes no difference that two values have this in common: it cannot be changed."""
+    """Return whether two values may share an object without consequences, because it cannot be changed."""
     if isinstance(part, (*_FIXED, types.CodeType)):
         return True
     try:
         if callable(part) and isinstance(getattr(part, "__name__", None), str):
-            return True  # found by its name, as functions of Cython and NumPy are
+            return True  # pickled by name, as functions of Cython and NumPy are
         own: Any = type(part)
         if own.__hash__ in (None, object.__hash__) or isinstance(own.__eq__, types.FunctionType):
             return False
-        return hash(part) != id(part)  # that of a tensor, which can be changed
+        return hash(part) != id(part)  # the default hash, as of a tensor, means that it can be changed
     except Exception:  # noqa: BLE001 - whatever a class of the person's raises
         return False
 
 
 def together(packed: Mapping[str, PackedValue]) -> list[list[str]]:
-    """Return the names in groups: of values that have in common what can be changed, and each other one alone."""
+    """Return the names in groups: values that share mutable objects together, each other value alone."""
     groups: dict[str, list[str]] = {}
     for name, one in packed.items():
         own = [name]
@@ -178,7 +178,7 @@ def _have_in_common(one: Mapping[int, Any], other: Mapping[int, Any]) -> bool:
     common = [one[part] for part in one.keys() & other.keys() if not _is_fixed(one[part])]
     if not common:
         return False
-    # What a class that is imported has for all of its objects, the other side has, too.
+    # The remote side also has the class attributes of an imported class.
     kinds = {base for kind in set(map(type, one.values())) for base in kind.__mro__ if kind.__module__ != "__main__"}
     known = {id(value) for kind in kinds for value in vars(kind).values()}
     return any(id(part) not in known for part in common)
@@ -190,12 +190,12 @@ def names_of(item: dict[str, Any]) -> list[str]:
 
 
 def size_of(item: dict[str, Any]) -> int:
-    """Return how many bytes an item takes."""
+    """Return the size of an item in bytes."""
     return sum(item.get("sizes") or [len(item.get("source", ""))])
 
 
 def write(path: str, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
-    """Write the file, readable for its owner only, in one step."""
+    """Write the file atomically, readable for its owner only."""
     draft = f"{path}.tmp"
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
         put_down(file, items)
@@ -203,7 +203,7 @@ def write(path: str, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
 
 
 def put_down(file: BinaryIO, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
-    """Write what such a file has."""
+    """Write the content of such a file."""
     about = {"python": platform.python_version(), "executable": sys.executable}
     header = json.dumps({"format": 1, **about, "items": [item for item, _ in items]}).encode()
     file.write(MAGIC + len(header).to_bytes(8, "big") + header)
@@ -213,17 +213,17 @@ def put_down(file: BinaryIO, items: list[tuple[dict[str, Any], list[Any]]]) -> N
 
 
 class Content:
-    """What was read of a file already, as a file whose pieces are views and no copies."""
+    """Content of a file that was already read, as a file object whose pieces are views, not copies."""
 
     def __init__(self, content: bytearray) -> None:
         self._rest = memoryview(content)
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes."""
+        """Return this many bytes."""
         return bytes(self.take(size))
 
     def take(self, size: int) -> memoryview:
-        """Return so many bytes as they lie there."""
+        """Return this many bytes without a copy."""
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
@@ -237,7 +237,7 @@ def _take(file: BinaryIO, size: int) -> bytearray:
 
 
 def read(file: Any) -> tuple[dict[str, Any], list[tuple[dict[str, Any], list[Any]]]]:
-    """Read a file, or a :class:`Content`; return its header and each item with its pieces. Nothing is unpickled."""
+    """Read a file, or a :class:`Content`. Return its header and each item with its pieces. Nothing is unpickled."""
     if file.read(len(MAGIC)) != MAGIC:
         raise Unreadable("this is no file of values, or one of a newer version")
     try:
@@ -286,7 +286,7 @@ def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> d
     Raises
     ------
     Unreadable
-        It cannot be read here; the message says why and what helps.
+        The item cannot be read in this Python; the message gives the reason and a remedy.
     """
     if item["kind"] == "error":
         raise Unreadable(f"{item['name']}: {item['error']}")
@@ -296,19 +296,19 @@ def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> d
     except ModuleNotFoundError as error:
         hint = f"Install {error.name} for {sys.executable}, or choose another Python."
         raise Unreadable(f"{item['name']} needs the module {error.name}, which is not here. {hint}") from error
-    except Exception as error:  # whatever a class of the person's raises
+    except Exception as error:  # any error of a user's class
         there, here = header["python"].rpartition(".")[0], platform.python_version().rpartition(".")[0]
         why = f" It was made by Python {there}, this is {here}." if there != here else ""
         raise Unreadable(f"{item['name']} cannot be read: {type(error).__name__}: {error}.{why}") from error
 
 
 def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Put the values of a file into a namespace; return what came as source, by name.
+    """Put the values of a file into a namespace. Return the objects that arrived as source, by name.
 
     Raises
     ------
     Unreadable
-        Some cannot be read here; all of them are named.
+        Some values cannot be read in this Python; the message names all of them.
     """
     with open(path, "rb") as file:
         header, items = read(file)
@@ -320,7 +320,7 @@ def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
 def put(
     items: list[tuple[dict[str, Any], list[Any]]], header: dict[str, Any], namespace: dict[str, Any]
 ) -> dict[str, str]:
-    """Put what was read into a namespace; return what of it cannot be used here, and why."""
+    """Put the read values into a namespace. Return the values that cannot be used, with the reasons."""
     troubles = {}
     for item, pieces in items:
         try:
@@ -346,7 +346,7 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
 
 
 def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: dict[str, Any]) -> None:
-    """Write the values that the notebook wants back; of those that cannot travel, the reason."""
+    """Write the values that the notebook requests. For values that cannot be sent, write the reason."""
     items: list[tuple[dict[str, Any], list[Any]]] = []
     found: dict[str, PackedValue] = {}
     for name in names:
@@ -366,7 +366,7 @@ def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, na
     for group in together(found):
         come = [found[name] for name in group]
         if len(group) > 1:
-            with contextlib.suppress(Exception):  # else each one for itself, as they could be
+            with contextlib.suppress(Exception):  # on failure each value stays alone, which is possible
                 come = [PackedValue({name: namespace[name] for name in group}, named)]
         items += [(one.item, one.pieces) for one in come]
     write(path, items)

@@ -1,4 +1,4 @@
-"""The API of moves: a notebook that is open goes to another kernel, and variables come along."""
+"""API of moves: an open notebook moves to another kernel, with variables."""
 
 # `authorized` is typed for plain functions only.
 # mypy: disable-error-code="untyped-decorator"
@@ -46,19 +46,19 @@ _WANTED: Final = Operation(
     needs_body=True,
     components={},
 )
-_REMEMBERED: Final = 50  # moves that are over
-_NO_PYTHON: Final = ("r", "julia")  # of kernels on nodes others may be Python's by another name
+_REMEMBERED: Final = 50  # finished moves
+_NO_PYTHON: Final = ("r", "julia")  # other remote kernels may be Python under another name
 
 
 class NotebookMoves:
-    """The notebooks of a Jupyter server that move, and those that have.
+    """The active and finished moves of a Jupyter server's notebooks.
 
     Parameters
     ----------
     sessions, kernels, specs
         The managers of the server.
     config : traitlets Config
-        What it has read.
+        Configuration of the server.
     """
 
     def __init__(self, sessions: Any, kernels: Any, specs: Any, config: Config) -> None:
@@ -66,25 +66,25 @@ class NotebookMoves:
         self._known: dict[str, NotebookMove] = {}
 
     async def begin(self, notebook: str, kernel: str | None, names: Sequence[str]) -> NotebookMove:
-        """Have a notebook move.
+        """Start the move of a notebook.
 
         Parameters
         ----------
         notebook : str
-            Its path, below the folder of the server.
+            Path of the notebook, below the root folder of the server.
         kernel : str or None
-            The name of a kernelspec, or how that is shown; None: the same one as now, in another allocation.
+            Name or displayed name of a kernelspec; None: the same kernelspec in another allocation.
         names : sequence of str
-            The variables that come along.
+            Variables to transfer.
 
         Raises
         ------
         JobNotFound
-            No such notebook is open, or there is no such kernel.
+            No such notebook is open, or no such kernelspec exists.
         JobError
-            It moves already.
+            The notebook is moving already.
         UsageError
-            It cannot move so.
+            The move is not possible.
         """
         session = await self._session(notebook.strip("/"))
         specs = {name: told["spec"] for name, told in (await ensure_async(self._specs.get_all_specs())).items()}
@@ -108,11 +108,11 @@ class NotebookMoves:
         return self._known[key]
 
     def listed(self) -> list[NotebookMove]:
-        """Return all that are known."""
+        """Return all known moves."""
         return list(self._known.values())
 
     async def close(self) -> None:
-        """Give up what is under way: nobody would bring the notebook to its kernel."""
+        """Cancel the active moves: after the end of the server, nothing would connect a notebook to its kernel."""
         await asyncio.gather(*(move.give_up() for move in self._known.values()))
 
     async def _session(self, notebook: str) -> NotebookSession:
@@ -124,7 +124,7 @@ class NotebookMoves:
 
 
 def _found(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
-    """Return the name of a kernelspec, by that or by how it is shown."""
+    """Return the name of a kernelspec from its name or displayed name."""
     names = [name for name, spec in specs.items() if kernel in (name, spec.get("display_name"))]
     if not names:
         raise JobNotFound(
@@ -135,7 +135,7 @@ def _found(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
 
 
 def _followed(name: str, spec: Kernelspec) -> str:
-    """Return the kernelspec whose next allocation is meant."""
+    """Return the kernelspec for a new allocation."""
     if not _is_ours(spec):
         raise UsageError(
             "The kernel of this notebook does not run on a node, and has no allocation that another could follow.",
@@ -170,27 +170,27 @@ def _is_python(spec: Kernelspec) -> bool:
 
 
 class _MoveHandler(ProblemHandler):
-    """What these handlers have in common."""
+    """Base of these handlers."""
 
     def initialize(self, moves: NotebookMoves) -> None:
-        """Tornado's constructor."""
+        """Initialize the handler (Tornado's constructor)."""
         self._moves = moves
-        self._track_activity = self.request.method not in ("GET", "HEAD")  # a tab that looks is no person at work
+        self._track_activity = self.request.method not in ("GET", "HEAD")  # a polling tab is not user activity
 
     @web.authenticated
     @authorized("read")
     async def options(self, *_: str) -> None:  # type: ignore[override]  # theirs lets anybody in
-        """Other origins have no business here."""
+        """Answer a preflight request: other origins get no permissions."""
         raise web.HTTPError(405)
 
 
 class MovesHandler(_MoveHandler):
-    """The notebooks that move."""
+    """The moves of notebooks."""
 
     @web.authenticated
     @authorized("read")
     async def get(self) -> None:
-        """List them, and those that have moved."""
+        """List the active and finished moves."""
         self.finish(json.dumps({"moves": [move.as_dict() for move in self._moves.listed()]}))
 
     @web.authenticated
@@ -198,7 +198,7 @@ class MovesHandler(_MoveHandler):
     @authorized("write", resource="sessions")
     @authorized("execute", resource="kernels")
     async def post(self) -> None:
-        """Have one move."""
+        """Start a move."""
         try:
             asked = _WANTED.read_body(self.request.body)
             names = list(dict.fromkeys(asked.get("in", ())))
@@ -211,19 +211,19 @@ class MovesHandler(_MoveHandler):
 
 
 class MoveHandler(_MoveHandler):
-    """One of them."""
+    """A move of a notebook."""
 
     @web.authenticated
     @authorized("read")
     async def get(self, key: str) -> None:
-        """Tell how far it is."""
+        """Return the state of the move."""
         self._tell(key)
 
     @web.authenticated
     @authorized("write")
     @authorized("write", resource="sessions")
     async def delete(self, key: str) -> None:
-        """Give it up; tell what has become of it."""
+        """Cancel the move; return its state."""
         if key in {move.id for move in self._moves.listed()}:
             await self._moves.find(key).give_up()
         self._tell(key)
@@ -239,4 +239,4 @@ HANDLERS: Final = [
     (r"jupyter-slurm/api/server/moves", MovesHandler),
     (r"jupyter-slurm/api/server/moves/([0-9a-f]{16})", MoveHandler),
 ]
-"""Their addresses, below the server's own."""
+"""The addresses of the handlers, below that of the server."""

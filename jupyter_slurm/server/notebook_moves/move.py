@@ -1,4 +1,4 @@
-"""Notebooks on their way to another kernel: the old one works until the new one is there and has its variables."""
+"""Move of a notebook to another kernel: the old kernel is used until the new one has started and has the variables."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ __all__ = ["MoveTarget", "NotebookMove"]
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_LOOK: Final = 2.0  # seconds between two looks whether the notebook is still open
-_PATIENCE: Final = 600.0  # seconds for a cell of the old kernel, while the new one holds GPUs that nobody uses
-_RESTART: Final = "\nRestart the kernel to try again."  # said to cells of a notebook that has the kernel
+_LOOK: Final = 2.0  # seconds between two checks whether the notebook is still open
+_PATIENCE: Final = 600.0  # seconds for a cell of the old kernel, during which the GPUs of the new one are idle
+_RESTART: Final = "\nRestart the kernel to try again."  # appended to errors in cells of the notebook's kernel
 
 
 class _Failed(Exception):
-    """The notebook stays where it is; the message says why."""
+    """The notebook stays with its kernel; the message says why."""
 
 
 @dataclass(frozen=True)
 class MoveTarget:
-    """The kernel that a notebook goes to, and what comes along.
+    """The new kernel of a notebook, and the variables to transfer.
 
     Attributes
     ----------
     kernel, shown : str
-        Its kernelspec, and how that is shown.
+        Name and displayed name of the kernelspec.
     names : sequence of str
-        The variables that come along.
+        Variables to transfer.
     limit : int
-        Most bytes of them.
+        Maximum bytes of the variables.
     """
 
     kernel: str
@@ -56,21 +56,21 @@ class MoveTarget:
 
 
 class NotebookMove:
-    """One notebook on its way.
+    """A move of one notebook.
 
     Parameters
     ----------
     sessions, kernels
         The managers of the Jupyter server.
     session : mapping
-        The notebook's, as Jupyter has it.
+        Session of the notebook, as Jupyter's API describes it.
     target : MoveTarget
-        The kernel that it goes to.
+        The new kernel.
 
     Attributes
     ----------
     id, session : str
-        What it, and the notebook's session, are known by.
+        Id of the move, and of the notebook's session.
     """
 
     def __init__(self, sessions: Any, kernels: Any, session: NotebookSession, target: MoveTarget) -> None:
@@ -86,11 +86,11 @@ class NotebookMove:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens."""
+        """Return whether the move has ended."""
         return self._state in ("done", "failed", "cancelled")
 
     def as_dict(self) -> dict[str, str | list[str]]:
-        """Return what is told of it."""
+        """Return the API object of the move."""
         told: dict[str, str | list[str]] = {
             "id": self.id,
             "notebook": self._path,
@@ -100,7 +100,7 @@ class NotebookMove:
         return {**told, "state": self._state, "text": printable(self._text)}
 
     async def give_up(self) -> None:
-        """Stay with the old kernel, and give back what the new one has; a notebook that has moved is let alone."""
+        """Cancel the move: keep the old kernel, and release the new one. A completed move stays."""
         if self._can_be_given_up:
             self._can_be_given_up = False
             self._work.cancel()
@@ -132,7 +132,7 @@ class NotebookMove:
                 snapshot.close()
 
     async def _while_open(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Do something for a notebook, as long as that is there and has its kernel."""
+        """Run a coroutine while the notebook is open with its kernel."""
         doing = asyncio.ensure_future(work)
         try:
             while True:
@@ -154,7 +154,7 @@ class NotebookMove:
         self._path = str(session["path"])
 
     async def _start(self) -> None:
-        """Start the new kernel as the notebook's own: its folder, and what it is found again by."""
+        """Start the new kernel in the notebook's folder, with the path by which the kernel is found again."""
         session = await self._sessions.get_session(session_id=self.session)
         about = {name: session[name] for name in ("path", "name", "type")}
         starting = asyncio.ensure_future(
@@ -163,12 +163,12 @@ class NotebookMove:
         try:
             self._new = str(await asyncio.shield(starting))
         except asyncio.CancelledError:
-            with contextlib.suppress(Exception):  # it was given up already
+            with contextlib.suppress(Exception):  # the move was cancelled already
                 self._new = str(await starting)
             raise
 
     async def _begin(self) -> None:
-        """Wait until the new kernel is there."""
+        """Wait for the start of the new kernel."""
 
         def told(text: str) -> None:
             self._tell("waiting", text.strip().rpartition("\n")[2] or self._text)
@@ -179,13 +179,13 @@ class NotebookMove:
             raise _Failed(f"{self._shown} has not begun: {why.removesuffix(_RESTART)}")
 
     async def _switch(self, *, keep_old: bool) -> None:
-        """Give the notebook the new kernel; end the old one, unless a cell still runs there."""
+        """Connect the notebook to the new kernel; end the old one, unless a cell is running in it."""
         await self._sessions.update_session(self.session, kernel_id=self._new)
         if not keep_old:
             await self._shut_down(self._old)
 
     async def _end(self, state: str, text: str) -> None:
-        """Stay, and give back what the new kernel has."""
+        """Cancel the move, and release the new kernel."""
         self._can_be_given_up = False
         await self._shut_down(self._new)
         self._tell(state, text)
@@ -200,7 +200,7 @@ class NotebookMove:
     # Variables --------------------------------------------------------------------------------------------------
 
     async def _take(self) -> IO[bytes]:
-        """Take the variables of the old kernel when it has nothing else to do."""
+        """Take a snapshot of the variables when the old kernel is idle."""
         busy = f"{self._shown} is there" if self._new else ""
         names = ", ".join(self._names)
 
@@ -218,7 +218,7 @@ class NotebookMove:
             raise _Failed(f"Nothing was asked of Slurm: {error}") from error
 
     async def _take_again(self, first: IO[bytes] | None, taken_at: str) -> tuple[IO[bytes] | None, str, bool]:
-        """Return the variables as they are now, or what is to be said of older ones; and whether a cell runs on."""
+        """Return the variables as of now, or a message about older ones, and whether a cell is still running."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 if first is not None:
@@ -239,7 +239,7 @@ class NotebookMove:
             await visitor.idle(waits)
 
     async def _give(self, snapshot: IO[bytes] | None) -> str:
-        """Give the variables to the new kernel; return what is to be said of them."""
+        """Send the variables to the new kernel; return a message about them."""
         if snapshot is None:
             return ""
         with self._visiting(self._new) as visitor:

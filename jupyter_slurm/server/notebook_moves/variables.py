@@ -1,4 +1,4 @@
-"""Variables of one kernel of this server on their way into another one. Nothing of them is unpickled here."""
+"""Transfer of variables between two kernels of this server, which never unpickles them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CannotTravel", "KernelGone", "ReceivedVariables", "VariableTransfer"]
 
-_PIECE: Final = 4 << 20  # bytes of a message, and then a third more
+_PIECE: Final = 4 << 20  # bytes of a message, before base64 adds a third
 _IN_MEMORY: Final = 1 << 20
-_ROOM: Final = 1 << 20  # bytes in which a snapshot tells what it has
-_LOOK: Final = 2.0  # seconds between two looks whether a kernel that does not answer is still the same
+_ROOM: Final = 1 << 20  # bytes for the table of contents of a snapshot
+_LOOK: Final = 2.0  # seconds between two checks whether a silent kernel is still the same
 _PARTS: Final = ("values", "definitions", "packing", "transit")
 _UNFOLD: Final = """
 import sys, types
@@ -43,32 +43,32 @@ for part, text in parts.items():
 
 
 class KernelGone(Exception):
-    """A kernel does not answer any more, or is another one."""
+    """A kernel does not answer any more, or was replaced."""
 
 
 class CannotTravel(Exception):
-    """A variable cannot be taken along."""
+    """A variable cannot be transferred."""
 
 
 @dataclass(frozen=True)
 class ReceivedVariables:
-    """What came of giving variables to a kernel: the names that it has, and why it has not the others."""
+    """Result of a transfer to a kernel: the received names, and the reasons why others are missing."""
 
     names: Sequence[str]
     troubles: Sequence[str]
 
 
 class VariableTransfer:
-    """A client of a kernel that leaves no trace in its history, and no name in its variables.
+    """Client of a kernel that leaves no trace in its history and its variables.
 
     Parameters
     ----------
     manager : AsyncKernelManager
-        Of the kernel.
+        Manager of the kernel.
     """
 
     def __init__(self, manager: Any) -> None:
-        # In the context of the server's own sockets: to end one of its own would hold up the server's loop.
+        # Uses the context of the server's own sockets: ending a separate context would block the server's loop.
         self._manager, self._client = manager, manager.client(context=manager.context)
         self._client.start_channels(stdin=False, hb=False, control=False, iopub=False)
 
@@ -77,21 +77,21 @@ class VariableTransfer:
         self._client.stop_channels()
 
     async def begun(self, told: Callable[[str], None]) -> str:
-        """Wait until the kernel is there; return why it never will be, or nothing.
+        """Wait for the start of the kernel; return why it cannot start, else nothing.
 
         Parameters
         ----------
         told : callable
-            Is given what it waits for, as a cell would show it.
+            Receives the cause of the wait, as a cell would show it.
         """
-        # Only here is it read: what cells of the notebook print would wait in this process.
+        # iopub is read only at this point: otherwise the output of cells would pile up in this process.
         self._client.start_channels(shell=False, stdin=False, hb=False, control=False)
         await self._reply(self._client.kernel_info)
         request = ""
 
         def ask() -> str:
             nonlocal request
-            # Not silent: a front tells what it waits for under a cell that would show it.
+            # Not silent: a kernel proxy shows the cause of a wait only under a cell that would show it.
             request = str(self._client.execute("", store_history=False, allow_stdin=False))
             return request
 
@@ -104,7 +104,7 @@ class VariableTransfer:
         return "" if reply.get("status") == "ok" else str(reply.get("evalue") or "The kernel has not begun.")
 
     async def idle(self, waits: Callable[[], None]) -> None:
-        """Wait until it has nothing else to do; see :meth:`take`."""
+        """Wait until the kernel is idle; see :meth:`take`."""
         await self._evaluated({}, waits)
 
     async def take(self, names: Sequence[str], limit: int, *, waits: Callable[[], None] = lambda: None) -> IO[bytes]:
@@ -113,18 +113,18 @@ class VariableTransfer:
         Parameters
         ----------
         names : sequence of str
-            The variables.
+            Variables to transfer.
         limit : int
-            Most bytes.
+            Maximum bytes.
         waits : callable
-            Is called while the kernel has something else to do.
+            Called while the kernel is busy.
 
         Raises
         ------
         CannotTravel
-            Something cannot, which is said of all that cannot.
+            Some variables cannot be transferred; the message names each.
         KernelGone
-            The kernel is over, or was restarted.
+            The kernel has ended, or was restarted.
         """
         told = await self._call(f"take({list(names)!r}, globals(), {limit})", waits)
         if "trouble" in told:
@@ -142,15 +142,15 @@ class VariableTransfer:
                     raise KernelGone("The kernel has let go of the variables.")
                 snapshot.write(data)
             await self._call("drop()", waits)
-            opened.pop_all()  # whoever gets it lets it go
+            opened.pop_all()  # the receiver releases it
         return snapshot
 
     def _let_go(self) -> None:
-        """Have the kernel let its snapshot go, whenever it comes to that: nobody waits for the answer."""
+        """Request the release of the kernel's snapshot, without a wait for the answer."""
         self._ask(_expressions("drop()"))
 
     async def give(self, names: Sequence[str], snapshot: IO[bytes]) -> ReceivedVariables:
-        """Put a snapshot into the variables of the kernel."""
+        """Load a snapshot into the variables of the kernel."""
         snapshot.seek(0)
         start = 0
         while part := snapshot.read(_PIECE):
@@ -175,7 +175,7 @@ class VariableTransfer:
             if reply.get("status") == "ok":
                 found: MessagePart = reply.get("user_expressions") or {}
                 return found
-            if reply.get("status") != "aborted":  # a cell before it has failed, and all that waited is given up
+            if reply.get("status") != "aborted":  # a failed cell before it has aborted all waiting requests
                 raise KernelGone(str(reply.get("evalue") or "The kernel does not answer."))
 
     def _ask(self, expressions: Mapping[str, str]) -> str:
@@ -183,7 +183,7 @@ class VariableTransfer:
         return str(self._client.execute("", user_expressions=dict(expressions), stop_on_error=False, **options))
 
     async def _reply(self, ask: Callable[[], str], waits: Callable[[], None] = lambda: None) -> MessagePart:
-        """Ask, and return the answer; a kernel that was restarted meanwhile is asked again."""
+        """Send a request, and return the answer; repeat the request after a restart of the kernel."""
         request, process = ask(), self._process
         while True:
             with contextlib.suppress(queue.Empty, TimeoutError):
@@ -211,9 +211,7 @@ class VariableTransfer:
 
 
 def _expressions(call: str) -> dict[str, str]:
-    """Return what calls a function of ``runner/variables/transit.py`` in a kernel, which gets that first if it has
-    not.
-    """
+    """Return the expressions that call a function of ``runner/variables/transit.py`` in a kernel."""
     name, boot = _luggage()
     has_it = f'"{name}.transit" in __import__("sys").modules'
     return {"1": f"None if {has_it} else {boot}", "2": f'__import__("sys").modules["{name}.transit"].{call}'}
@@ -221,7 +219,7 @@ def _expressions(call: str) -> dict[str, str]:
 
 @functools.cache
 def _luggage() -> tuple[str, str]:
-    """Return the name of the package in a kernel, and the expression that puts it there."""
+    """Return the name of the package in a kernel, and the expression that imports it."""
     parts = {
         part: resources.files("jupyter_slurm.runner.variables").joinpath(f"{part}.py").read_text("utf-8")
         for part in _PARTS

@@ -1,7 +1,7 @@
-"""A session through the Jupyter server, for a browser that cannot reach its local port: its pages and its WebSockets.
+"""Proxy of a session in the Jupyter server, for a browser that cannot reach its local port: pages and WebSockets.
 
-Where it answers is asked of the agent by the session's key, each time: no host and no port come from a request. The
-session's token is added here, so that no browser has it; nothing by which this server knows a person goes there.
+The agent returns the session's address by key, for each request: no host and no port come from a request. This proxy
+adds the session's token, so that no browser has it. No credentials of this server reach the session.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from jupyter_slurm.server.session_route import SessionRoute, kept_back, kept_on
 __all__ = ["SESSIONS", "SessionHandler"]
 
 SESSIONS = r"jupyter-slurm/([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(/.*)?"
-"""Their addresses, below the server's own."""
+"""The addresses of sessions, below that of the server."""
 
 _PING = 30.0
-_SOON = 3  # seconds after which a browser asks again for what is about to be ready
+_SOON = 3  # seconds until a browser repeats the request for a session that is almost ready
 _SILENT = "The session does not answer."
 _XSRF = re.compile(r"(?:^|;) *_xsrf=")
 _PAGE = """<!DOCTYPE html>
@@ -41,26 +41,26 @@ _PAGE = """<!DOCTYPE html>
 
 
 class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
-    """Passes a request on to a session, and the answer back as it comes."""
+    """Forwards a request to a session, and streams the answer back."""
 
     auth_resource = "jupyter-slurm"
 
     def initialize(self, access: AgentAccess, caller: SessionHttpClient) -> None:
-        """Tornado's constructor."""
+        """Initialize the handler (Tornado's constructor)."""
         self._access, self._caller = access, caller
         self._task: asyncio.Future[None] | None = None
         self._far: WebSocketClientConnection | None = None
 
     async def prepare(self) -> None:
-        """See that somebody asks who may run programs here, and no page of another site."""
+        """Check that the user may run programs on this server, and that no page of another site sends the request."""
         await JupyterHandler.prepare(self, _redirect_to_login=not self._is_websocket)
         if self._finished:
-            return  # on the way to the log-in
+            return  # redirected to the login
         user = self.current_user
         if not user and self._is_websocket:
             raise web.HTTPError(403)
         if not user:
-            return  # the methods say it
+            return  # the methods answer
         if not await ensure_async(self.authorizer.is_authorized(self, user, "execute", self.auth_resource)):
             raise web.HTTPError(403, "User is not authorized to execute on resource: jupyter-slurm.")
         if self._is_foreign():
@@ -68,7 +68,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
 
     @web.authenticated
     async def get(self, key: str, rest: str | None) -> None:
-        """Get a page, or open a WebSocket."""
+        """Forward a GET request, or open a WebSocket."""
         if not self._is_websocket:
             await self._serve(key, rest)
             return
@@ -82,41 +82,41 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
 
     @web.authenticated
     async def head(self, key: str, rest: str | None) -> None:
-        """Get the headers of a page."""
+        """Forward a HEAD request."""
         await self._serve(key, rest)
 
     @web.authenticated
     async def post(self, key: str, rest: str | None) -> None:
-        """Post."""
+        """Forward a POST request."""
         await self._serve(key, rest)
 
     @web.authenticated
     async def put(self, key: str, rest: str | None) -> None:
-        """Put."""
+        """Forward a PUT request."""
         await self._serve(key, rest)
 
     @web.authenticated
     async def patch(self, key: str, rest: str | None) -> None:
-        """Patch."""
+        """Forward a PATCH request."""
         await self._serve(key, rest)
 
     @web.authenticated
     async def delete(self, key: str, rest: str | None) -> None:
-        """Delete."""
+        """Forward a DELETE request."""
         await self._serve(key, rest)
 
     @web.authenticated
     async def options(self, key: str, rest: str | None) -> None:
-        """Ask what can be done; pages of other origins learn nothing."""
+        """Forward an OPTIONS request; pages of other origins get no permissions."""
         await self._serve(key, rest)
 
     def check_xsrf_cookie(self) -> None:
-        """See that a page of this server asks: it knows our XSRF token, or its browser says so (no other site can)."""
+        """Check that a page of this server sends the request: by the XSRF token, or by Fetch Metadata."""
         if self.request.headers.get("Sec-Fetch-Site") != "same-origin":
             JupyterHandler.check_xsrf_cookie(self)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Say in a page what is wrong; for what will pass soon the browser asks again."""
+        """Answer with an error page; for a temporary error, the browser repeats the request."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         cause = getattr(error, "__cause__", None)
         said = getattr(cause, "message", None) or getattr(error, "log_message", None) or "It cannot be shown."
@@ -135,14 +135,14 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             self.redirect(way.path)
             return
         self._record_activity()
-        # A task of its own, so that it can be ended without Tornado's: one that is cancelled is logged as a failure.
+        # A separate task can be cancelled; a cancelled task of Tornado is logged as a failure.
         self._task = asyncio.ensure_future(self._pass_on(way))
         await asyncio.wait({self._task})
-        with contextlib.suppress(asyncio.CancelledError, StreamClosedError):  # nobody is there to be answered
+        with contextlib.suppress(asyncio.CancelledError, StreamClosedError):  # the client has disconnected
             self._task.result()
 
     def on_connection_close(self) -> None:
-        """The browser has gone: what it waited for ends, too."""
+        """End the request to the session after a disconnection of the browser."""
         if self._task is not None:
             self._task.cancel()
         super().on_connection_close()
@@ -159,7 +159,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             ) as answer:
                 await self._pass_back(way, answer)
         except (httpx.TransportError, TunnelUnproven) as error:
-            if self._headers_written:  # half an answer must not look like a whole one
+            if self._headers_written:  # a partial answer must not look complete
                 self.request.connection.stream.close()
                 return
             raise web.HTTPError(502, _SILENT) from error
@@ -167,12 +167,12 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
     async def _pass_back(self, way: SessionRoute, answer: httpx.Response) -> None:
         assert isinstance(answer.stream, httpx.AsyncByteStream)
         self.set_status(answer.status_code, answer.reason_phrase or None)
-        self._headers = httputil.HTTPHeaders()  # the other side says what may be done with its pages
-        # Byte for byte, as Tornado sends them; httpx would read them as UTF-8 where it can.
+        self._headers = httputil.HTTPHeaders()  # the session decides on the policies of its pages
+        # Byte for byte, as Tornado sends them; httpx would decode them as UTF-8 if possible.
         for name, value in kept_back(((n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers.raw), way):
             self.add_header(name, value)
         if answer.status_code == 204:
-            self.clear_header("Content-Length")  # there is nothing, whatever it says (RFC 9110, 8.6)
+            self.clear_header("Content-Length")  # the answer has no body, whatever the header says (RFC 9110, 8.6)
         if self.request.method == "GET" and answer.headers.get("content-type", "").startswith("text/html"):
             self._show(way, b"".join([chunk async for chunk in answer.stream]))
             return
@@ -182,10 +182,10 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             await web.RequestHandler.flush(self)
 
     def _show(self, way: SessionRoute, page: bytes) -> None:
-        """Answer with a page, less the token that JupyterLab writes into it: scripts send our XSRF token instead."""
-        assert self.xsrf_token  # sets the cookie that has it, where there is none
+        """Answer with a page without the token that JupyterLab writes into it: scripts send the XSRF token instead."""
+        assert self.xsrf_token  # sets the cookie with the token, if it is missing
         if len(_XSRF.findall(self.request.headers.get("Cookie", ""))) > 1:
-            # One is of the session, from its local port: cookies do not know ports, and scripts would take that.
+            # The session may have set one from its local port: cookies ignore ports, and scripts would use that cookie.
             self.clear_cookie("_xsrf", path=way.path)
         self.clear_header("Content-Length")
         self.write(page.replace(way.token.encode(), b"") if way.token else page)
@@ -193,7 +193,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
     # WebSockets -------------------------------------------------------------------------------------------------
 
     async def _connect(self, way: SessionRoute) -> None:
-        """Connect to the session first: a browser is told what the other side has agreed to."""
+        """Connect to the session first: the browser gets the subprotocol that the session has chosen."""
         asked = self.request.headers.get("Sec-WebSocket-Protocol")
         target = way.target(self.request.path, self.request.query)
         try:
@@ -209,27 +209,27 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             raise web.HTTPError(502, _SILENT) from error
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:
-        """Agree to what the session has agreed to."""
+        """Return the subprotocol that the session has chosen."""
         return self._far.selected_subprotocol if self._far is not None else None
 
     @property
     def ping_interval(self) -> float:
-        """Seconds between two signs of life to a browser: what stands between it and us closes silent connections."""
+        """Return the seconds between two pings to a browser: proxies close silent connections."""
         return _PING
 
     async def open(self, key: str, rest: str | None) -> None:
-        """Begin to pass messages back."""
+        """Start returning messages."""
         self._task = asyncio.ensure_future(self._pass_messages_back())
 
     async def on_message(self, message: str | bytes) -> None:
-        """Pass a message on; the next one is taken when this one is out."""
+        """Forward a message; the next one is read after its transmission."""
         self._record_activity()
         if self._far is not None:
             with contextlib.suppress(StreamClosedError, WebSocketError):
                 await self._far.write_message(message, binary=isinstance(message, bytes))
 
     def on_ping(self, data: bytes) -> None:
-        """Nothing: Tornado has answered."""
+        """Ignore a ping: Tornado has answered it."""
 
     async def _pass_messages_back(self) -> None:
         assert self._far is not None
@@ -239,11 +239,11 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         self.close(self._far.close_code, self._far.close_reason)
 
     def on_close(self) -> None:
-        """Close the other side, too."""
+        """Close the connection to the session."""
         if self._far is not None:
             self._far.close()
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Helpers ----------------------------------------------------------------------------------------------------
 
     @property
     def _is_websocket(self) -> bool:
@@ -251,13 +251,13 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         return self.request.method == "GET" and headers.get("Upgrade", "").lower() == "websocket"
 
     def _is_foreign(self) -> bool:
-        """Tell whether a page of another site asks, for its own use; who follows a link there is welcome."""
+        """Return whether a page of another site sends the request for its own use; navigation by a link is allowed."""
         site, use = (self.request.headers.get(f"Sec-Fetch-{what}") for what in ("Site", "Dest"))
         is_foreign = site in ("cross-site", "same-site") and use != "document"
         return is_foreign and not bool(self.token_authenticated)
 
     async def _find(self, key: str) -> SessionRoute:
-        """Return where a session answers; one that was launched for another server's address is not shown here."""
+        """Return the route to a session; a session launched for another server's address is not shown."""
         try:
             way = await self._access.way(key)
             self._check_address(way.path)

@@ -1,4 +1,4 @@
-"""How a session is asked: on its local port, as long as that is one of ours."""
+"""HTTP client of sessions: requests to a local port, after a check that the port belongs to the user."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from jupyter_slurm.errors import AgentRefused, TunnelUnproven
 
 __all__ = ["SessionHttpClient"]
 
-_CONNECT = 30.0  # a tunnel takes a connection at once
-_AGREE = 90.0  # a Jupyter agrees to a kernel's WebSocket when that has started, for which it has 60 s
+_CONNECT = 30.0  # a tunnel accepts a connection at once
+_AGREE = 90.0  # Jupyter accepts a kernel's WebSocket after the start of the kernel, which may take 60 s
 _MOST_MESSAGE = 2**30  # bytes of a WebSocket message: figures are large
-# Sooner than servers close what is not used: gunicorn after 2 s, uvicorn and Node.js after 5.
+# Shorter than the keep-alive of servers: gunicorn 2 s, uvicorn and Node.js 5 s.
 _KEPT = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=1.0)
 
 
 _is_asking = ContextVar("_is_asking", default=False)
-# At DEBUG it writes down the headers of answers: those of a session have a cookie that logs in there.
+# At DEBUG the library logs the headers of answers: those of a session contain a login cookie.
 _library_log = logging.getLogger("httpcore.http11")
 
 
 class SessionHttpClient:
-    """Asks, with connections that are kept for a while. It keeps no cookies and follows nothing."""
+    """HTTP client with short-lived idle connections, without cookies and redirections."""
 
     def __init__(self) -> None:
         self._transport = httpx.AsyncHTTPTransport(verify=False, trust_env=False, limits=_KEPT)
@@ -43,14 +43,14 @@ class SessionHttpClient:
     async def ask(
         self, port: int, method: str, target: str, *, headers: Sequence[tuple[str, str]], body: bytes
     ) -> AsyncIterator[httpx.Response]:
-        """Ask, and yield the answer, whose body is still to come.
+        """Send a request, and yield the answer before its body.
 
         Raises
         ------
         httpx.TransportError
-            Nobody answers, or no longer.
+            The session does not answer, or the connection was lost.
         TunnelUnproven
-            Somebody else's program listens there; it was told nothing.
+            A program of another user listens on the port; nothing was sent to it.
         """
         request = httpx.Request(
             method,
@@ -78,11 +78,11 @@ class SessionHttpClient:
         Raises
         ------
         tornado.httpclient.HTTPError
-            It is refused, with the status of the answer; or no answer came in time.
+            The session refuses, with the status of its answer; or no answer came in time.
         OSError, tornado.websocket.WebSocketError
-            Nobody answers, or not as a WebSocket does.
+            The port does not answer, or not with a WebSocket.
         TunnelUnproven
-            Somebody else's program listens there; it was told nothing.
+            A program of another user listens on the port; nothing was sent to it.
         """
         sent = HTTPHeaders()
         for name, value in headers:
@@ -99,7 +99,7 @@ class SessionHttpClient:
 
 
 class _Channel(WebSocketClientConnection):
-    """A WebSocket that is asked for only where a program of ours listens: the request has the session's token."""
+    """A WebSocket that sends its request only to a program of the user: the request contains the session's token."""
 
     def _create_connection(self, stream: IOStream) -> HTTP1Connection:  # Tornado's step between connecting and sending
         refuse_stranger(stream.socket)
@@ -112,7 +112,7 @@ def _may_be_logged(_: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _told(port: int) -> Iterator[None]:
-    """Say of a stranger where it was met."""
+    """Add the address to an error about a foreign program."""
     try:
         yield
     except AgentRefused as error:

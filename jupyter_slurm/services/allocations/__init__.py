@@ -1,1 +1,1 @@
-"""Allocations of salloc, and the steps and kernels in them."""
+"""Allocations of salloc, with their steps and kernels."""

@@ -1,7 +1,7 @@
-"""Kernels of notebooks on nodes: what a step of an allocation needs to be one, and where it is reached.
+"""Notebook kernels on nodes: the plan of a step that runs a kernel, and the address of the kernel.
 
-``runner/kernel/keeper.py`` runs in the step, and keeps the kernel. What it and who connects to it know each other by
-stands in ``kernel.json`` of the job directory alone: in no command line, no environment and no record.
+``runner/kernel/keeper.py`` runs in the step and keeps the kernel. The secret shared by the keeper and its clients is
+only in ``kernel.json`` of the job directory: in no command line, environment or record.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Kernels", "PlannedKernel"]
 
-_NOTE = 65_536  # bytes of what a keeper leaves
-_FIRST, _LONGEST = 0.1, 1.0  # seconds between two looks whether it listens
-_OF_THE_NODE = "python3"  # runs the keeper where the kernel's own Python is in a container
+_NOTE = 65_536  # bytes of a file written by a keeper
+_FIRST, _LONGEST = 0.1, 1.0  # seconds between two checks whether the keeper listens
+_OF_THE_NODE = "python3"  # runs the keeper if the kernel's own Python is in a container
 
 
 @dataclass(frozen=True)
 class PlannedKernel:
-    """What a step has because it is a kernel: in ``step.json``, in its record, and files of its own."""
+    """Additions that make a step a kernel: to ``step.json``, to the record, and as files."""
 
     step: Mapping[str, Any]
     kernel: KernelRecord
@@ -44,28 +44,28 @@ class PlannedKernel:
 
 
 class Kernels:
-    """The kernels of one cluster.
+    """Kernels of one cluster.
 
     Parameters
     ----------
     client, tracker
-        Of the cluster.
+        Services of the cluster.
     environments : Environments
-        Those that kernels may run in.
+        Environments in which kernels may run.
     home : str
-        The person's home there.
+        User's home directory on the cluster.
     """
 
     def __init__(self, client: SlurmClient, tracker: Tracker, environments: Environments, home: str) -> None:
         self._client, self._tracker, self._environments, self._home = client, tracker, environments, home
 
     async def plan(self, asked: api.Step) -> PlannedKernel:
-        """Work out what a step needs to be the kernel that is asked for.
+        """Plan a step that runs the requested kernel.
 
         Raises
         ------
         UsageError
-            It cannot be one.
+            The request cannot become a kernel.
         """
         kernel = asked.get("kernel")
         if not kernel:
@@ -93,19 +93,19 @@ class Kernels:
         return PlannedKernel(step, to_kernel_record(kernel), recorded, files)
 
     async def where(self, entry: TrackedJob, wait: float) -> api.KernelPlace:
-        """Return where a kernel is reached, as soon as that is known.
+        """Return the address of a kernel as soon as the address is known.
 
         Parameters
         ----------
         entry : TrackedJob
-            The step.
+            Step of the kernel.
         wait : float
-            Seconds in which it may come to that.
+            Seconds to wait at most.
 
         Raises
         ------
         UsageError
-            It is no kernel.
+            The step is not a kernel.
         """
         if entry.kind != "kernel" or entry.folder is None:
             raise UsageError(f"job {entry.key or entry.id} is no kernel")
@@ -118,7 +118,7 @@ class Kernels:
             pause = min(_LONGEST, 1.2 * pause)
 
     async def _read_place(self, entry: TrackedJob) -> api.KernelPlace:
-        """Return what the keeper, and what starts its kernel, have left; nothing while they cannot have begun."""
+        """Return the files written by the keeper and the starter of its kernel; nothing before both can have begun."""
         found: api.KernelPlace = {
             "state": entry.state.name,
             "finished": entry.is_finished,

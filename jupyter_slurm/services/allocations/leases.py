@@ -1,8 +1,8 @@
-"""Allocations that are given back: by their person, or for a kernel that was killed and could not do it.
+"""Release of allocations: by the user, or after a kernel was killed and could not release its allocation.
 
-A kernel gives back what it asked for when it ends in order. Of one that was killed the system tells: this agent was
-asked by its process, which is there no more. Whoever starts it anew has a while to go on with the allocation. A
-machine that sleeps keeps its processes, and an agent that was started anew knows none: then the lease decides.
+A kernel that ends in order releases its allocations. The system reports the end of a killed kernel: this agent knows
+the process that requested the allocation. A restarted kernel has some time to continue with the allocation. Processes
+survive suspend of the machine, and a restarted agent knows no process; in both cases the lease decides.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ __all__ = ["Leases"]
 
 log = logging.getLogger(__name__)
 
-_GRACE = 300.0  # seconds without a kernel, a step, or anybody who follows it
+_GRACE = 300.0  # seconds without a kernel, a step or a follower
 
 
 class Leases:
-    """Note what was given back, and give back what nobody has any more.
+    """Note released allocations, and release allocations that nobody uses.
 
     Parameters
     ----------
     tracker : Tracker
-        Of the cluster.
+        Tracker of the cluster.
     """
 
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
-        self._processes: dict[str, int] = {}  # who asked for which allocation
-        self._alone: dict[str, float] = {}  # since when it has nobody
-        self._forgotten: str | None = None  # what is being given back for somebody who cannot
+        self._processes: dict[str, int] = {}  # process that requested each allocation
+        self._alone: dict[str, float] = {}  # time since which an allocation has no user
+        self._forgotten: str | None = None  # allocation that is being released for a killed process
 
     def asked_for(self, asked: Mapping[str, Any]) -> None:
-        """Note which process has asked for an allocation that is to end with it."""
+        """Note the process that requested an allocation which ends with that process."""
         lease, process = asked.get("lease"), asked.get("process")
         if asked["kind"] == "allocation" and lease and process and not lease.get("keep"):
             self._processes[asked["key"]] = process
 
     def note(self, entry: TrackedJob, signal: str | None) -> None:
-        """Note that an allocation was given back: to Slurm it is cancelled as any job."""
+        """Note the release of an allocation: for Slurm it is cancelled like any job."""
         if signal is None and entry.kind == "allocation" and entry.record is not None:
             released = "forgotten" if entry.key == self._forgotten else "asked"
             entry.record = replace(entry.record, released=released)
             self._tracker.save_soon(entry)
 
     async def tend(self, cancel: Callable[[str], Awaitable[Any]]) -> None:
-        """Give back what belonged to a process that is gone, unless somebody else uses it.
+        """Release the allocation of a process that is gone, unless somebody else uses the allocation.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class Leases:
             Cancels the job with this key.
         """
         now, active = self._tracker.clock(), self._tracker.active()
-        # A process without a cell does nothing for anybody.
+        # A process without a cell does no work for any user.
         busy = {entry.allocation for entry in active if entry.is_step and entry.kind != "process"}
         held = {entry.key: entry for entry in active if entry.key in self._processes}
         self._processes = {key: process for key, process in self._processes.items() if key in held}
@@ -69,11 +69,11 @@ class Leases:
             if _is_alive(process):
                 continue
             if key in busy or self._tracker.follows(held[key]):
-                del self._processes[key]  # it has found somebody; what is forgotten then, the lease ends
+                del self._processes[key]  # has a user again; if that user is forgotten, the lease ends the allocation
                 self._alone.pop(key, None)
             elif now - self._alone.setdefault(key, now) > _GRACE:
                 log.info("allocation %s is given back: its kernel is gone", held[key].id)
-                self._alone[key], self._forgotten = now, key  # if it fails, not again at once
+                self._alone[key], self._forgotten = now, key  # after a failure, wait before the next attempt
                 try:
                     await cancel(key)
                 except SlurmError as error:
@@ -88,5 +88,5 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # the number is another user's by now, or it runs as one: not known to be gone
+        pass  # the process ID now belongs to another user, or a process runs as one: not known to be gone
     return True

@@ -1,4 +1,4 @@
-"""What a step of an allocation is: what its holder needs to know, its record and its script."""
+"""Plan of a step of an allocation: data for its holder, record and script."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _ONE_TASK = ("--nodes=1", "--ntasks=1")
 
 
 def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> dict[str, Any]:
-    """Return what the holder needs to know."""
+    """Return the data that the holder needs."""
     options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
     names = step_options(table, options, is_process=is_one_task)
     if is_one_task:
         options[:0] = _ONE_TASK
     if not names & _SHARED:
-        options.insert(0, "--overlap")  # else a step waits until the one before it is over
+        options.insert(0, "--overlap")  # without it, a step waits for the end of the previous one
     context = asked.get("context") or {}
-    env = None if asked.get("process") else context.get("env")  # the cell finds that of its process
+    env = None if asked.get("process") else context.get("env")  # the cell uses the environment of its process
     return {
         "options": options,
         "args": list(asked.get("args") or []),
@@ -58,7 +58,7 @@ def record_step(
     Raises
     ------
     UsageError
-        A command, or a Python, is missing.
+        A command or a Python interpreter is missing.
     """
     folder = cluster.job(asked["key"])
     kind, args = asked["kind"], step["args"]
@@ -100,7 +100,7 @@ def record_step(
 
 
 def _run_by(asked: api.Step, name: str, python: str | None) -> list[str]:
-    """Return what srun runs, as it is told."""
+    """Return the command that srun runs, as requested."""
     args = list(asked.get("args") or [])
     if asked["kind"] in ("process", "kernel"):
         return [python or ""]

@@ -1,9 +1,9 @@
-"""Allocations that stay open, and the steps that are started in them.
+"""Steps of open allocations.
 
-An allocation is a batch job that holds it (``runner/allocation/hold.py``): it outlives us, the connection and the
-person's machine, and it starts the steps from inside, with all that Slurm has set there. A step has a job directory of
-its own, made in the same way as that of a job; a directory ``steps/KEY`` in the allocation's asks for it. None of this
-asks the controller.
+An allocation is a batch job that holds its nodes (``runner/allocation/hold.py``). It outlives the agent, the connection
+and the user's machine. It starts steps from inside, with the environment that Slurm has set. A step has a job directory
+of its own, made like that of a job. A directory ``steps/KEY`` in the allocation's directory requests the step. None of
+this sends a request to the controller.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ __all__ = ["Steps"]
 
 log = logging.getLogger(__name__)
 
-_RENEWALS = 4  # of a lease, while somebody uses the allocation
-_LOOKS_EVERY = 30.0  # seconds after which it is read what became of a step: its signs may be lost
-_NOTE = 4096  # bytes of what a process notes about itself
-_BEGINS = 5.0  # seconds in which srun begins a step, where nothing is in its way
+_RENEWALS = 4  # renewals of a lease while the allocation is in use
+_LOOKS_EVERY = 30.0  # seconds between two reads of a step's state, because its signs may be lost
+_NOTE = 4096  # bytes of a process's note about itself
+_BEGINS = 5.0  # seconds in which srun starts a step that nothing delays
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
 
 
 class Steps:
-    """Start, find and end the steps of one cluster's allocations, and keep those open that are in use.
+    """Start, find and end the steps of one cluster's allocations, and keep allocations in use open.
 
     Parameters
     ----------
     client, tracker, shelf, kernels
-        Of the cluster.
+        Services of the cluster.
     timeout : float
-        Seconds that asking for a step may take.
+        Seconds that the request for a step may take.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class Steps:
         self._tasks: set[asyncio.Task[None]] = set()
         tracker.on_unfinished.append(self.resume)
 
-    # -- what a front door asks for
+    # -- requests of front ends
 
     async def start(self, allocation: TrackedJob, request: Mapping[str, Any]) -> api.Job:
-        """Ask for a step, once.
+        """Request a step, once.
 
         Raises
         ------
         UsageError, JobError
-            There is no such step.
+            The step is not possible.
         """
         asked = cast("api.Step", request)
         if not is_key(asked["key"]):
@@ -142,7 +142,7 @@ class Steps:
         return job_dict(entry)
 
     async def _of_another(self, key: str) -> api.Job:
-        """Return a step that another agent asks for."""
+        """Return a step that another agent requests."""
         found = await self._shelf.get(key)
         if found is None:
             raise SubmissionUnknown(
@@ -151,7 +151,7 @@ class Steps:
         return job_dict(found)
 
     async def _judge(self, entry: TrackedJob, once: DetachedRun) -> None:
-        """Take it back where the request could not be made; where that is not known, it is made again later."""
+        """Withdraw a step whose request could not be made; if the outcome is unknown, repeat the request later."""
         done = await once.result(self._timeout)
         if once.hold is not None:
             once.hold.release()
@@ -171,17 +171,17 @@ class Steps:
         return allocation.folder.file(posixpath.join("steps", name))
 
     def of(self, allocation: TrackedJob) -> list[api.Job]:
-        """Return the steps of an allocation, the first one first."""
+        """Return the steps of an allocation, oldest first."""
         steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
         return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
 
     async def send(self, step: TrackedJob, signal: str | None, cancel: Callable[[str], Awaitable[Any]]) -> api.Job:
-        """Interrupt a step (INT), or end it; ``cancel`` ends an allocation that waits for this one alone.
+        """Interrupt a step (INT) or end it; ``cancel`` also ends an allocation that waits only for this step.
 
         Raises
         ------
         UsageError
-            It is another signal.
+            The signal is not supported.
         """
         if signal not in _SIGNALS:
             raise UsageError(
@@ -197,17 +197,17 @@ class Steps:
         return job_dict(step)
 
     async def with_memory(self, step: TrackedJob, told: api.Job) -> api.Job:
-        """Add to what is told of a process for cells how much memory it has, as it wrote that down on its node."""
+        """Add the memory of a process for cells, as the process recorded it on its node."""
         if step.kind == "process" and step.folder is not None and not step.is_finished:
             with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
                 noted = await read_left(self._client.transport, step.folder.file("memory.json"), _NOTE)
                 told["memory"] = {"now": int(noted["now"]), "most": int(noted["most"])}
         return told
 
-    # -- what goes on meanwhile
+    # -- background work
 
     async def learn(self, entry: TrackedJob) -> None:
-        """Take in what the runner of an allocation, or of a step, told when it began."""
+        """Record the start reported by the runner of an allocation or of a step."""
         if entry.folder is None or entry.record is None or not (entry.is_step or entry.kind == "allocation"):
             return
         name = "started.json" if entry.is_step else "granted.json"
@@ -234,7 +234,7 @@ class Steps:
             step.number = str(JobId(allocation.id.job, step=number)) if number is not None else None
 
     async def tend(self) -> None:
-        """Renew the leases of what is in use; bring to an end what an allocation took with it."""
+        """Renew the leases of allocations in use, and end the steps of allocations that are over."""
         active = self._tracker.active()
         self._looked = {key: at for entry in active if (at := self._looked.get(key := entry.key or "")) is not None}
         for entry in active:
@@ -244,7 +244,7 @@ class Steps:
                 await self._renew(entry)
 
     def resume(self, step: TrackedJob) -> None:
-        """Go on with a step that an agent before us asked for: it may not have come to that."""
+        """Continue with a step that an earlier agent requested; the request may not have been made."""
         if not step.is_step:
             return
         task = asyncio.create_task(self._resume(step), name=f"step {step.key}")
@@ -252,7 +252,7 @@ class Steps:
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Leave everything as it is."""
+        """Stop, and leave all steps unchanged."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -280,7 +280,7 @@ class Steps:
         await self._tracker.finish(step)
 
     async def _look_into(self, step: TrackedJob) -> None:
-        """Read now and then what the job directory says, where no sign told it: signs only make it quick."""
+        """Read the job directory at intervals: signs only make the agent faster and may be lost."""
         now, key = self._tracker.clock(), step.key or ""
         if abs(now - self._looked.setdefault(key, now)) < _LOOKS_EVERY:
             return
@@ -293,7 +293,7 @@ class Steps:
             await self._tracker.finish(step)
 
     def _behind_others(self, step: TrackedJob, allocation: TrackedJob) -> JobRecord | None:
-        """Tell of a step that it waits for others: srun itself is silent about it, for two minutes."""
+        """Report that a step waits for other steps: srun itself prints nothing for two minutes."""
         now, created = self._tracker.clock(), step.record.created if step.record else 0.0
         if not step.state.is_pending or not _is_alone(step) or now - created < _BEGINS or allocation.id is None:
             return None
@@ -301,7 +301,7 @@ class Steps:
         return JobRecord(allocation.id, step.state, reason=BUSY) if any(map(_is_alone, others)) else None
 
     def _say_why(self, step: TrackedJob, latest: JobRecord | None) -> None:
-        """Have a step wait for what its allocation waits for, or for other steps."""
+        """Give a step the pending reason of its allocation, or other steps as the reason."""
         if step.state.is_pending and step.latest != latest:
             step.slurm.latest = latest
             self._tracker.tell(step)
@@ -310,11 +310,11 @@ class Steps:
         if step.folder is None:
             return False
         with contextlib.suppress(FileNotFoundError, TransportError):
-            await self._client.transport.list_dir(step.folder.path)  # what was seen there before is looked at anew
+            await self._client.transport.list_dir(step.folder.path)  # read again files that were seen before
         return await self._tracker.read_end(step)
 
     async def _renew(self, allocation: TrackedJob) -> None:
-        """Say on the node that somebody uses the allocation, a few times while the lease lasts."""
+        """Mark the allocation as used on its node, a few times in each lease period."""
         now, key = self._tracker.clock(), allocation.key or ""
         seconds = allocation.record.lease.seconds if allocation.record and allocation.record.lease else 0.0
         if allocation.folder is None or abs(now - self._renewed.get(key, 0.0)) < seconds / _RENEWALS:
@@ -326,7 +326,7 @@ class Steps:
         try:
             try:
                 await transport.write(path, f"{now:.3f}\n".encode())
-            except TransportError:  # the disk is full, for example; its time can be set all the same
+            except TransportError:  # the disk is full, for example; setting the time still works
                 if (await transport.run(["touch", "--", path], timeout=self._timeout)).exit_code:
                     raise
         except (FileNotFoundError, TransportError) as error:
@@ -339,11 +339,11 @@ class Steps:
 
 
 def _is_of_earlier_run(step: TrackedJob, allocation: TrackedJob) -> bool:
-    """Tell whether a step ran before its allocation was requeued: where a node failed, nobody has noted its end."""
+    """Return whether a step ran before its allocation was requeued: after a node failure its end is not recorded."""
     run = step.record.step.restarts if step.record and step.record.step else None
     return step.state.is_running and run is not None and allocation.restarts > run
 
 
 def _is_alone(step: TrackedJob) -> bool:
-    """Tell whether srun was asked for a step that shares nothing with others; a cell in a process is none of srun's."""
+    """Return whether srun was asked for an exclusive step; a cell in a process does not involve srun."""
     return process_of(step) is None and "--overlap" not in (step.record.argv if step.record else [])

@@ -1,1 +1,1 @@
-"""Clusters: one cluster, composed of the services below it."""
+"""Clusters: composition and use of the services of one cluster."""

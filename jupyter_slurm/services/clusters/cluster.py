@@ -1,4 +1,4 @@
-"""One cluster as the agent serves it: the services of one Slurm, with one life."""
+"""One cluster in the agent: the services of one Slurm, with one life."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class ClusterConnection(TypedDict, total=False):
-    """The fields of a cluster in the API that say how it is reached; none of a Slurm of this machine."""
+    """Connection fields of a cluster in the API; empty for a Slurm of this machine."""
 
     profile: str | None
     python: str
@@ -53,14 +53,14 @@ ConnectionState = Callable[[], ClusterConnection]
 
 
 class ClusterIdentity:
-    """What a cluster is called: by the agent, and, as soon as Slurm has answered, by itself.
+    """Name of a cluster: the agent's, and Slurm's own as soon as Slurm has answered.
 
     Parameters
     ----------
     location : ClusterLocation
-        Its place.
+        Location of the cluster.
     client : SlurmClient
-        Asks for the name.
+        Asks Slurm for the name.
     """
 
     def __init__(self, location: ClusterLocation, client: SlurmClient) -> None:
@@ -68,7 +68,7 @@ class ClusterIdentity:
         self._location, self._client = location, client
 
     async def learn(self) -> None:
-        """Learn the cluster's own name; while it does not answer, the id stands for it."""
+        """Learn the cluster's own name; before Slurm answers, the ID stands for the name."""
         if self.name:
             return
         try:
@@ -77,23 +77,23 @@ class ClusterIdentity:
             log.info("cluster %s has no name yet: %s", self.id, error.message)
 
     def record(self) -> dict[str, Any]:
-        """Return what stands in cluster.json: how the cluster is found again."""
+        """Return the content of cluster.json, from which the cluster is restored."""
         where = self._location
         return {"format": FORMAT, "id": self.id, "name": self.name, "slurm_conf": where.slurm_conf, "path": where.path}
 
 
 @dataclass(eq=False, kw_only=True)
 class Cluster:
-    """The services of one Slurm; :func:`jupyter_slurm.services.clusters.composition.compose_cluster` makes one.
+    """Services of one Slurm, made by :func:`jupyter_slurm.services.clusters.composition.compose_cluster`.
 
     Attributes
     ----------
     jobs, actions, results, steps, kernels, completion, inventory, staging
-        What the API asks for, each by its concept.
+        Services of the API, one for each concept.
     describe_connection : callable
-        Returns how the cluster is reached.
+        Returns the connection fields.
     launch : dict
-        What stands first in a form that launches a session.
+        Initial values of the form that launches a session.
     """
 
     identity: ClusterIdentity
@@ -123,13 +123,13 @@ class Cluster:
 
     @property
     def id(self) -> str:
-        """What the agent calls it."""
+        """Return the agent's ID of the cluster."""
         return self.identity.id
 
     # -- life
 
     async def start(self, tend_sessions: Callable[[Cluster], Awaitable[None]] | None = None) -> None:
-        """Know again what was known, and begin to watch; ``tend_sessions`` is a chore that goes with it."""
+        """Restore the known state and begin to watch; ``tend_sessions`` is an additional chore."""
         await self.scan.refresh()
         self.staging.resume()
         self.poller.start()
@@ -141,14 +141,14 @@ class Cluster:
             self.poller.wake()
 
     async def stop(self) -> None:
-        """End the watching; jobs and executions of sbatch go on."""
+        """Stop watching; jobs and running sbatch commands continue."""
         asking = (self.staging, self.submitter, self.completion, self.inventory)
         working = (self.recovery, self.steps, self.poller, self.results, self.tracker)
         for part in (*asking, *working, self.runner_watch, self.jobs):
             await part.stop()
 
     def as_dict(self) -> api.Cluster:
-        """Return the cluster as the API tells it."""
+        """Return the cluster in the form of the API."""
         active = [entry for entry in self.tracker.active() if not entry.is_step]
         return {
             "id": self.id,
@@ -162,13 +162,13 @@ class Cluster:
         }
 
     def publish(self) -> None:
-        """Send the cluster as it is now to all who listen."""
+        """Publish the present state of the cluster."""
         self.bus.publish("cluster", self.as_dict())
 
     # -- submission
 
     async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview:
-        """Submit a job, or show what would be submitted.
+        """Submit a job, or return the submission without executing it.
 
         Raises
         ------
@@ -180,25 +180,25 @@ class Cluster:
         return told
 
     async def resubmit(self, reference: str, asked: Mapping[str, Any]) -> api.Job | api.Preview:
-        """Submit a job of ours again, under a key of its own; see
+        """Submit a job of jupyter_slurm again, under a new key; see
         :func:`jupyter_slurm.services.submission.resubmit.asked_again`.
         """
         known = self.tracker.find(asked["key"]) or await self.scan.get(asked["key"])
-        if known is not None:  # the request came before, and its answer was lost
+        if known is not None:  # the request was received before, and its answer was lost
             return job_dict(known)
         return await self.submit(await asked_again(self, reference, asked))
 
     # -- commands
 
     async def run_command(self, argv: list[str], *, table: bool, context: Mapping[str, Any]) -> api.CommandResult:
-        """Run a Slurm command as a person typed it; with ``table``, as a table where the command has one."""
+        """Run a Slurm command as the user typed it; with ``table``, as a table if the command has one."""
         answer = await pass_through(self.client, argv, table=table, context=context)
         if argv[0] == "scancel":
             self.poller.wake()
         return answer
 
     async def command_options(self, command: str) -> api.Options:
-        """Return the options of a command as this Slurm has them."""
+        """Return the options of a command in this version of Slurm."""
         table = await self.client.options(command)
         version = await self.client.version()
         return {"command": command, "version": list(version or ()), "options": table.as_list()}

@@ -1,4 +1,4 @@
-"""Names that a person may type, for the Tab key: of the cluster, and of what this person has there."""
+"""Completion of names for the Tab key: names of the cluster and of the user's objects on the cluster."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ __all__ = ["NameCompletion", "told_by_site"]
 
 _OWN: Final = ("job", "finished", "step", "allocation")
 
-_RECENT = 60.0  # seconds; the queue is looked at again for the sake of jobs that others than we have submitted
-_MOST, _MOST_FINISHED = 1000, 50  # the newest ones
+_RECENT = 60.0  # seconds; a newer query of the queue also finds jobs submitted outside jupyter_slurm
+_MOST, _MOST_FINISHED = 1000, 50  # only the newest
 
 
 class NameCompletion:
-    """Give names without asking Slurm for each key press.
+    """Complete names without a request to Slurm for each key press.
 
     Parameters
     ----------
     facts : ClusterFacts
-        Of the cluster.
+        Facts of the cluster.
     tracker, poller
-        Of the user's jobs there.
+        Know the user's jobs.
     learn_names : callable
-        Asks what the jobs are called that others than we submitted, where that is not known.
+        Asks for unknown names of jobs that were submitted outside jupyter_slurm.
     location : ClusterLocation
-        Has the environments of the profile, and what the profile says of names: see
+        Has the environments of the profile, and the names in the profile: see
         :mod:`jupyter_slurm.domain.profile_facts`.
     """
 
@@ -58,16 +58,16 @@ class NameCompletion:
         self._looking: asyncio.Task[None] | None = None
 
     async def told(self, kind: str, wait: float, partitions: str = "") -> api.Names:
-        """Return the names of a kind as the API tells them.
+        """Return the names of a kind in the form of the API.
 
         Parameters
         ----------
         kind : str
-            Of the API's ``listNames``.
+            Kind of ``listNames`` in the API.
         wait : float
-            Seconds to wait at most for what is not known yet.
+            Seconds to wait at most for unknown names.
         partitions : str
-            Of generic resources, GPUs, memory and time limits, only those that there are, with commas.
+            Comma-separated partitions to which generic resources, GPUs, memory and time limits are restricted.
         """
         if kind in NAMED:
             facts = await self._facts.get(wait)
@@ -81,14 +81,14 @@ class NameCompletion:
         return _told(self._tracker.clock(), [NamedEntity(*item) for item in about.items()])
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         if self._looking is not None:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
 
     async def _look(self, wait: float) -> None:
-        """Look at the queue where the last look is long ago; a controller that is slow is not waited for."""
+        """Query the queue if the last query is old; do not wait for a slow controller."""
         last = self._poller.last
         if self._looking is None and (last is None or time.monotonic() - last > _RECENT):
             self._looking = asyncio.create_task(self._look_once(), name="look for names")
@@ -113,7 +113,7 @@ class NameCompletion:
 
 
 def _names_of(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
-    """Give the name that a job, step or allocation is typed by, if it is of that kind."""
+    """Return the name by which a user types a job, step or allocation of that kind."""
     if entry.is_step != (kind == "step") or entry.is_finished != (kind == "finished"):
         return
     record, latest = entry.record, entry.latest
@@ -129,12 +129,12 @@ def _names_of(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
 
 
 def told_by_site(site: Mapping[str, Any], kind: str) -> api.Names:
-    """Return what the profile tells of names of a kind, where the cluster has told nothing yet."""
+    """Return the names of a kind from the profile, while the cluster has not answered."""
     return _told(None, named_in(site, kind))
 
 
 def _told(taken: float | None, names: Any) -> api.Names:
-    """Return names for the API. What is no text can neither be told in JSON nor typed."""
+    """Return names for the API, without names that are not text: these fit neither into JSON nor a command line."""
     told: list[api.Name] = [{"name": name, "about": _text(about)} for name, about in names if name == _text(name)]
     return {"taken": taken, "names": told}
 

@@ -1,4 +1,4 @@
-"""Composition of a cluster from the services of one Slurm, each made once and given what it needs."""
+"""Composition of a cluster from the services of one Slurm, each made once and given its dependencies."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ __all__ = ["AgentContext", "compose_cluster"]
 
 @dataclass(frozen=True)
 class AgentContext:
-    """What all clusters of an agent share.
+    """Dependencies shared by all clusters of an agent.
 
     Attributes
     ----------
     settings : Settings
-        What the user chose.
+        User's settings.
     store : JobIndex
-        The index of jobs that are over.
+        Index of finished jobs.
     bus : EventBus
-        Where changes are published.
+        Publishes changes.
     clock : callable
         Seconds since the epoch.
     """
@@ -66,18 +66,18 @@ class AgentContext:
 def compose_cluster(
     location: ClusterLocation, transport: Transport, agent: AgentContext, describe_connection: ConnectionState
 ) -> Cluster:
-    """Make the services of one Slurm; nothing is asked and nothing runs before :meth:`Cluster.start`.
+    """Make the services of one Slurm; no request and no task begins before :meth:`Cluster.start`.
 
     Parameters
     ----------
     location : ClusterLocation
-        Where the cluster is.
+        Location of the cluster.
     transport : Transport
-        Runs commands there.
+        Runs commands on the cluster.
     agent : AgentContext
-        What all clusters share.
+        Dependencies shared by all clusters.
     describe_connection : callable
-        Returns how the cluster is reached, as the API tells it.
+        Returns the connection fields of the API.
     """
     settings, clock = agent.settings, agent.clock
     sources = _job_sources(location, transport, agent)
@@ -118,7 +118,7 @@ def compose_cluster(
 
 
 def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentContext) -> JobSources:
-    """Make what knows the jobs: client, tracker, scan of the job directories, and the poller of the queue."""
+    """Make the sources of jobs: client, tracker, scan of the job directories, and poller of the queue."""
     client = SlurmClient(transport, location, agent.settings.command_timeout)
     tracker = Tracker(location.id, client, ClusterFolder(location.folder), agent.store, agent.bus, agent.clock)
     scan = JobDirectoryScan(tracker)

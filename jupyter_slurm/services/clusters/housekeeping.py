@@ -1,4 +1,4 @@
-"""Removing what nobody needs any more. Only directories of jobs that are known to be over are ever touched."""
+"""Removal of data that is no longer needed, only from job directories whose jobs are known to be over."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HOUR, _DAY = 3600.0, 86400.0
 
 
 class CleanedCluster(Protocol):
-    """The parts of a cluster in which job directories and copies of folders are cleaned up."""
+    """Parts of a cluster that are needed to clean up job directories and copies of folders."""
 
     @property
     def tracker(self) -> Tracker: ...
@@ -40,14 +40,14 @@ class CleanedCluster(Protocol):
 
 
 class Housekeeping:
-    """Clean up once a day, and whenever somebody wants it.
+    """Clean up once a day, and on request.
 
     Parameters
     ----------
     reached : callable
-        Returns the clusters that can be asked now.
+        Returns the clusters that answer now.
     days : float
-        After which the directory of a job that ended goes; 0: none does by itself.
+        Age in days at which the directory of a finished job is removed; 0: never automatically.
     clock : callable
         Seconds since the epoch.
     """
@@ -63,22 +63,22 @@ class Housekeeping:
         self._arrived = asyncio.Event()
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         self._daily = asyncio.create_task(self._clean_daily(), name="housekeeping")
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         if self._daily is not None:
             self._daily.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._daily
 
     def arrived(self) -> None:
-        """Clean up soon: there is a cluster that was not there the last time."""
+        """Clean up soon, because a cluster is newly reachable."""
         self._arrived.set()
 
     async def clean(self, *, older_than_days: float | None = None, dry_run: bool = False) -> api.Cleaned:
-        """Remove the directories of jobs that ended long ago; return which, and how many are kept."""
+        """Remove the directories of jobs that ended long ago; return the removed ones and the number kept."""
         days = self._days if older_than_days is None else older_than_days
         removed: list[str] = []
         kept = 0
@@ -99,35 +99,35 @@ class Housekeeping:
                     log.info("%d job directories were older than %g days", len(gone), self._days)
             except (SlurmError, OSError):
                 log.exception("housekeeping")
-            with contextlib.suppress(TimeoutError):  # few log-ins last as long as a day
+            with contextlib.suppress(TimeoutError):  # few logins last a day
                 await asyncio.wait_for(self._arrived.wait(), _DAY)
 
 
 async def _clean(
     tracker: Tracker, watcher: Poller, copies: StagedCopies, before: float, *, dry_run: bool
 ) -> tuple[list[str], int]:
-    """Remove the directories of jobs that ended before a time.
+    """Remove the directories of jobs that ended before a given time.
 
     Parameters
     ----------
     tracker, watcher, copies
-        Of a cluster.
+        Services of a cluster.
     before : float
         Seconds since the epoch.
     dry_run : bool
-        Only say which.
+        Only list the directories.
 
     Returns
     -------
     list of str, int
-        The directories removed, and how many are kept.
+        Removed directories, and the number of those kept.
     """
     if any(_is_old(tracker.whole(entry), before) for entry in tracker.entries.values()):
         try:
-            await watcher.fresh(within=0.0)  # a job that was requeued is not over
+            await watcher.fresh(within=0.0)  # a requeued job is not over
         except SlurmError as error:
             log.warning("jobs that ended today stay: %s", error.message)
-            before = min(before, tracker.clock() - _DAY)  # a controller forgets what is over long before
+            before = min(before, tracker.clock() - _DAY)  # a controller forgets finished jobs long before
     removed, kept = list[TrackedJob](), list[TrackedJob]()
     old = {entry.key for entry in tracker.entries.values() if _is_old(tracker.whole(entry), before)}
     for entry in list(tracker.entries.values()):
@@ -148,7 +148,7 @@ def _is_old(entry: TrackedJob, before: float) -> bool:
 
 
 async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> bool:
-    """Remove a directory if what is written there says so too: another agent may know that the job goes on."""
+    """Remove a directory if its record also says that the job is over: another agent may have requeued it."""
     if entry.folder is None:
         return False
     transport = tracker.client.transport
@@ -159,7 +159,7 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> boo
             tracker.add(entry)
             return False
     except FileNotFoundError:
-        pass  # it is gone, or lacks what makes it a job directory
+        pass  # gone, or not a complete job directory
     except SlurmError as error:
         log.warning("%s stays: %s", entry.folder.path, error.message)
         return False
@@ -175,7 +175,7 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> boo
 
 
 async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[str]:
-    """Remove what was never finished: its agent died, the disk was full, or the connection was ended meanwhile."""
+    """Remove unfinished job directories: the agent died, the disk was full, or the connection was closed."""
     transport, removed = tracker.client.transport, []
     before = min(before, tracker.clock() - _HOUR)
     try:
@@ -191,19 +191,19 @@ async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[st
                 await transport.remove(path)
             removed.append(path)
     except FileNotFoundError:
-        pass  # nothing was submitted yet, or somebody else tidies up
+        pass  # nothing was submitted yet, or another process cleans up
     except TransportError as error:
         log.warning("what was left of submissions stays: %s", error)
     return removed
 
 
 class StagedCopies:
-    """Those of one cluster.
+    """Copies of folders on one cluster.
 
     Parameters
     ----------
     tracker, staging
-        Of the cluster.
+        Services of the cluster.
     """
 
     def __init__(self, tracker: Tracker, staging: Staging) -> None:
@@ -212,28 +212,29 @@ class StagedCopies:
     async def remove(
         self, gone: Iterable[TrackedJob], kept: Iterable[TrackedJob], before: float, *, dry_run: bool
     ) -> list[str]:
-        """Remove copies that jobs which are gone had to themselves; never a folder that somebody has named.
+        """Remove copies that belonged only to removed jobs; never a folder that the user has named.
 
-        One that has what is not here stays: what a filter leaves out, for one, as checkpoints are, or what both sides
-        have changed.
+        A copy with data that this computer lacks stays: files excluded by a filter, such as checkpoints, or files
+        changed
+        on both sides.
 
         Parameters
         ----------
         gone, kept : iterable of TrackedJob
-            Jobs, whose results have come back where they are gone.
+            Jobs; the results of removed ones have been copied back.
         before : float
-            Seconds since the epoch: a copy that was synchronised later stays.
+            Seconds since the epoch: copies synchronised later stay.
         dry_run : bool
-            Only say which.
+            Only list the copies.
 
         Returns
         -------
         list of str
-            Their paths.
+            Paths of the copies.
         """
         try:
             candidates = {folder.dest: folder for entry in gone for folder in await self._own(entry)}
-        except SlurmError as error:  # a variable of the profile, for one, may not be set there any more
+        except SlurmError as error:  # for example, a variable of the profile is no longer set
             log.warning("copies of folders stay: %s", error.message)
             return []
         for dest in {folder.dest for entry in kept for folder in _folders(entry)}:
@@ -257,7 +258,7 @@ class StagedCopies:
                 if not dry_run:
                     await transport.remove(dest)
         except FileNotFoundError:
-            return False  # it is gone, or was never one
+            return False  # gone, or never a copy
         except SlurmError as error:
             log.warning("%s stays: %s", dest, error.message)
             return False

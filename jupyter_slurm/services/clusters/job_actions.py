@@ -1,4 +1,4 @@
-"""What a person does with many jobs at once: they go to Slurm in one command, and each has an answer of its own."""
+"""Actions on many jobs: one Slurm command for a batch, with a separate answer for each job."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 __all__ = ["JobActions"]
 
 _AT_ONCE = 50  # jobs in one command
-_QUEUE = 120.0  # seconds that jobs may stand in line
+_QUEUE = 120.0  # seconds that jobs may wait in the queue of requests
 _LOOK_AGAIN = "Its state may have changed meanwhile: look again."
 _LIMITS = "While a job runs, its time can only be made shorter; before, partition and QOS say how long it can be."
-_FEW = 3  # of so many it is asked at once what became of them; of more, the next look at the queue tells
+_FEW = 3  # for up to this number, ask Slurm at once; for more, the next query of the queue shows the result
 
 
 @dataclass
 class _JobAction:
-    """A job with which something is to be done: which, and what Slurm calls it."""
+    """Target of an action: a job and its ID in Slurm."""
 
     reference: str
     entry: TrackedJob
@@ -47,16 +47,16 @@ class _JobAction:
 
 
 class JobActions:
-    """Cancel, hold, release and requeue, and set time limits.
+    """Cancel, hold, release and requeue jobs, and set their time limits.
 
     Parameters
     ----------
     sources : JobSources
-        Where what is known of the jobs comes from.
+        Sources of job data.
     jobs : JobCatalog
-        Finds a job by its key or number.
+        Finds a job by key or ID.
     recovery, leases, steps
-        Of the cluster.
+        Services of the cluster.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class JobActions:
         self._jobs, self._recovery, self._leases, self._steps = jobs, recovery, leases, steps
 
     async def cancel(self, reference: str, signal: str | None = None) -> api.Job:
-        """Cancel a job or send it a signal; what then became of it is asked for at once."""
+        """Cancel a job or send it a signal, then ask for its new state at once."""
         entry = await self._jobs.find(reference, is_shown=False)
         if signal is None and entry.submission.upload is not None and entry.submission.upload.give_up():
             return job_dict(entry)
@@ -94,7 +94,7 @@ class JobActions:
             if task is not None and signal is None:
                 array_tasks.cancelled(entry, task, self._tracker.clock())
                 self._tracker.tell(entry)
-            # In a loop over many jobs the next look at the queue tells.
+            # In a loop over many jobs, the next query of the queue shows the new state.
             if entry.id is not None and not entry.is_finished and self._client.singles.is_ready():
                 await self._tracker.see(entry, await self._client.describe(entry.id))
             self._poller.wake()
@@ -102,16 +102,16 @@ class JobActions:
     async def act(
         self, act: str, references: Sequence[str], time_limit: str | None = None
     ) -> list[api.ActOnJobsResponseItem]:
-        """Do the same with some jobs; return for each what went wrong, and how it is now, in their order.
+        """Apply an action to some jobs; return for each, in order, its error and its present state.
 
         Raises
         ------
         UsageError
-            They are to have a time limit, and ``time_limit`` is none, or there is one for something else.
+            ``time_limit`` is missing or not valid, or it was given for another action.
         """
         minutes = _minutes(act, time_limit)
         named = list(dict.fromkeys(references))
-        # Together: of those that nobody knows, which Slurm is asked about, some would wait for minutes in a row.
+        # Concurrently: Slurm is asked about unknown jobs, and one after the other could take minutes.
         found = await asyncio.gather(*(self._case_or_answer(act, reference) for reference in named))
         cases = [one for one in found if isinstance(one, _JobAction)]
         await self._run(act, cases, minutes)
@@ -129,9 +129,9 @@ class JobActions:
             return self._answer(reference, error, None)
 
     async def _case(self, act: str, reference: str) -> _JobAction | None:
-        """Return what is to be done by a command; None: it is done, or there is nothing to do."""
+        """Return the target of a command; None: done, or nothing to do."""
         entry = await self._jobs.find(reference, is_shown=False)
-        if entry.is_step or entry.id is None:  # or it ended without a number
+        if entry.is_step or entry.id is None:  # or the job ended without an ID
             if act != "cancel":
                 raise _refused(entry)
             await self.cancel(reference)
@@ -166,7 +166,7 @@ class JobActions:
                     case.error = error
                 continue
             said = refusals(act, list(targets), text_of(done.stderr))
-            if done.exit_code and not said:  # it says no, and not of which: of none we know that all is well
+            if done.exit_code and not said:  # the command failed without naming a job: success is known for none
                 said = dict.fromkeys(targets, text_of(done.stderr).strip() or f"exit code {done.exit_code}")
             for target, case in targets.items():
                 if target in said:
@@ -183,9 +183,9 @@ class JobActions:
             self._tracker.tell(entry)
 
     async def _look(self, cases: Sequence[_JobAction]) -> None:
-        """Learn what became of them: a few are asked for, of more the queue tells, at the latest to the poller."""
+        """Learn the new states: ask Slurm about a few jobs; for more, the next poll shows them."""
         singles = self._client.singles
-        was_over = any(case.entry.is_finished for case in cases)  # for those the poller does not look
+        was_over = any(case.entry.is_finished for case in cases)  # the poller does not watch finished jobs
         self._poller.wake()
         with contextlib.suppress(SlurmError):
             if was_over or (len(cases) > _FEW and singles.is_ready(_FEW)):
@@ -205,7 +205,7 @@ class JobActions:
 
 
 def _minutes(act: str, time_limit: str | None) -> int | None:
-    """Return the time limit that is asked for, in whole minutes, as Slurm counts it."""
+    """Return the requested time limit in whole minutes, the unit of Slurm."""
     if (act == "limit") != (time_limit is not None):
         raise UsageError("A time limit goes with `limit`, and with nothing else.", hint="Say both or neither.")
     if time_limit is None:
@@ -217,7 +217,7 @@ def _minutes(act: str, time_limit: str | None) -> int | None:
 
 
 def _is_a_part(reference: str, entry: TrackedJob) -> bool:
-    """Whether somebody else's step of a job is named, or a component of it: less than the entry that was found."""
+    """Return whether the reference names a foreign step or a component of a job: less than the entry found."""
     named = JobId.parse(reference) if reference != entry.key else None
     return named is not None and (named.step is not None or named.het is not None)
 
@@ -231,7 +231,7 @@ def _refused(entry: TrackedJob) -> SlurmError:
 
 
 def _batches(cases: Sequence[_JobAction]) -> Iterator[list[_JobAction]]:
-    """Divide jobs so that a command has not too many; the parts of an array stay together."""
+    """Divide jobs into batches of limited size; the parts of an array stay together."""
     some: list[_JobAction] = []
     for case in cases:
         if some and sum(len(each.targets) for each in some) + len(case.targets) > _AT_ONCE:

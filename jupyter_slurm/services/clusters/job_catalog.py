@@ -1,4 +1,4 @@
-"""The jobs of a user on one cluster: listed, looked up by key or Slurm id, and the tasks of arrays."""
+"""Catalog of a user's jobs on one cluster: list, lookup by key or Slurm ID, and tasks of arrays."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = ["JobCatalog", "JobSources"]
 
 _GLANCE_S = 1.0
 _BATCH_JOBS = 500
-_LIST_S = 15.0  # a controller that is down is given up after nine seconds, a configuration that is gone after sixty
+_LIST_S = 15.0  # Slurm gives up a controller that is down after 9 s, and a missing configuration after 60 s
 
 
 @dataclass(frozen=True)
 class JobSources:
-    """Where what is known of the jobs of a cluster comes from: Slurm, the job directories, the poller of the queue."""
+    """Sources of job data of a cluster: Slurm, the job directories, and the poller of the queue."""
 
     client: SlurmClient
     tracker: Tracker
@@ -49,11 +49,11 @@ class JobCatalog:
     Parameters
     ----------
     sources : JobSources
-        Where what is known of them comes from.
+        Sources of job data.
     steps : Steps
-        Know how much memory the process of a step has.
+        Know the memory of a step's process.
     user : str
-        Whose jobs they are.
+        Owner of the jobs.
     """
 
     def __init__(self, sources: JobSources, steps: Steps, user: str) -> None:
@@ -63,7 +63,7 @@ class JobCatalog:
         self._glancing: asyncio.Task[None] | None = None
 
     async def stop(self) -> None:
-        """Break off a look at the queue."""
+        """Cancel a running query of the queue."""
         if self._glancing is not None:
             self._glancing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -72,7 +72,7 @@ class JobCatalog:
     # -- for the API
 
     async def list_jobs(self, *, active: bool) -> list[api.Job]:
-        """Return the jobs of this user, newest first; as fresh as the shortest interval and Slurm allow."""
+        """Return the user's jobs, newest first, as recent as the shortest interval and Slurm allow."""
         await self._glance(_LIST_S)
         if self._poller.error is None:
             with contextlib.suppress(SlurmError):
@@ -82,7 +82,7 @@ class JobCatalog:
         found = []
         for place, entry in enumerate(newest_first):
             if place % _BATCH_JOBS == _BATCH_JOBS - 1:
-                await asyncio.sleep(0)  # fifty thousand take seconds, and others wait for answers, too
+                await asyncio.sleep(0)  # 50,000 jobs take seconds, and other requests wait
             if (told := self._tracker.told(entry)) is not None:
                 found.append(told)
         return found
@@ -90,7 +90,8 @@ class JobCatalog:
     async def describe(self, reference: str) -> api.Job:
         """Return one job, or one task of an array (``12_3``)."""
         entry = await self.find(reference)
-        if entry.is_finished and not entry.is_step:  # nobody looks at the queue for its sake; it may be requeued
+        # the poller does not watch finished jobs; this one may have been requeued
+        if entry.is_finished and not entry.is_step:
             await self._glance()
         return await self._steps.with_memory(entry, job_dict(self.select_task(reference, entry)))
 
@@ -102,25 +103,25 @@ class JobCatalog:
         return await array_tasks.told(self._client.transport, self._tracker.whole(entry), parameters=parameters)
 
     async def task_values(self, reference: str, first: int) -> api.Values:
-        """Return what tasks of an array left; see :func:`jupyter_slurm.services.jobs.array_tasks.values`."""
+        """Return the values of the tasks of an array; see :func:`jupyter_slurm.services.jobs.array_tasks.values`."""
         parts = self._tracker.parts(await self.find(reference))
         return await array_tasks.values(self._client.transport, parts, first)
 
     # -- for other services
 
     async def find(self, reference: str, *, is_shown: bool = True) -> TrackedJob:
-        """Return a job by key or Slurm id; a job that is not known yet is asked for.
+        """Return a job by key or Slurm ID; ask Slurm for an unknown job.
 
         Parameters
         ----------
         is_shown : bool
-            What the queue does not tell of it is wanted, too: where something is done with many jobs, that would be a
-            question for each.
+            Whether details that the queue does not show are needed, too. For actions on many jobs this would be one
+            request for each job.
 
         Raises
         ------
         JobNotFound
-            This user has no such job.
+            The user has no such job.
         """
         entry = self._tracker.find(reference) or await self._scan.get(reference)
         if entry is not None:
@@ -152,22 +153,22 @@ class JobCatalog:
         return entry
 
     async def find_task(self, reference: str) -> TrackedJob:
-        """Return a job, or one task of an array (``12_3``) in the form of a job of its own; see :meth:`find`."""
+        """Return a job, or one task of an array (``12_3``) as a job of its own; see :meth:`find`."""
         return self.select_task(reference, await self.find(reference))
 
     def select_task(self, reference: str, entry: TrackedJob) -> TrackedJob:
-        """Return what a reference means of a job that it has found: one task, or all of it, its parts as one."""
+        """Return the part of a job that a reference means: one task, or the whole job with its parts joined."""
         task = task_of(reference, entry)
         return self._tracker.whole(entry) if task is None else entry.of_task(task)
 
     async def _from_directory(self, records: list[JobRecord]) -> TrackedJob | None:
-        """Return the job if its script lies in a job directory: another agent of this user has submitted it."""
+        """Return the job if its script lies in a job directory: another agent of the user submitted the job."""
         below = f"{self._tracker.folder.path}/"
         keys = [command[len(below) :].split("/")[0] for r in records if (command := r.command or "").startswith(below)]
         return await self._scan.get(keys[0]) if keys else None
 
     async def _describe_once(self, entry: TrackedJob) -> None:
-        """Learn name and output of a job that the poller found: not its business, but that of who asks for it."""
+        """Learn name and output of a job found by the poller, on the first request for them."""
         if entry.folder is not None or entry.id is None or entry.slurm.described:
             return
         with contextlib.suppress(SlurmError):
@@ -182,10 +183,10 @@ class JobCatalog:
         except CommandError:
             return []
 
-    # -- the queue, looked at for the sake of one request
+    # -- query of the queue for one request
 
     async def _glance(self, patience: float = _GLANCE_S) -> None:
-        """Look at the queue if that is due; a controller that is slow is not waited for longer."""
+        """Query the queue if due; limit the wait for a slow controller."""
         if self._glancing is None:
             self._glancing = asyncio.create_task(self._look_once(), name="glance")
         with contextlib.suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The queue of a cluster as its poller asks for it: what is asked, and whether anybody needs the answer."""
+"""Queries of the poller to the queue of a cluster, and the need for them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["PolledQueue"]
 
 
 class PolledQueue:
-    """The queue, the job directories, and the names of jobs that were submitted elsewhere.
+    """The queue, the job directories, and the names of jobs submitted outside jupyter_slurm.
 
     Parameters
     ----------
     client, tracker, scan
-        Of the cluster.
+        Services of the cluster.
     bus : EventBus
         Its listeners show jobs on a screen.
     """
@@ -28,7 +28,7 @@ class PolledQueue:
         self._client, self._tracker, self._scan, self._bus = client, tracker, scan, bus
 
     async def look(self) -> bool:
-        """Read the job directories and the queue; return whether a job has changed."""
+        """Read the job directories and the queue; return whether any job has changed."""
         await self._scan.refresh()
         changed = await self._tracker.look()
         if self._bus.is_looked_at:
@@ -37,12 +37,12 @@ class PolledQueue:
         return changed
 
     def is_needed(self) -> bool:
-        """Whether jobs of the user go on, or a screen would show those that a terminal has submitted."""
+        """Return whether jobs of the user are active, or a screen would show jobs submitted in a terminal."""
         going = any(entry.id is not None for entry in self._tracker.active()) or bool(self._tracker.unverified())
         return going or self._bus.is_looked_at
 
     def is_waited_for(self) -> bool:
-        """Whether a user is in front of a screen on which only the queue shows what becomes of a job."""
+        """Return whether a user watches a job whose state only the queue shows."""
         if self._tracker.is_listened_to():
             return True
         return self._bus.is_looked_at and any(
@@ -50,7 +50,7 @@ class PolledQueue:
         )
 
     async def learn_names(self) -> None:
-        """Ask once for the names of jobs that were submitted elsewhere: the poll asks for no free text."""
+        """Ask once for the names of jobs submitted outside jupyter_slurm: the poll requests no free text."""
         if self._tracker.nameless() and self._client.singles.is_ready():
             await self._client.singles.take()
             self._tracker.name_them(await self._client.names())

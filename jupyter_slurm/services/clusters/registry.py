@@ -1,4 +1,4 @@
-"""Registry of the clusters of a user: those of this machine, and those that site profiles name."""
+"""Registry of a user's clusters: those of this machine, and those of site profiles."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ClusterRegistry:
     Parameters
     ----------
     settings : Settings
-        What the user chose.
+        User's settings.
     sites : SiteContext
-        What the clusters of profiles share; it makes those of this machine, too.
+        Shared dependencies of profile clusters; also makes the clusters of this machine.
     """
 
     def __init__(self, settings: Settings, sites: SiteContext) -> None:
@@ -47,37 +47,37 @@ class ClusterRegistry:
     # -- life
 
     async def start(self) -> None:
-        """Find the clusters of this machine again that have job directories."""
+        """Restore the clusters of this machine that have job directories."""
         with contextlib.suppress(FileNotFoundError, TransportError):
             for name in await self._transport.list_dir(self._settings.job_root):
                 await self._find_again(name)
 
     async def stop(self) -> None:
-        """End log-ins that cannot outlive this process, and watch no cluster any more."""
-        # All at once: those whose link is dead take a few seconds.
+        """End logins that cannot outlive this process, and stop watching clusters."""
+        # Concurrently: logins with a dead connection take a few seconds.
         leaving = (site.disconnect(keep=True) for site in self._sites.values())
         await asyncio.gather(*leaving, *(cluster.stop() for cluster in self._clusters.values()))
 
     def close(self) -> None:
-        """Close the transport of this machine, when nobody needs it any more."""
+        """Close the transport of this machine after its last use."""
         self._transport.close()
 
     # -- for the API
 
     def list_clusters(self) -> list[api.Cluster]:
-        """Return the clusters known, and those that a site profile names."""
+        """Return the known clusters and those of site profiles."""
         local = [cluster.as_dict() for cluster in self._clusters.values()]
         names = {name for name, site in self._sites.items() if not site.is_idle}
         names |= {*list_profiles(self._settings.sites)}
         return local + [self._describe_site(name) for name in sorted(names - {*self._clusters})]
 
     def describe(self, name: str) -> api.Cluster:
-        """Return one cluster that is known."""
+        """Return one known cluster."""
         site = self._sites.get(name)
         return self.get(name).as_dict() if site is None else site.now()
 
     async def register(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> api.Cluster:
-        """Know the Slurm that a client sees with its SLURM_CONF and PATH, or that of a site profile."""
+        """Register the Slurm that a client sees with its SLURM_CONF and PATH, or the Slurm of a site profile."""
         if profile is not None:
             return self.site(profile).as_dict()
         if slurm_conf is not None and not posixpath.isabs(slurm_conf):
@@ -88,18 +88,18 @@ class ClusterRegistry:
             cluster = await self._known(slurm_conf, path)
         if not cluster.identity.name:
             await cluster.identity.learn()
-            cluster.publish()  # who listens has heard of it before it had a name
+            cluster.publish()  # listeners received the cluster before its name was known
         return cluster.as_dict()
 
     async def connect(self, name: str) -> api.Cluster:
-        """Log in to the cluster of a profile, unless that is done; see :meth:`Site.connect`."""
+        """Log in to the cluster of a profile, unless connected; see :meth:`Site.connect`."""
         if (site := self._sites.get(name)) is None:
             return self.get(name).as_dict()
         await (await site.connect()).identity.learn()
         return site.as_dict()
 
     async def disconnect(self, name: str) -> api.Cluster:
-        """End the log-in to the cluster of a profile."""
+        """End the login to the cluster of a profile."""
         if name not in self._sites and name not in list_profiles(self._settings.sites):
             return self.get(name).as_dict()
         site = self.site(name)
@@ -107,12 +107,12 @@ class ClusterRegistry:
         return site.as_dict()
 
     def check_connected(self, name: str) -> None:
-        """See that nobody has to be asked anything before this cluster can be used.
+        """Check that the cluster can be used without a prompt.
 
         Raises
         ------
         NotConnected
-            There is a log-in to be made first, or to be waited for.
+            A login is missing or not complete.
         """
         if (site := self._sites.get(name)) is None:
             self.get(name)
@@ -120,11 +120,11 @@ class ClusterRegistry:
             raise NotConnected(f"Nobody is logged in to {name}.", hint=f"`%slurm use {name}` logs in.")
 
     def list_prompts(self) -> list[api.Prompt]:
-        """Return what hosts want to know from the user."""
+        """Return the prompts of hosts to the user."""
         return [prompt for site in self._sites.values() for prompt in site.desk.waiting()]
 
     def answer_prompt(self, prompt: str, answers: list[str] | None) -> None:
-        """Answer a prompt, or decline; see :meth:`PromptQueue.answer`."""
+        """Answer or decline a prompt; see :meth:`PromptQueue.answer`."""
         for site in self._sites.values():
             if site.desk.has(prompt):
                 site.desk.answer(prompt, answers)
@@ -132,7 +132,7 @@ class ClusterRegistry:
         raise PromptGone("This question is settled: it was answered somewhere else, or the log-in ended.")
 
     async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> api.Names:
-        """See :meth:`NameCompletion.told`; where nobody is logged in, the profile tells what it knows."""
+        """Return names, see :meth:`NameCompletion.told`; without a login, those of the profile."""
         if (site := self._sites.get(name)) is not None and not site.is_connected:
             return told_by_site({**site.profile.known, "cost": site.profile.cost}, kind)
         return await self.get(name).completion.told(kind, wait, partitions)
@@ -145,9 +145,9 @@ class ClusterRegistry:
         Raises
         ------
         UsageError
-            There is none of that name.
+            There is no cluster of that name.
         NotConnected
-            Nobody is logged in there.
+            There is no connection to the cluster.
         """
         if name in self._sites:
             return self._sites[name].cluster
@@ -157,17 +157,17 @@ class ClusterRegistry:
             raise UsageError(f"there is no cluster {name!r}", hint="Register it first (POST /v1/clusters).") from None
 
     def site(self, name: str) -> Site:
-        """Return the cluster of a profile, which is read anew as long as nobody is logged in there."""
+        """Return the cluster of a profile; read the profile again unless connected."""
         if name not in self._sites or self._sites[name].is_idle:
             self._sites[name] = Site(load_profile(name, self._settings.sites), self._context)
         return self._sites[name]
 
     def reached(self) -> list[Cluster]:
-        """Return the clusters that can be asked now."""
+        """Return the clusters that answer now."""
         return [*self._clusters.values(), *(site.cluster for site in self._sites.values() if site.is_connected)]
 
     def tunnel_ports(self, name: str) -> tuple[int, int]:
-        """Return the first and last local port of tunnels to a cluster."""
+        """Return the first and last local port for tunnels to a cluster."""
         try:
             known = self._sites.get(name)
             profile = known.profile if known is not None else load_profile(name, self._settings.sites)
@@ -176,16 +176,16 @@ class ClusterRegistry:
         return profile.ports
 
     def publish_site(self, name: str) -> None:
-        """Send the cluster of a profile as it is now to all who listen: others use its log-in."""
+        """Publish the present state of a profile's cluster: others use its login."""
         if (site := self._sites.get(name)) is not None:
             site.tell()
 
     @property
     def connections(self) -> int:
-        """How many log-ins there are."""
+        """Return the number of logins."""
         return sum(site.is_connected for site in self._sites.values())
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # -- connections and descriptions
 
     async def _known(self, slurm_conf: str | None, path: str | None) -> Cluster:
         name = cluster_id(slurm_conf)
@@ -198,7 +198,7 @@ class ClusterRegistry:
         return cluster
 
     def _describe_site(self, name: str) -> api.Cluster:
-        """Return a cluster of a profile, also of one that cannot be used, with the reason."""
+        """Return a cluster of a profile; for an unusable one, include the reason."""
         try:
             return (self._sites[name] if name in self._sites else self.site(name)).as_dict()
         except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Watch over the events folder of a cluster, while runners of its jobs are at work."""
+"""Watch over the events folder of a cluster while runners of its jobs are active."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["RunnerWatch"]
 log = logging.getLogger(__name__)
 
 _INTERVAL_S = 0.5
-_EAGER_INTERVAL_S = 0.025  # on this machine, where somebody waits for a session that is about to be ready
-_UNWATCHED_TURNS = 10  # of that many, one while nobody watches
+_EAGER_INTERVAL_S = 0.025  # on this machine, while a user waits for a session that is almost ready
+_UNWATCHED_TURNS = 10  # one turn of this number while nobody watches
 
 
 class RunnerWatch:
-    """Do the chores of a cluster in short intervals while jobs run: seldom when nobody watches.
+    """Do the chores of a cluster at short intervals while jobs run; seldom if nobody watches.
 
     Parameters
     ----------
     tracker : Tracker
-        The jobs of the cluster.
+        Jobs of the cluster.
     events : RunnerEvents
-        What the runners leave in the events folder.
+        Signs of the runners in the events folder.
     bus : EventBus
         Its listeners watch.
     is_far : bool
-        Whether the cluster is reached over SSH.
+        Whether SSH reaches the cluster.
     """
 
     def __init__(self, tracker: Tracker, events: RunnerEvents, bus: EventBus, *, is_far: bool) -> None:
@@ -41,11 +41,11 @@ class RunnerWatch:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, chores: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        """Begin; the events folder is read before the other chores."""
+        """Start; read the events folder before the other chores."""
         self._task = asyncio.create_task(self._run((self._events.read, *chores)), name="signs")
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -61,7 +61,7 @@ class RunnerWatch:
                 try:
                     for chore in chores:
                         await chore()
-                except Exception:  # whatever is wrong with one job, the others go on
+                except Exception:  # an error in one job must not stop the others
                     log.exception("the events folder of %s could not be worked off", self._tracker.name)
 
     def _is_eager(self) -> bool:

@@ -1,4 +1,4 @@
-"""A cluster behind SSH: its log-in, and what is known of the way."""
+"""A cluster behind SSH: its login, and the state of the connection."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ["Site", "unusable"]
 
 log = logging.getLogger(__name__)
 
-_COMES_BACK = 30.0  # seconds that who connects waits for a connection that was lost
-_SILENT = 2.0  # seconds without an answer that nobody wonders at
+_COMES_BACK = 30.0  # seconds to wait for a lost connection
+_SILENT = 2.0  # seconds without an answer that are normal
 _NOBODY: api.ClusterPoll = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
 
 
 def unusable(name: str, message: str) -> api.Cluster:
-    """Return what the API tells of a profile that cannot be read."""
+    """Return the API object of a profile that cannot be read."""
     connection: api.Connection = {"state": "disconnected", "hosts": [], "since": 0.0, "message": message}
     told: api.Cluster = {"id": name, "name": name, "slurm_conf": None, "poll": _NOBODY}
     return {**told, "profile": name, "connection": connection, "users": []}
@@ -42,20 +42,20 @@ def unusable(name: str, message: str) -> api.Cluster:
 
 @dataclass(frozen=True)
 class SiteContext:
-    """What the clusters of all profiles share.
+    """Dependencies shared by the clusters of all profiles.
 
     Attributes
     ----------
     new_cluster : callable
-        Makes and starts a cluster, given its place, the transport there, and its site (None: it is of this machine).
+        Makes and starts a cluster, given its location, transport and site (None: a cluster of this machine).
     bus : EventBus
-        Where changes are published.
+        Publishes changes.
     clients : ClientRegistry
-        The clients that use a log-in.
+        Clients that use a login.
     login_folder : str
-        Private, on a local disk: for log-ins that outlive this process.
+        Private folder on a local disk, for logins that outlive this process.
     poll_shortest : float
-        Seconds, as the user set them; a profile may say more.
+        Seconds, as set by the user; a profile may set more.
     clock : callable
         Seconds since the epoch.
     """
@@ -69,21 +69,21 @@ class SiteContext:
 
 
 class Site:
-    """One cluster of a profile. While nobody is logged in there, there is nothing but its name.
+    """One cluster of a profile; without a connection it is only a name.
 
     Parameters
     ----------
     profile : Profile
-        How it is reached.
+        Describes the connection.
     context : SiteContext
-        What it shares with other sites.
+        Dependencies shared with other sites.
     """
 
     def __init__(self, profile: Profile, context: SiteContext) -> None:
         self.profile, self.desk = profile, PromptQueue(profile.name, context.bus, clock=context.clock)
         self._context, self._clock = context, context.clock
         self.carried: SiteTransports | None = None
-        self.arrival: list[Finding] = []  # what the last log-in has found on its way; grows in another thread
+        self.arrival: list[Finding] = []  # findings of the last login; appended by another thread
         self._cluster: Cluster | None = None
         self._connecting: asyncio.Task[Cluster] | None = None
         self._expiry: asyncio.TimerHandle | None = None
@@ -91,22 +91,22 @@ class Site:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a person is logged in; the link itself may be down for the moment."""
+        """Return whether the user is logged in; the connection itself may be down for the moment."""
         return self._cluster is not None
 
     @property
     def since(self) -> float | None:
-        """When the person logged in, in seconds since the epoch; None: nobody is."""
+        """Return the time of login, in seconds since the epoch; None: not logged in."""
         return None if self._cluster is None or self.carried is None else self.carried.link.since or self._since
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is logged in, or about to be."""
+        """Return whether nobody is logged in and no login is in progress."""
         return self._cluster is None and self._connecting is None
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster, as long as a person is logged in."""
+        """Return the cluster while the user is logged in."""
         if self._cluster is None:
             name = self.profile.name
             raise NotConnected(
@@ -117,23 +117,23 @@ class Site:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can be used at once."""
+        """Return whether the cluster can be used at once."""
         return self._cluster is not None and (self.carried is None or self.carried.link.is_alive)
 
     async def connect(self, first: Callable[[SiteTransports], Awaitable[None]] | None = None) -> Cluster:
-        """Log in, unless it is done; all who call meanwhile wait for the same log-in.
+        """Log in, unless connected; concurrent callers wait for the same login.
 
         Parameters
         ----------
         first : callable, optional
-            Is given the log-in, when this call begins it, before anybody else uses it.
+            Receives the login if this call begins it, before any other use.
 
         Raises
         ------
         NotConnected
-            Somebody ended it meanwhile.
+            The login was ended meanwhile.
         SlurmError
-            It failed; whoever asks again tries again.
+            The login failed; the next call tries again.
         """
         if self._cluster is not None:
             if self.carried is not None:
@@ -147,11 +147,11 @@ class Site:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
             if not connecting.cancelled():
-                raise  # whoever waits was cancelled
+                raise  # the waiting caller was cancelled
         raise NotConnected(f"The log-in to {self.profile.name} was ended.", hint="Connect again when you want to.")
 
     async def disconnect(self, message: str = "", *, keep: bool = False) -> None:
-        """End the log-in; jobs go on. With ``keep``, one that can outlive this process does."""
+        """End the login; jobs continue. With ``keep``, keep a login that can outlive this process."""
         if self._connecting is not None:
             self._connecting.cancel()
             self.desk.withdraw()
@@ -175,7 +175,7 @@ class Site:
         await log_out(self.profile, self._context.login_folder)
 
     def as_dict(self) -> api.Cluster:
-        """Return the cluster as the API tells it."""
+        """Return the cluster in the form of the API."""
         if self._cluster is not None:
             return self._cluster.as_dict()
         name, title, slurm_conf = self.profile.name, self.profile.title, self.profile.slurm_conf
@@ -183,7 +183,7 @@ class Site:
         return {**known, **self.describe_connection()}
 
     def now(self) -> api.Cluster:
-        """Return the cluster as it stands this very moment, also when its link has only just become silent."""
+        """Return the cluster at this moment, even if its connection has just become silent."""
         told = self.as_dict()
         connection = told.get("connection")
         if self.carried is not None and connection and (silent := self.carried.link.silent_for) >= _SILENT:
@@ -192,7 +192,7 @@ class Site:
         return told
 
     def describe_connection(self) -> ClusterConnection:
-        """Return how the cluster is reached, as the API tells it."""
+        """Return the connection fields of the API."""
         hosts = list(self.carried.hosts) if self.carried else [self.profile.host]
         state, since, message = self._state, self._since, self._message
         connection: api.Connection = {"state": state, "hosts": hosts, "since": since, "message": message}
@@ -200,8 +200,8 @@ class Site:
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
 
     async def _come_back(self, carried: SiteTransports) -> None:
-        """Wait for the link, which may be down; as long as it takes only while a person is asked something for it."""
-        coming = asyncio.ensure_future(carried.connect())  # at once when it is up
+        """Wait for a connection that may be down; without a time limit only while a prompt waits for the user."""
+        coming = asyncio.ensure_future(carried.connect())  # at once if the connection is up
         now = asyncio.get_running_loop().time
         since = now()
         try:
@@ -221,7 +221,7 @@ class Site:
 
     async def _log_in(self, first: Callable[[SiteTransports], Awaitable[None]] | None) -> Cluster:
         from jupyter_slurm.services.connections.transports import (
-            carry,  # paramiko takes a while, and who stays here needs none
+            carry,  # paramiko imports slowly, and local clusters do not need it
         )
 
         self._become("connecting", "")
@@ -236,14 +236,14 @@ class Site:
             if first is not None:
                 await first(carried)
             where = await look(carried.transport, self.profile, self._context.poll_shortest)
-            await make_own(carried.transport, where.folder)  # before what lies there is taken for our jobs
+            await make_own(carried.transport, where.folder)  # before any file in the folder is trusted as a job
             cluster = await self._context.new_cluster(where, carried.transport, self)
         except BaseException:
             carried.transport.close()
             raise
         self.carried, self._cluster = carried, cluster
         if self.profile.max_age is not None:
-            since = carried.link.since or self._clock()  # it may be older than this process
+            since = carried.link.since or self._clock()  # the login may be older than this process
             left = max(0.0, self.profile.max_age - (self._clock() - since))
             self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
         self._become("connected", "")
@@ -260,7 +260,7 @@ class Site:
         ending.add_done_callback(lambda task: task.exception())
 
     def _told(self, message: str, is_up: bool) -> None:
-        """Hear what becomes of the link."""
+        """React to a change of the connection."""
         log.info("%s", message)
         if self._cluster is not None:
             self._become("connected" if is_up else "lost", message)
@@ -272,6 +272,6 @@ class Site:
         self.tell()
 
     def tell(self) -> None:
-        """Tell everybody how it stands."""
+        """Publish the present state."""
         with contextlib.suppress(SlurmError):
             self._context.bus.publish("cluster", self.as_dict())

@@ -1,4 +1,4 @@
-"""Which processes use the log-in to a cluster: a list for whoever is about to end it."""
+"""Processes that use the login to a cluster, listed for a user who is about to end it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["ClientRegistry", "ClientUse"]
 
 @dataclass(frozen=True)
 class ClientUse:
-    """A process that asked for a cluster.
+    """Process that requested a cluster.
 
     Attributes
     ----------
     kind, name : str
-        ``kernel`` and the file of its notebook, or ``terminal`` and a command: what the process says of itself.
+        ``kernel`` and the file of its notebook, or ``terminal`` and a command, as reported by the process itself.
     pid : int or None
-        What the system says of whoever is at the other end; None where it does not.
+        Process ID of the peer, as reported by the system; None if unknown.
     """
 
     kind: str
@@ -31,17 +31,17 @@ class ClientUse:
 
     @property
     def key(self) -> Any:
-        """What tells it from others: a process may call itself otherwise from one time to the next."""
+        """Return the identity of the process: its own description may change."""
         return self.pid or (self.kind, self.name)
 
 
 class ClientRegistry:
-    """Who uses which cluster: each process the one that it asked for last, until it is gone.
+    """Clients of each cluster: each process with its last requested cluster, until the process ends.
 
     Parameters
     ----------
     changed : callable
-        Is given the id of a cluster whose list has changed.
+        Receives the ID of a cluster whose list has changed.
     clock : callable, optional
         Seconds since the epoch.
     """
@@ -51,7 +51,7 @@ class ClientRegistry:
         self._at: dict[Any, tuple[ClientUse, str, float]] = {}
 
     def join(self, user: ClientUse, cluster: str) -> None:
-        """Hear that a process uses a cluster from now on."""
+        """Record that a process uses a cluster."""
         before = self._at.get(user.key)
         if before is not None and before[:2] == (user, cluster):
             return
@@ -62,12 +62,12 @@ class ClientRegistry:
         self._changed(cluster)
 
     def leave(self, user: ClientUse) -> None:
-        """Hear that a process is gone."""
+        """Record the end of a process."""
         if (before := self._at.pop(user.key, None)) is not None:
             self._changed(before[1])
 
     def of(self, cluster: str) -> list[api.User]:
-        """Return who uses a cluster, as the API tells it, the first one first."""
+        """Return the clients of a cluster in the form of the API, first one first."""
         return [
             {"kind": user.kind, "name": user.name, "pid": user.pid, "since": since}
             for user, used, since in self._at.values()

@@ -1,4 +1,4 @@
-"""Questions that a log-in asks, on their way to the person: whoever is there first answers, and for everybody."""
+"""Prompts of a login for the user; the first answer counts for all clients."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["PromptQueue"]
 
 
 class PromptQueue:
-    """Where the questions of one cluster lie until somebody answers them.
+    """Queue of the prompts of one cluster.
 
-    Answers are handed to whoever asked, and kept nowhere.
+    Answers go to the caller that asked, and are not stored.
 
     Parameters
     ----------
     cluster : str
-        Its id.
+        ID of the cluster.
     bus : EventBus
-        Who is told of a new question, and of one that is settled.
+        Publishes new and settled prompts.
     patience : float
-        Seconds after which nobody is waited for any longer.
+        Seconds after which a prompt expires.
     clock : callable, optional
         Seconds since the epoch.
     """
@@ -42,15 +42,15 @@ class PromptQueue:
         self._open: dict[str, tuple[api.Prompt, asyncio.Future[list[str] | None]]] = {}
 
     def waiting(self) -> list[api.Prompt]:
-        """Return the questions that wait for an answer, the oldest first."""
+        """Return the prompts that wait for an answer, oldest first."""
         return [told for told, _ in self._open.values()]
 
     def has(self, key: str) -> bool:
-        """Whether a prompt waits here."""
+        """Return whether this queue holds the prompt."""
         return key in self._open
 
     async def ask(self, prompt: Prompt) -> list[str] | None:
-        """Wait for the answers to a prompt; None: the person declined, or nobody came."""
+        """Wait for the answers to a prompt; None: declined or expired."""
         key = secrets.token_hex(8)
         told: api.Prompt = {
             "id": key,
@@ -75,7 +75,7 @@ class PromptQueue:
             self._bus.publish("prompt", {**told, "questions": [], "settled": True})
 
     def withdraw(self) -> None:
-        """Take back all questions: the log-in is ended, and nobody answers for it any more."""
+        """Withdraw all prompts, because the login has ended."""
         for _, answered in self._open.values():
             if not answered.done():
                 answered.set_result(None)
@@ -86,9 +86,9 @@ class PromptQueue:
         Raises
         ------
         PromptGone
-            It is not there any more: somebody else answered it, or the log-in ended.
+            The prompt was answered elsewhere, or its login ended.
         UsageError
-            So many answers do not fit.
+            The number of answers does not match.
         """
         if key not in self._open:
             raise PromptGone(

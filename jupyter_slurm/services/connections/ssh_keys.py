@@ -1,4 +1,4 @@
-"""A person's public keys put where the hosts of a way look for them."""
+"""The user's public keys, and their installation on the hosts of a route."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jupyter_slurm.transport.ssh.via_paramiko.key_probe import takes_key
 
 __all__ = ["KeyEnrolment", "SshKeys", "keys_for", "lacking", "let_in", "public_key_of"]
 
-# LINE BLOB MARK. A line that is commented out does not count; a last line without an end gets one first.
+# LINE BLOB MARK. A commented line does not count; an unterminated last line is first completed.
 _PUT: Final = r"""
 umask 077
 cd || exit
@@ -39,15 +39,15 @@ echo "$3 added"
 
 @dataclass(frozen=True)
 class SshKeys:
-    """What a person has to show the hosts of a way.
+    """Keys of the user for the hosts of a route.
 
     Attributes
     ----------
     way : tuple of HostConfig
     has_any : bool
-        Whether there is any key, in a file or in the agent, for the login node.
+        Whether there is any key for the login node, in a file or in the SSH agent.
     path : str or None
-        Where one that is made would lie.
+        Path of a key that would be created.
     """
 
     way: tuple[HostConfig, ...]
@@ -56,12 +56,12 @@ class SshKeys:
 
 
 async def keys_for(profile: Profile) -> SshKeys:
-    """Look for the keys that a person has for the way of a profile.
+    """Find the user's keys for the route of a profile.
 
     Raises
     ------
     ConfigError
-        The way cannot be worked out.
+        The route cannot be determined.
     """
     way = await way_of(profile)
     host = way[-1]
@@ -73,36 +73,36 @@ async def keys_for(profile: Profile) -> SshKeys:
 
 
 def public_key_of(host: HostConfig) -> str | None:
-    """Return the file of the public key that is for a host; None: there is none here."""
+    """Return the file of the public key for a host; None: there is no such file."""
     return next((f"{path}.pub" for path in host.identity_files if os.path.exists(f"{path}.pub")), None)
 
 
 @dataclass(frozen=True)
 class KeyEnrolment:
-    """What became of a key: whether it ``is_new`` there, and ``is_taken`` by the host (None: that is not known)."""
+    """Outcome of a key's installation: ``is_new`` on the host, and ``is_taken`` by the host (None: unknown)."""
 
     is_new: bool
     is_taken: bool | None
 
 
 async def let_in(hops: Sequence[HopReport], number: int, public: str, transport: Transport) -> KeyEnrolment:
-    """Have a host let a key in from now on.
+    """Install a public key on a host.
 
     Parameters
     ----------
     hops : sequence of HopReport
-        Those of the way, which have let the person in otherwise.
+        Hosts of the route, to which the login succeeded by other means.
     number : int
-        Which of them.
+        Index of the host.
     public : str
         File of the public key.
     transport : Transport
-        To the last one.
+        Transport to the last host.
 
     Raises
     ------
     TransportError
-        It cannot be written there.
+        The file cannot be written on the host.
     """
     hop = hops[number]
     line = await asyncio.to_thread(_first_line, public)
@@ -136,6 +136,6 @@ def _first_line(path: str) -> str:
 
 
 def lacking(hops: Sequence[HopReport]) -> list[tuple[int, str]]:
-    """Return the numbers of hosts that take keys, but none of the person's, each with the public key for it."""
+    """Return the indices of hosts that accept keys but none of the user's, each with a suitable public key."""
     found = [(number, public_key_of(hop.host)) for number, hop in enumerate(hops) if hop.refused_keys]
     return [(number, public) for number, public in found if public is not None]

@@ -1,4 +1,4 @@
-"""From a site profile to a transport: the way, who is asked, and what the far shell needs."""
+"""Transports from site profiles: the route, the source of prompts, and the setup of the remote shell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["SiteTransports", "carry", "control_socket", "log_out", "over", "way_
 
 @dataclass(frozen=True)
 class SiteTransports:
-    """A transport to a login node, and how to make its connection now."""
+    """Transport to a login node, with the means to connect at once."""
 
     transport: SshTransport
     hosts: Sequence[str]
@@ -33,7 +33,7 @@ class SiteTransports:
     walk: LoginDiagnosis | LoginLogDiagnosis
 
     async def connect(self) -> None:
-        """Connect now, also after a refusal."""
+        """Connect now, even after a refusal."""
         await self.link.connect()
 
 
@@ -44,25 +44,25 @@ async def carry(
     folder: str,
     found: Callable[[Finding], None] = lambda finding: None,
 ) -> SiteTransports:
-    """Return the transport of a profile; nothing is connected yet.
+    """Return the transport of a profile, not yet connected.
 
     Parameters
     ----------
     profile : Profile
-        How the cluster is reached.
+        Describes the connection.
     prompter : Prompter
-        Who can ask the person.
+        Prompts the user.
     told : callable
-        Is given one line, and whether the link is up, when it is lost and when it is back.
+        Receives a line of text and the state of the connection, at each loss and recovery.
     folder : str
-        Private, on a local disk: for log-ins that outlive this process.
+        Private folder on a local disk, for logins that outlive this process.
     found : callable, optional
-        Is given what the first log-in finds on the way, host by host; from another thread.
+        Receives the findings of the first login, host by host, in another thread.
 
     Raises
     ------
     ConfigError
-        The way cannot be worked out.
+        The route cannot be determined.
     """
     way = await way_of(profile)
     walk: LoginDiagnosis | LoginLogDiagnosis
@@ -81,18 +81,18 @@ async def carry(
 
 
 def control_socket(profile: Profile, way: Sequence[HostConfig], folder: str) -> str | None:
-    """Return where the control socket of a log-in that OpenSSH keeps for us is; None where nothing of it is kept."""
-    theirs = (way[-1].control_path or "none").lower() != "none"  # the person's own; ssh finds it by itself
+    """Return the control socket of a login that OpenSSH keeps for jupyter_slurm; None if there is none."""
+    theirs = (way[-1].control_path or "none").lower() != "none"  # the user's own socket; ssh finds it by itself
     return None if profile.carrier != "openssh" or theirs else kept_path(_target(profile), way, folder)
 
 
 async def log_out(profile: Profile, folder: str) -> None:
-    """End a log-in that outlived an earlier process.
+    """End a login that outlived an earlier process.
 
     Raises
     ------
     ConfigError
-        The way cannot be worked out.
+        The route cannot be determined.
     """
     if profile.carrier == "openssh":
         way = await way_of(profile)
@@ -108,12 +108,12 @@ def _target(profile: Profile) -> LoginTarget:
 
 
 async def way_of(profile: Profile) -> list[HostConfig]:
-    """Return the hosts on the way to a cluster, the login node last.
+    """Return the hosts on the route to a cluster, the login node last.
 
     Raises
     ------
     ConfigError
-        The way cannot be worked out.
+        The route cannot be determined.
     """
     return await way_to(
         profile.host,
@@ -125,13 +125,13 @@ async def way_of(profile: Profile) -> list[HostConfig]:
 
 
 def over(link: PersistentLink, profile: Profile, prompter: Prompter, label: str) -> SshTransport:
-    """Return the transport over a link; ``label``: what the host at its end is called."""
+    """Return the transport over a connection; ``label``: display name of the remote host."""
     said = "The start-up files of your login shell there (.bashrc, .zshrc, …) are taking long"
     notice = Prompt(label, "keyboard-interactive", "", f"{said}: waiting for up to {profile.patience:g} s.")
 
     async def slow() -> None:
         await prompter.ask(notice)
 
-    # What a person sets for their own eyes must not change what we read.
+    # A user's format settings must not change the output that jupyter_slurm parses.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"
     return SshTransport(link, prelude=prelude, login_shell=profile.login_shell, patience=profile.patience, slow=slow)

@@ -1,1 +1,1 @@
-"""Diagnostics: the checks of the doctor, and its probe job."""
+"""Diagnostics: checks of the doctor, and its probe job."""

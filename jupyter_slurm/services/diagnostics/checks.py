@@ -1,4 +1,4 @@
-"""Looks at what jobs and tunnels need beside a Slurm that answers: a folder, a way to the nodes, ports, a Python."""
+"""Checks of the needs of jobs and tunnels besides a working Slurm: a folder, a route to the nodes, ports, a Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WAYS: Final = {
 
 
 async def job_folder(transport: Transport, where: ClusterLocation, nodes: Sequence[str]) -> Finding:
-    """Write, read and remove a file where job directories are."""
+    """Write, read and remove a file in the folder of job directories."""
     about, folder = "job folder", where.folder
     probe, content = f"{folder}/.doctor-{secrets.token_hex(8)}", secrets.token_bytes(64)
     await transport.make_dir(folder)
@@ -68,7 +68,7 @@ async def node_access(
     node: str,
     job: str,
 ) -> Finding:
-    """Try how the node of a running job is reached."""
+    """Check the route to the node of a running job."""
     about, reach, goal = "node access", NodeRoutes(transport, where, profile, client, prompter), RouteTarget(node, job)
     try:
         await reach.way(goal, asked=True)
@@ -95,7 +95,7 @@ async def node_access(
 
 
 def ports(first: int, last: int) -> Finding:
-    """Look for a port of this machine for a tunnel, and at who has those that are taken."""
+    """Find a free local port for a tunnel, and the users of those that are taken."""
     free = first_free(first, last)
     taken: dict[int, list[int]] = {}
     for port, uid in sorted(listeners().items()):
@@ -126,7 +126,7 @@ def _user(uid: int) -> str:
 async def python(
     transport: Transport, where: ClusterLocation, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
 ) -> Finding:
-    """Look at the Python of cells on the login node; ``is_asked_there``: a job says what it is on a node."""
+    """Check the Python for cells on the login node; ``is_asked_there``: a probe job checks it on a node."""
     todo = "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
     about = "Python"
     try:

@@ -1,4 +1,4 @@
-"""A cluster looked over, step by step: what works, what does not, and what to do about it."""
+"""Examination of a cluster, step by step: working parts, failures, and remedies."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND
 
 __all__ = ["ClusterCheck"]
 
-_SLOW: Final = 3.0  # seconds that a command may take by the login shell; each connection waits for it a few times
-_FEW: Final = 4  # sessions; that many commands run at once
+_SLOW: Final = 3.0  # seconds that a command may take in the login shell; each connection runs a few
+_FEW: Final = 4  # sessions, and so many concurrent commands
 _QUESTION: Final = 60.0
 _MOST_NAMES: Final = 12
-# Where administrators put Slurm that is not a package of the system.
+# Usual locations of a Slurm that is not a system package.
 _PLACES: Final = (
     "for d in /usr/local/bin /usr/local/slurm*/bin /opt/slurm*/bin /opt/slurm/*/bin /opt/*/slurm*/bin "
     '/cm/shared/apps/slurm/*/bin /usr/slurm*/bin; do [ ! -x "$d/sbatch" ] || printf "%s\\n" "$d"; done'
 )
-# Whether a login shell finds it; csh takes no -c after -l.
+# Whether a login shell finds the command; csh accepts no -c after -l.
 _FOUND: Final = (
     'case "$SHELL" in *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source '
     '~/.login; which sbatch" ;; *) exec "$SHELL" -l -c "command -v sbatch" ;; esac >/dev/null 2>&1 </dev/null'
@@ -39,20 +39,20 @@ _FOUND: Final = (
 
 
 class ClusterCheck:
-    """What is looked at once we are there.
+    """Checks that follow a login.
 
     Parameters
     ----------
     profile : Profile
-        How the cluster is reached.
+        Describes the connection.
     link, transport
-        The log-in, and what runs commands over it.
+        The login, and the transport over it.
     prompter : Prompter
-        Who can ask the person.
+        Prompts the user.
     tell : callable
-        Is given each finding as soon as it is known.
+        Receives each finding as soon as it is known.
     has_job : bool
-        Whether a test job is to follow, which sees more.
+        Whether a probe job follows, which sees more.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class ClusterCheck:
         self._nodes: list[str] = []
 
     async def arrive(self) -> None:
-        """Look at the server and its shell, before others have sessions of this log-in."""
-        # A log-in of OpenSSH may be in use by others, who have some of its sessions.
+        """Check the server and its shell, before other sessions use this login."""
+        # Others may use a login of OpenSSH, and take some of its sessions.
         shared = self._profile.carrier == "openssh"
         steps = (("sessions", self._sessions), ("shell", self._shell), ("SFTP", self._sftp))
         for about, step in steps[shared:]:
@@ -79,7 +79,7 @@ class ClusterCheck:
                 return
 
     async def look_around(self) -> bool:
-        """Look at one thing after the other; what needs another that failed is left out. False: no job can be tried."""
+        """Run the checks in order; skip those that depend on a failed one. Return False if no probe job is possible."""
         try:
             where = await look(self._transport, self._profile, 0)
         except SlurmError as error:
@@ -97,7 +97,7 @@ class ClusterCheck:
         return answers and folder
 
     async def try_job(self, options: Sequence[str]) -> None:
-        """Look at a node by a short job of its own."""
+        """Check a node with a short probe job."""
         await self._step("test job", lambda: self._trial(options))
 
     async def _step(self, about: str, step: Callable[[], Awaitable[None]]) -> bool:
@@ -105,7 +105,7 @@ class ClusterCheck:
             await step()
         except SlurmError as error:
             self._tell(Finding("failed", about, error.message, error.hint))
-        except OSError as error:  # of a file on the far side
+        except OSError as error:  # of a file on the remote host
             self._tell(Finding("failed", about, str(error), "Are its permissions right, and is there room?"))
         else:
             return True
@@ -117,7 +117,7 @@ class ClusterCheck:
     def _warn(self, about: str, said: str, todo: str) -> None:
         self._tell(Finding("warning", about, said, todo))
 
-    # The server and its shell ------------------------------------------------------------------------------------
+    # -- server and shell
 
     async def _shell(self) -> None:
         seen = await look_at_shell(self._link, self._profile.patience)
@@ -178,18 +178,18 @@ class ClusterCheck:
     async def _sftp(self) -> None:
         self._ok("SFTP", "there" if await has_sftp(self._link) else "switched off; files go by the shell")
 
-    # Slurm -------------------------------------------------------------------------------------------------------
+    # -- Slurm
 
     async def _slurm(self, client: SlurmClient) -> None:
         try:
             said = text_of(await client.ask(["sbatch", "--version"])).strip()
         except CommandMissing as error:
             raise CommandMissing("sbatch is not on the PATH there", hint=await self._remedy()) from error
-        version = re.search(r"^slurm\S* \d.*$", said, re.MULTILINE)  # a wrapper of the site's may say more
+        version = re.search(r"^slurm\S* \d.*$", said, re.MULTILINE)  # a site wrapper may print more
         self._ok("Slurm", version[0] if version else said)
 
     async def _remedy(self) -> str:
-        """Find out what would put Slurm on the PATH."""
+        """Find a setting that puts Slurm on the PATH."""
         if not self._profile.login_shell:
             done = await self._transport.run(["/bin/sh", "-c", _FOUND])
             if done.exit_code == 0:
@@ -249,7 +249,7 @@ class ClusterCheck:
         if not any(each.is_default for each in mine):
             self._warn("partitions", "none of them is the default", "Say which one: `%%sbatch -p NAME`.")
 
-    # What jobs need ----------------------------------------------------------------------------------------------
+    # -- needs of jobs
 
     async def _folder(self, where: ClusterLocation) -> None:
         self._tell(await job_folder(self._transport, where, self._nodes))
@@ -282,7 +282,7 @@ class ClusterCheck:
 
 
 def _may_use(partition: Partition, accounts: set[str] | None, groups: set[str]) -> bool:
-    """Whether jobs of a person get in; ``accounts``: None where they are not known or do not matter."""
+    """Return whether a partition accepts the user's jobs; ``accounts``: None if unknown or irrelevant."""
     allowed_groups = partition.fields.get("AllowGroups", "ALL")
     denied = set(partition.fields.get("DenyAccounts", "").split(","))
     return (

@@ -1,4 +1,4 @@
-"""The way to a cluster looked over by the log-in that notebooks use, or that they use from then on."""
+"""Examination of the route to a cluster with the login that notebooks use."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["Examination", "admit"]
 
 
 class Examination:
-    """One look over a cluster and the way to it.
+    """One examination of a cluster and its route.
 
     Parameters
     ----------
     site : Site
-        The cluster. Where nobody is logged in, this logs in, and the log-in stays.
+        The cluster. If not connected, the examination logs in, and the login stays.
     """
 
     def __init__(self, site: Site) -> None:
@@ -33,7 +33,7 @@ class Examination:
         self._shows_way = False
 
     def told(self) -> api.Examination:
-        """Return what was found so far, as the API tells it."""
+        """Return the findings so far in the form of the API."""
         way = self._site.arrival if self._shows_way else []
         findings = (*self._before, *way, *self._after)
         carried = self._site.carried
@@ -45,7 +45,7 @@ class Examination:
         }
 
     async def look_over(self, *, has_job: bool) -> None:
-        """Walk the way, and look around there; ``has_job``: a test job is to follow."""
+        """Check the route and the cluster; ``has_job``: a probe job follows."""
         site, profile = self._site, self._site.profile
         try:
             way = await way_of(profile)
@@ -58,13 +58,13 @@ class Examination:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
             said = f"that of {when} is used; what was found then:" if site.arrival else f"that of {when} is used"
             self._before.append(Finding("ok", "log-in", said))
-        self._shows_way = not is_lost  # what an earlier log-in has found says nothing of a way that is broken now
+        self._shows_way = not is_lost  # findings of an earlier login do not describe a route that is broken now
         carried = await self._arrive(has_job, is_lost)
         if carried is not None:
             await self._visit(carried, has_job).look_around()
 
     async def try_job(self, options: Sequence[str]) -> None:
-        """Look at a node by a short job."""
+        """Check a node with a short probe job."""
         carried = self._site.carried
         if carried is None:
             await self._site.connect()
@@ -73,7 +73,7 @@ class Examination:
             await self._visit(carried, has_job=True).try_job(options)
 
     async def _arrive(self, has_job: bool, is_lost: bool) -> SiteTransports | None:
-        """Log in, unless it is done, and look at what is there first of all."""
+        """Log in, unless connected, and run the first checks."""
 
         async def first(carried: SiteTransports) -> None:
             visit = ClusterCheck(
@@ -109,14 +109,14 @@ def _finding(one: Finding) -> api.Finding:
 
 
 async def admit(site: Site, host: str) -> api.AdmitKeyResponse:
-    """Have a host of the way, which took none of the person's keys, let one in from now on.
+    """Install one of the user's keys on a host of the route that accepted none of them.
 
     Raises
     ------
     UsageError
-        It is not such a host.
+        The host is not of this kind.
     TransportError
-        It cannot be written there.
+        The file cannot be written on the host.
     """
     carried = site.carried
     hops = carried.walk.hops if carried is not None else []

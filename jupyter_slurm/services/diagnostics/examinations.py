@@ -1,4 +1,4 @@
-"""Looks over the clusters of profiles: one at a time for each, and what the last one has found."""
+"""Examinations of the clusters of profiles: one at a time for each, with the findings of the last."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Examinations"]
 
 
 class Examinations:
-    """Those of all clusters.
+    """Examinations of all clusters.
 
     Parameters
     ----------
@@ -30,14 +30,14 @@ class Examinations:
         self._under_way: set[str] = set()
 
     async def examine(self, cluster: str, *, job: str, options: Sequence[str]) -> api.Examination:
-        """Look over the cluster of a profile and the way to it; see :class:`Examination`.
+        """Examine the cluster of a profile and its route; see :class:`Examination`.
 
         Raises
         ------
         AgentBusy
-            Somebody else does that just now.
+            Another examination of the cluster is in progress.
         """
-        from jupyter_slurm.services.diagnostics.examination import Examination  # with paramiko, which takes a while
+        from jupyter_slurm.services.diagnostics.examination import Examination  # imports paramiko, which is slow
 
         site = self._site(cluster)
         if cluster in self._under_way:
@@ -51,13 +51,13 @@ class Examinations:
         return examination.told()
 
     def told(self, cluster: str) -> api.Examination:
-        """Return what the last look over a cluster has found so far."""
+        """Return the findings of the last examination so far."""
         if cluster not in self._last:
             raise UsageError(f"{cluster} was not looked over.", hint=f"`jupyter slurm doctor {cluster}` does it.")
         return self._last[cluster].told()
 
     async def admit(self, cluster: str, host: str) -> api.AdmitKeyResponse:
-        """Have a host let the person's key in; see :func:`jupyter_slurm.services.diagnostics.examination.admit`."""
+        """Install the user's key on a host; see :func:`jupyter_slurm.services.diagnostics.examination.admit`."""
         from jupyter_slurm.services.diagnostics.examination import admit
 
         return await admit(self._site(cluster), host)

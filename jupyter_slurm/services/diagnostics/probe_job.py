@@ -1,4 +1,4 @@
-"""A short job that says what a node is like: its Python, the home folder, GPUs."""
+"""Probe job: a short job that reports on a node: its Python, home directory and GPUs."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from jupyter_slurm.services.slurm.location import ClusterLocation
 
 __all__ = ["LASTS", "ProbeReport", "about_node", "submit", "trial"]
 
-LASTS: Final = 5  # minutes at the most
+LASTS: Final = 5  # minutes at most
 _LOOK: Final = 1.0  # seconds
-_ASK: Final = 10.0  # seconds between two questions to the controller
-_LINGERS: Final = 120  # seconds that the job stays there to be visited
+_ASK: Final = 10.0  # seconds between two requests to the controller
+_LINGERS: Final = 120  # seconds that the job stays after its report, so that its node accepts a login
 _MOST: Final = 100_000  # bytes of a report
 _OLDEST_PYTHON: Final = (3, 8)
 _PYTHONS: Final = " ".join(["python3", *(f"python3.{minor}" for minor in range(8, 16))])
@@ -40,8 +40,8 @@ for name in {_MODULES!r}:
     except Exception:
         pass
 """
-# What is not written by its name is quoted by `quote_argv`. The report is there as a whole or not at all, and while it
-# is, the job stays a while: who wants to see whether the node takes ssh has to have a job there.
+# Values that are not inserted by name are quoted by `quote_argv`. The report appears in one step, complete. The job
+# then stays for a while: a test of ssh to the node needs a running job on it.
 _SCRIPT: Final = r"""#!/bin/sh
 #SBATCH --job-name=jupyter-slurm-doctor
 umask 077
@@ -64,7 +64,7 @@ while [ -e "$report" ] && [ "$left" -gt 0 ]; do sleep 1; left=$((left - 1)); don
 
 @dataclass
 class ProbeReport:
-    """What the job said.
+    """Report of the probe job.
 
     Attributes
     ----------
@@ -72,9 +72,9 @@ class ProbeReport:
     node : str
         In Slurm's words.
     waited : float
-        Seconds from the submission until its word was here.
+        Seconds from submission to report.
     lines : dict
-        What it found, by its kind.
+        Findings by kind.
     """
 
     job: JobId
@@ -84,12 +84,12 @@ class ProbeReport:
 
 
 async def submit(client: SlurmClient, report: str, options: Sequence[str], python: str = "python3") -> JobId:
-    """Submit the job; the person's own options win.
+    """Submit the job; the user's own options take precedence.
 
     Raises
     ------
     CommandError
-        sbatch said no.
+        sbatch failed.
     """
     names = {"pythons": _PYTHONS, "asked": _ASKED, "report": report, "lingers": str(_LINGERS), "python": python}
     head, _, body = _SCRIPT.partition("umask 077")
@@ -113,27 +113,27 @@ async def trial(
     patience: float = 300.0,
     told: Callable[[str], None] = lambda text: None,
 ) -> AsyncIterator[ProbeReport]:
-    """Submit the job, wait for its word, and give it; the job is there until the block ends, and is cancelled then.
+    """Submit the probe job, wait for its report and yield it; cancel the job at the end of the block.
 
     Parameters
     ----------
     client, where
-        The cluster.
+        Services of the cluster.
     options : sequence of str
-        For sbatch.
+        Options of sbatch.
     python : str
-        What runs Python cells there.
+        Interpreter of Python cells on the cluster.
     patience : float
-        Seconds.
+        Seconds to wait at most.
     told : callable
-        Is given why it waits.
+        Receives the pending reason.
 
     Raises
     ------
     CommandError
-        sbatch said no.
+        sbatch failed.
     JobError
-        It did not start in time, or ended without a word.
+        The job did not start in time, or ended without a report.
     """
     report = f"{where.folder}/.doctor-{secrets.token_hex(8)}"
     begun = time.monotonic()
@@ -155,7 +155,7 @@ async def trial(
 async def _wait(client: SlurmClient, job: JobId, report: str, patience: float, told: Callable[[str], None]) -> bytes:
     begun, asked, said, record = time.monotonic(), time.monotonic(), "", None
     while True:
-        # An open directory is looked at anew: NFS keeps what is not there in mind.
+        # Opening the directory refreshes its content: NFS caches the absence of a file.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             await client.transport.list_dir(report.rpartition("/")[0])
             return await client.transport.read(report, 0, _MOST)
@@ -180,7 +180,7 @@ async def _wait(client: SlurmClient, job: JobId, report: str, patience: float, t
 async def _look(client: SlurmClient, job: JobId, before: JobRecord | None) -> JobRecord | None:
     try:
         return next((record for record in await client.queue() if record.id == job), before)
-    except ControllerError:  # it says so itself in the step about it
+    except ControllerError:  # reported by the check of the controller
         return before
 
 
@@ -193,7 +193,7 @@ def _silent(job: JobId, record: JobRecord, report: str) -> SlurmError:
 
 
 def about_node(report: ProbeReport) -> list[Finding]:
-    """Say what the job found."""
+    """Report the findings of the job."""
     node, lines = report.node, report.lines
     findings = [Finding("ok", "test job", f"{report.job} spoke on {node} {report.waited:.0f} s after its submission")]
     has_home, _, home = (lines.get("home") or ["no ?"])[0].partition(" ")

@@ -1,4 +1,4 @@
-"""Whether an image has a Jupyter, as far as that is known before a session in it is queued; never by running it."""
+"""Detection of Jupyter in an image before a session is queued, without running the image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["doubt_about_jupyter", "lacks_jupyter"]
 _HINT = "jupyter=install puts one beside its Python; python=PATH names another Python in it."
 _LOOKS = 5.0  # seconds
 _NONE = 3
-# Of an unpacked image: where Python, conda and the person's home, which is bound, have packages.
+# Of an unpacked image: the package folders of Python, conda and the user's home, which is bound.
 _SCRIPT = r"""[ -d "$1/usr" ] || exit 0
 for lib in "$1"/usr/lib "$1"/usr/lib64 "$1"/usr/local/lib "$1"/usr/local/lib64 "$1"/opt/*/lib "$1"/opt/*/envs/*/lib \
     "$1"/*conda*/lib "$1"/*conda*/envs/*/lib "$1"/srv/*/lib "$1"/usr/local/*/lib "$HOME"/.local/lib
@@ -30,7 +30,7 @@ exit 3"""
 
 
 async def doubt_about_jupyter(transport: Transport, entries: Iterable[TrackedJob], record: JobRecordFile) -> list[str]:
-    """Say that the image of a session has no Jupyter: as the last session in it has told, or as its folder looks."""
+    """Warn if the image of a session has no Jupyter, judged by its last session or its folder."""
     image = record.environment.image if record.environment else None
     if image is None:
         return []
@@ -52,17 +52,17 @@ async def doubt_about_jupyter(transport: Transport, entries: Iterable[TrackedJob
 
 
 def lacks_jupyter(error: SlurmError | None) -> bool:
-    """Tell whether that is why a session ended."""
+    """Return whether a missing Jupyter ended the session."""
     return error is not None and error.details.get("lacks") == "jupyter"
 
 
 def _has_told(entry: TrackedJob) -> bool:
-    """Whether a session says something about Jupyter in its image: it was ready, or there was none."""
+    """Return whether a session shows the state of Jupyter in its image: ready, or missing."""
     return bool(entry.record and entry.record.granted and entry.record.granted.ready) or lacks_jupyter(entry.error)
 
 
 def _in_image(record: JobRecordFile | None) -> tuple[str | None, ...] | None:
-    """Return which Python of which image a session is asked for; None: of none, or not for its own Jupyter."""
+    """Return the Python and the image of a session that uses the image's own Jupyter; None: any other session."""
     if record is None or record.session is None or record.environment is None or not record.environment.image:
         return None
     if record.session.command is not None or record.session.jupyter is not None:

@@ -1,4 +1,4 @@
-"""Whether the compute nodes can see a path of this machine, as far as that can be told from here."""
+"""Visibility of a local path on the compute nodes, as far as this machine can tell."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def file_system_of(path: str, mounts: str) -> str:
     Parameters
     ----------
     path : str
-        An absolute path.
+        Absolute path.
     mounts : str
-        The text of /proc/self/mounts (proc(5)).
+        Text of /proc/self/mounts (proc(5)).
     """
     best, kind = "", ""
     for line in mounts.splitlines():
@@ -57,18 +57,18 @@ def file_system_of(path: str, mounts: str) -> str:
 
 
 def doubt_about(path: str, hosts: Iterable[str], here: str, mounts: str) -> str | None:
-    """Say why the nodes may not see a program of this machine; None when nothing speaks against it.
+    """Return a reason why the nodes may not see a program of this machine; None: no such reason.
 
     Parameters
     ----------
     path : str
-        The program.
+        Path of the program.
     hosts : iterable of str
         Host names of the nodes.
     here : str
         Host name of this machine.
     mounts : str
-        The text of /proc/self/mounts.
+        Text of /proc/self/mounts.
     """
     short = here.split(".")[0]
     if all(host.split(".")[0] in (short, "localhost") for host in hosts):

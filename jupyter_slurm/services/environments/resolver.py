@@ -1,4 +1,4 @@
-"""``env=``: which environment is meant, whether it is there, and what a submission has of it."""
+"""Resolution of ``env=``: the environment meant, its existence, and its effect on a submission."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Environments", "PreparedEnvironment", "is_failure"]
 
-_FRESH = 600.0  # seconds for which modules that could be loaded are taken to be there
-_STATE = 1_000_000  # bytes of a file of conda's
+_FRESH = 600.0  # seconds for which successfully loaded modules are assumed to exist
+_STATE = 1_000_000  # bytes of a file of conda
 _MOST_FILES = 100
-_UNSET = "***unset***"  # what conda notes of a variable that was taken back
+_UNSET = "***unset***"  # conda's mark for a removed variable
 _IMAGES = (".sif", ".simg", ".img", ".sqfs")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Where conda, mamba and micromamba keep environments that have names.
+# Folders in which conda, mamba and micromamba keep named environments.
 _FIND = r"""name=$1
 roots="$HOME/.conda:$HOME/miniconda3:$HOME/anaconda3:$HOME/miniforge3:$HOME/mambaforge:$HOME/micromamba:/opt/conda"
 roots="${CONDA_EXE:+${CONDA_EXE%/bin/conda}:}${MAMBA_ROOT_PREFIX:+$MAMBA_ROOT_PREFIX:}$roots"
@@ -51,14 +51,14 @@ done | sort -u"""
 
 @dataclass(frozen=True)
 class PreparedEnvironment:
-    """An environment that was found, and what runs Python cells in it.
+    """Resolved environment, with the interpreter of Python cells.
 
     Attributes
     ----------
     environment : Environment
         With absolute paths.
     python : str or None
-        None: this is no Python cell, or nobody has said.
+        None: not a Python cell, or not specified.
     """
 
     environment: Environment
@@ -75,30 +75,30 @@ class PreparedEnvironment:
             )
 
     def options(self, chosen: dict[str, str | None]) -> list[str]:
-        """Return options of sbatch for what the person has not said; ``chosen`` are those in force, and get them."""
+        """Return sbatch options that the user has not given; ``chosen`` are the options in force and receive them."""
         if self.environment.work_dir is None or "chdir" in chosen:
             return []
         chosen["chdir"] = self.environment.work_dir
         return [f"--chdir={self.environment.work_dir}"]
 
     def wrapper(self) -> tuple[str, ...]:
-        """Return the words before a command line that run it in the environment.
+        """Return the prefix of a command line that runs it in the environment.
 
-        What that prints is not the output of the command, and what it could read is not its input.
+        Output of the activation is not output of the command, and the activation cannot read the command's input.
         """
         text = self.environment.activation()
         return ("bash", "-c", f'{{\n{text}}} </dev/null >&2\nexec "$@"\n', "bash") if text else ()
 
 
 class Environments:
-    """The environments of one cluster.
+    """Environments of one cluster.
 
     Parameters
     ----------
     where : ClusterLocation
-        Knows those that have names.
+        Knows the named environments.
     transport : Transport
-        The way there.
+        Transport to the cluster.
     clock : callable
         Seconds since the epoch.
     """
@@ -108,23 +108,23 @@ class Environments:
         self._tried: dict[tuple[object, ...], float] = {}
 
     async def prepare(self, asked: api.Submission | api.Step, context: Context) -> PreparedEnvironment:
-        """Find the environment that a submission asks for.
+        """Find the environment that a submission requests.
 
         Raises
         ------
         UsageError
-            It is not there, or cannot be activated on the login node: nothing was submitted.
+            The environment does not exist, or cannot be activated on the login node: nothing was submitted.
         """
         environment = await self._found(asked["env"] or "", context)
         if asked["kind"] not in ("python", "session", "kernel"):
             return PreparedEnvironment(environment, None)
-        if environment.modules:  # a script's are loaded when it is submitted
+        if environment.modules:  # modules of a script are loaded at submission
             await self._try(environment, context)
         if environment.image:
             return PreparedEnvironment(environment, asked.get("python") or environment.python or "python3")
         python = asked.get("python") or environment.python or await self._own_python(environment)
         if python is None and environment.modules and not (environment.venv or environment.conda):
-            python = "python3"  # what they put on the PATH
+            python = "python3"  # first one on the modules' PATH
         return PreparedEnvironment(environment, python or asked.get("default_python"))
 
     async def _found(self, asked: str, context: Context) -> Environment:
@@ -170,7 +170,7 @@ class Environments:
         )
 
     def _contained(self, name: str, told: Mapping[str, Any]) -> Environment:
-        """Return the environment of an image, with what holds for all containers of the cluster."""
+        """Return the environment of an image, with the settings of all containers of the cluster."""
         site, image = self._where.container, told["image"]
         if not is_path(image):
             image = reference(image)
@@ -181,7 +181,7 @@ class Environments:
         return Environment.described(name, merged)
 
     async def _described_image(self, name: str, told: dict[str, Any], context: Context) -> Environment:
-        """Return an environment of a profile that is an image, if what it is made of is there."""
+        """Return an image environment of a profile, if its files exist."""
         for field in ("image", "work_dir"):
             if is_path(told.get(field, "")):
                 told[field] = self._absolute(told[field], context)
@@ -190,7 +190,7 @@ class Environments:
         return environment
 
     async def _check(self, environment: Environment) -> None:
-        """See that what it is made of is there."""
+        """Check that the files of the environment exist."""
         wanted = {environment.venv: "pyvenv.cfg", environment.conda: "conda-meta", environment.work_dir: ""}
         paths = {posixpath.join(path, sign) for path, sign in wanted.items() if path}
         if environment.image and is_path(environment.image):
@@ -205,7 +205,9 @@ class Environments:
             )
 
     async def _with_variables(self, environment: Environment) -> Environment:
-        """Add the variables that conda's packages, and who made it (``conda env config vars set``), keep with one."""
+        """Add the variables that conda's packages and the creator (``conda env config vars set``) store in an
+        environment.
+        """
         if environment.conda is None:
             return environment
         folder = posixpath.join(environment.conda, "etc", "conda", "env_vars.d")
@@ -223,7 +225,7 @@ class Environments:
         return replace(environment, variables={**kept, **environment.variables})
 
     async def _json(self, path: str) -> dict[str, Any]:
-        """Return what a file says, as far as it can be read."""
+        """Return the content of a JSON file, if readable."""
         try:
             told = json.loads(await self._transport.read(path, 0, _STATE))
         except (FileNotFoundError, TransportError, ValueError, RecursionError):
@@ -236,7 +238,7 @@ class Environments:
         return path if path and path in await self._transport.stat_all([path]) else None
 
     async def _conda_of(self, name: str, context: Context) -> str:
-        """Return the prefix of a conda environment by its name."""
+        """Return the prefix of a named conda environment."""
         done = await self._transport.run(["/bin/sh", "-c", _FIND, "sh", name], context=context)
         found = text_of(done.stdout).split("\n")[:-1]
         if len(found) != 1:
@@ -248,8 +250,8 @@ class Environments:
         return found[0]
 
     async def _try(self, environment: Environment, context: Context) -> None:
-        """Load modules once where sbatch runs: the node would say it only when the job's turn has come."""
-        text, given = environment.activation(), environment.variables  # MODULEPATH may be one of them
+        """Load modules once on the login node: the node would report an error only when the job starts."""
+        text, given = environment.activation(), environment.variables  # MODULEPATH may be one of the variables
         tried = (text, *sorted(given.items()))
         if self._clock() - self._tried.get(tried, float("-inf")) < _FRESH:
             return
@@ -267,16 +269,16 @@ class Environments:
 
 
 def _is_jobs_own(name: str) -> bool:
-    """Tell whether a variable that conda keeps is for the job, and not for where and how it is submitted."""
+    """Return whether a variable of conda is for the job, not for the place and manner of its submission."""
     return _NAME.fullmatch(name) is not None and name != "PATH" and not name.startswith(("SBATCH_", "SLURM_"))
 
 
 def _own_variables(told: object) -> dict[str, str]:
-    """Return what can be a variable of the job's."""
+    """Return the entries that are valid variables for the job."""
     pairs = told.items() if isinstance(told, dict) else ()
     return {name: value for name, value in pairs if _is_jobs_own(name) and isinstance(value, str) and "\0" not in value}
 
 
 def is_failure(exit_code: int | None, said: str) -> bool:
-    """Tell whether it was the environment that failed, and not sbatch in it."""
+    """Return whether the environment failed, not sbatch in it."""
     return exit_code == FAILED and "the environment " in said

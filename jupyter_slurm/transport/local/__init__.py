@@ -1,1 +1,1 @@
-"""The local transport: processes, files and streams of this machine."""
+"""The local transport: processes, files and streams of this computer."""

@@ -1,7 +1,7 @@
-"""Folders in the making, on this machine.
+"""Directories created atomically on this computer.
 
-One is made in advance, with files in it: on a network file system, or on a disk on which much was deleted a moment ago,
-a new file takes longer than all that we do about a submission, and a new name for it next to nothing.
+A directory is created in advance, with files in it. On a network file system, or on a disk after many deletions, a new
+file takes longer than all other work of a submission; a rename takes almost no time.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from jupyter_slurm.transport.local.files import lock, new_file, write_all
 
 __all__ = ["FileDraft", "FileDrafts"]
 
-_PREPARED = 4  # files: a script, its record, and what sbatch prints on two streams
+_PREPARED = 4  # files: the script, its record, and sbatch's two output streams
 
 
 class FileDraft:
-    """A folder without a name of its own; files of it are open.
+    """A directory with a temporary name, whose files are open.
 
     Parameters
     ----------
     parent : str
-        The folder in which it lies.
+        The directory that contains the draft.
     files : int
-        How many are made at once.
+        Number of files to create at once.
 
     Raises
     ------
     OSError
-        It cannot be made.
+        The draft cannot be created.
     """
 
     def __init__(self, parent: str, files: int = 0) -> None:
@@ -49,28 +49,28 @@ class FileDraft:
             raise
 
     def become(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
-        """Take these files and this name, all at once for others; the first file is locked.
+        """Write these files and take the final name, atomically for other processes; the first file is locked.
 
         Parameters
         ----------
         path : str
-            In the same parent.
+            Final path, in the same parent.
         files : mapping
             Content by name; at least one.
         empty : sequence of str
-            The names of files that are to be written later.
+            Names of files to be written later.
 
         Returns
         -------
         list of int
-            The first file, and the empty ones, open for writing.
+            Descriptors of the first file and the empty files, open for writing.
 
         Raises
         ------
         FileExistsError
-            The name is taken.
+            The name exists already.
         OSError
-            It cannot be done. In both cases nothing is left of it.
+            The directory cannot be created. In both cases the draft is removed.
         """
         try:
             for index, (name, data) in enumerate(files.items()):
@@ -95,7 +95,7 @@ class FileDraft:
         return [self._named[0], *self._named[len(files) :]]
 
     def discard(self) -> None:
-        """Remove it."""
+        """Remove the draft."""
         while self._unnamed:
             os.close(self._unnamed.pop())
         while self._named:
@@ -116,7 +116,7 @@ class FileDraft:
 
 
 class FileDrafts:
-    """Drafts that were made in advance, one at most for each parent. Thread safe."""
+    """Drafts created in advance, at most one for each parent. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class FileDrafts:
         self._is_closed = False
 
     def new_folder(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
-        """Make a folder, see :meth:`FileDraft.become`; what was prepared may have been removed meanwhile."""
+        """Create a directory, see :meth:`FileDraft.become`. A prepared draft may have been removed meanwhile."""
         parent = os.path.dirname(path)
         with self._lock:
             ready = self._ready.pop(parent, None)
@@ -134,11 +134,11 @@ class FileDrafts:
             except FileExistsError:
                 raise
             except OSError:
-                pass  # whatever it is, a new one meets it too
+                pass  # a new draft meets any remaining error too
         return FileDraft(parent).become(path, files, empty)
 
     def prepare(self, parent: str) -> None:
-        """Make one for the next time, if that can be done."""
+        """Create a draft for the next call, if possible."""
         with self._lock:
             if self._is_closed or parent in self._ready:
                 return
@@ -153,7 +153,7 @@ class FileDrafts:
         draft.discard()
 
     def close(self) -> None:
-        """Remove them."""
+        """Remove the drafts."""
         with self._lock:
             self._is_closed = True
             ready, self._ready = self._ready, {}

@@ -1,4 +1,4 @@
-"""Commands that run once and do not die with us, on this machine."""
+"""Commands on this computer that run once and outlive this process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jupyter_slurm.transport.local.processes import start
 
 __all__ = ["DetachedProcesses", "LocalDetachedRun"]
 
-_QUIET = 0.25  # seconds after a start in which who waits for it has the machine alone
+_QUIET = 0.25  # seconds after a start without other work, in favour of the waiting caller
 
 
 class DetachedProcesses:
-    """Threads that are used again, and keep no interpreter from leaving: what they wait for may be frozen."""
+    """Reusable daemon threads that do not delay the interpreter's exit: their calls may hang for ever."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class DetachedProcesses:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
 
     def run(self, work: Callable[[], None]) -> None:
-        """Do a thing in a thread, at once; it must not raise."""
+        """Run a function in a thread at once; it must not raise."""
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -40,7 +40,7 @@ class DetachedProcesses:
         self._work.put(work)
 
     def close(self) -> None:
-        """Let the threads go that have nothing to do, and the others when they are done."""
+        """End the idle threads now, and the others when they are done."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, 0
@@ -59,7 +59,7 @@ class DetachedProcesses:
 class LocalDetachedRun:
     """See :class:`jupyter_slurm.transport.base.DetachedRun`.
 
-    All of it happens in one thread, because each change of threads costs a noticeable part of what sbatch itself takes.
+    All steps run in one thread, because each change of threads costs a noticeable part of the time of sbatch itself.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LocalDetachedRun:
         self._ended: asyncio.Future[Completed] = self._loop.create_future()
 
     async def result(self, timeout: float | None) -> Completed | None:
-        """Wait for its end."""
+        """Wait for the command's end."""
         try:
             async with asyncio.timeout(timeout):
                 return await asyncio.shield(self._ended)
@@ -80,7 +80,7 @@ class LocalDetachedRun:
             return None
 
     def work(self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None) -> None:
-        """Do it, in a thread: make the folder, start the command, wait for its end, read what it left."""
+        """Create the directory, start the command, wait for its end, and read its output. Runs in a thread."""
         try:
             process = self._start(argv, files, context)
         except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
@@ -89,7 +89,7 @@ class LocalDetachedRun:
             return
         self._tell(lambda: None if self.started.done() else self.started.set_result(None))
         exit_code = process.wait()
-        with contextlib.suppress(OSError):  # whoever removes the folder meanwhile does not want to know
+        with contextlib.suppress(OSError):  # another process may remove the directory meanwhile
             done = Completed(exit_code, content(f"{self._prefix}.out"), content(f"{self._prefix}.err"))
             self._tell(lambda: None if self._ended.done() else self._ended.set_result(done))
         if files is not None:
@@ -114,11 +114,11 @@ class LocalDetachedRun:
 
     def _prepare(self) -> None:
         parent = os.path.dirname(os.path.dirname(self._prefix))
-        with contextlib.suppress(RuntimeError):  # nobody starts anything any more
+        with contextlib.suppress(RuntimeError):  # the executor is shut down
             self._later(lambda: self._drafts.prepare(parent))
 
     def _tell(self, act: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop may be gone; the files tell everything
+        with contextlib.suppress(RuntimeError):  # the loop may be closed; the files have all results
             self._loop.call_soon_threadsafe(act)
 
 
@@ -134,7 +134,7 @@ def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> su
 
 
 def _start_on(out: int, err: int, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
-    """Start a command on files that it keeps when we are gone; the lock is the open file's, so that it inherits it."""
+    """Start a command on files that outlive this process; with the open file, the command inherits its lock."""
     try:
         lock(out)
         return start(argv, context, stdin=subprocess.DEVNULL, stdout=out, stderr=err)

@@ -1,4 +1,4 @@
-"""Files as the local transport makes and locks them."""
+"""Creation and locking of files for the local transport."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_LOCKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK})
 
 @contextlib.contextmanager
 def told(action: str, path: str) -> Iterator[None]:
-    """Map errors of the operating system; a missing file and a directory that exists stay what they are."""
+    """Map errors of the operating system; FileNotFoundError and FileExistsError are kept."""
     try:
         yield
     except (FileNotFoundError, FileExistsError):
@@ -43,9 +43,10 @@ class LocalDirectoryLock:
     file : int
         The open file.
     held : set of int
-        The files that a transport holds; this one is among them until it is closed, so that it goes with the transport.
+        The files that a transport holds. This file is among them until it is closed, so that it is closed with the
+        transport.
     later : callable
-        Does a thing in another thread, or never; RuntimeError when there is none any more.
+        Runs a function in another thread, or never; RuntimeError if no thread is left.
     """
 
     def __init__(self, file: int, held: set[int], later: Callable[[Callable[[], None]], object]) -> None:
@@ -55,47 +56,47 @@ class LocalDirectoryLock:
 
     @property
     def is_lost(self) -> bool:
-        """It does not end by itself."""
+        """Return False: a local lock does not end by itself."""
         return False
 
     def release(self) -> None:
-        """Let others have the file."""
+        """Release the file."""
         if self._is_released:
             return
         self._is_released = True
         try:
-            self._later(self._close)  # on a network file system it takes a while
+            self._later(self._close)  # may be slow on a network file system
         except RuntimeError:
             self._close()
 
     def _close(self) -> None:
         try:
             self._held.remove(self._file)
-        except KeyError:  # the transport was closed meanwhile, and this file with it
+        except KeyError:  # the transport, and with it this file, was closed meanwhile
             return
         os.close(self._file)
 
 
 def content(path: str) -> bytes:
-    """Return all of a file."""
+    """Return the content of a file."""
     with open(path, "rb", buffering=0) as file:
         return file.readall()
 
 
 def new_file(path: str, mode: int = 0o600) -> int:
-    """Make a file that is not there yet, and open it for writing."""
+    """Create a new file, and open it for writing."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Write all of it into an open file."""
+    """Write all bytes to an open file."""
     left = memoryview(data)
     while left:
         left = left[os.write(file, left) :]
 
 
 def make_private(path: str) -> None:
-    """Make a directory 0700 with its parents (``os.makedirs`` gives the mode to the last one only)."""
+    """Create a directory and its parents with mode 0700 (``os.makedirs`` applies the mode only to the last)."""
     parent = os.path.dirname(path)
     if parent and not os.path.isdir(parent):
         make_private(parent)
@@ -107,7 +108,7 @@ def make_private(path: str) -> None:
 
 
 def lock(file: int, how: int = 0) -> None:
-    """Lock an open file, where its file system knows locks."""
+    """Lock an open file, if its file system has locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | how)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The soft limits of this process, by the letters that ``ulimit`` of a POSIX shell has for them (dash(1))."""
+"""Soft limits of this process, by the letters of ``ulimit`` in a POSIX shell (dash(1))."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LETTERS = {
 
 
 def soft_limits() -> dict[str, str]:
-    """Return the limits as ``ulimit -S`` writes them."""
+    """Return the limits in the form of ``ulimit -S``."""
     found = {letter: (resource.getrlimit(which)[0], unit) for letter, (which, unit) in _LETTERS.items()}
     return {
         letter: "unlimited" if soft == resource.RLIM_INFINITY else str(soft // unit)

@@ -1,4 +1,4 @@
-"""Processes as the local transport starts and ends them."""
+"""Start and end of processes for the local transport."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["communicate", "kill_group", "start"]
 
 
 def start(argv: Sequence[str], context: Context | None, **streams: Any) -> subprocess.Popen[bytes]:
-    """Start a command in a session of its own.
+    """Start a command in its own session.
 
     Raises
     ------
     CommandMissing, TransportError
-        It cannot be started.
+        The command cannot be started.
     """
     context = context or Context()
     try:
@@ -55,7 +55,7 @@ def start(argv: Sequence[str], context: Context | None, **streams: Any) -> subpr
 
 
 def _limited(argv: Sequence[str], limits: Mapping[str, str]) -> list[str]:
-    """Put the soft limits in front that differ from our own; only the shell can set them without a race."""
+    """Prepend the soft limits that differ from those of this process; only a shell can set them without a race."""
     own = soft_limits()
     wanted = [f"{letter}={value}" for letter, value in limits.items() if own.get(letter) not in (value, None)]
     if not wanted:
@@ -65,7 +65,7 @@ def _limited(argv: Sequence[str], limits: Mapping[str, str]) -> list[str]:
 
 
 def communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout: float | None) -> tuple[bytes, bytes]:
-    """Give a command its input and return what it prints; it ends with its group when it takes too long."""
+    """Send a command its input and return its output. After the time-out, its process group is ended."""
     try:
         return process.communicate(stdin, timeout=timeout)
     except subprocess.TimeoutExpired as error:
@@ -78,6 +78,6 @@ def communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout: float |
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a command and all that it started."""
+    """End a command and all processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

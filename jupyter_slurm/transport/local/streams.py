@@ -1,4 +1,4 @@
-"""Streams of this machine: TCP connections, and the two ends of a command."""
+"""Local streams: TCP connections, and the standard streams of a command."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from jupyter_slurm.transport.local.processes import kill_group, start
 
 __all__ = ["CommandStream", "SocketStream", "dial_here"]
 
-_KEPT = 4096  # bytes of what a command says on standard error
-_FAREWELL = 5.0  # seconds that a command may take to end after its input has ended
+_KEPT = 4096  # bytes to keep of a command's standard error
+_FAREWELL = 5.0  # seconds for a command to end after its input has ended
 
 
 class SocketStream:
@@ -29,27 +29,27 @@ class SocketStream:
         return self._sock.recv(size)
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Send all of it."""
+        """Send all bytes."""
         self._sock.sendall(data)
 
     def settimeout(self, timeout: float | None) -> None:
-        """Let each call wait for so many seconds at most."""
+        """Set the longest wait of each call, in seconds."""
         self._sock.settimeout(timeout)
 
     def shutdown_write(self) -> None:
-        """Say that nothing more comes."""
+        """End the outgoing direction."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the connection."""
         with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)  # close alone wakes nobody
+            self._sock.shutdown(socket.SHUT_RDWR)  # close alone does not wake a waiting thread
         self._sock.close()
 
 
 def dial_here(host: str, port: int, timeout: float) -> SocketStream:
-    """Connect from this machine; see :meth:`jupyter_slurm.transport.base.Transport.dial`."""
+    """Connect from this computer; see :meth:`jupyter_slurm.transport.base.Transport.dial`."""
     try:
         sock = socket.create_connection((host, port), timeout)
     except OSError as error:
@@ -64,7 +64,7 @@ def dial_here(host: str, port: int, timeout: float) -> SocketStream:
 
 
 class CommandStream(SocketStream):
-    """Standard input and output of a command; what it complains of is in the error of its end."""
+    """Standard input and output of a command; its standard error is in the error at its end."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None) -> None:
         ours, theirs = socket.socketpair()
@@ -80,10 +80,10 @@ class CommandStream(SocketStream):
         self._said = bytearray()
         self._listening = threading.Thread(target=self._listen, name="jupyter-slurm-errors", daemon=True)
         self._listening.start()
-        self._closed = threading.Lock()  # taken by who closes first, and never let go
+        self._closed = threading.Lock()  # acquired by the first caller of close, never released
 
     def recv(self, size: int) -> bytes:
-        """Wait for output; a command that ended has broken off."""
+        """Wait for output; the end of the command breaks the stream."""
         if data := self._sock.recv(size):
             return data
         self._listening.join(1.0)
@@ -91,7 +91,7 @@ class CommandStream(SocketStream):
         raise ConnectionResetError(said or "the command ended")
 
     def close(self) -> None:
-        """Let it go: its input ends, and it too, some seconds later at the latest."""
+        """Close the stream: the command's input ends, and some seconds later the command at the latest."""
         super().close()
         if self._closed.acquire(blocking=False):
             threading.Thread(target=self._end, name="jupyter-slurm-farewell", daemon=True).start()

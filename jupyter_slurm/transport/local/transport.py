@@ -1,4 +1,4 @@
-"""Commands and files of this machine: the transport of a login node."""
+"""Local transport, used on a login node: commands and files of this computer."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 class LocalTransport:
-    """Run commands and touch files here, without ever blocking the event loop.
+    """Local transport that never blocks the event loop.
 
     Parameters
     ----------
     workers : int
-        How many commands and file operations may run at once.
+        Number of commands and file operations that may run at once.
     """
 
     def __init__(self, workers: int = 16) -> None:
@@ -43,7 +43,7 @@ class LocalTransport:
         self._workers, self._drafts = DetachedProcesses(), FileDrafts()
 
     def close(self) -> None:
-        """End the commands under way, but for the detached ones, and let the threads go."""
+        """End the running commands except detached ones, and end the threads."""
         for process in tuple(self._running):
             kill_group(process)
         while self._held:
@@ -68,7 +68,7 @@ class LocalTransport:
             pipe = subprocess.PIPE
             process = start(argv, context, stdin=pipe, stdout=pipe, stderr=pipe)
             started.append(process)
-            if given_up.is_set():  # while it was started
+            if given_up.is_set():  # cancelled during the start
                 kill_group(process)
             self._running.add(process)
             try:
@@ -94,7 +94,7 @@ class LocalTransport:
         context: Context | None = None,
         sent: Sent | None = None,
     ) -> LocalDetachedRun:
-        """See :class:`jupyter_slurm.transport.base.Transport`; nothing has a way to go here."""
+        """See :class:`jupyter_slurm.transport.base.Transport`. No file has to be sent first."""
         once = LocalDetachedRun(prefix, self._held, self._pool.submit, self._drafts)
         self._workers.run(lambda: once.work(argv, files, context))
         await once.started
@@ -188,7 +188,7 @@ class LocalTransport:
 
         def work() -> DirectoryLock | None:
             with told("lock", path):
-                file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # NFS locks what can be written only
+                file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # NFS locks only writable files
                 try:
                     lock(file, fcntl.LOCK_NB)
                 except BlockingIOError:
@@ -202,7 +202,7 @@ class LocalTransport:
         holding = asyncio.ensure_future(self._in_thread(work))
         try:
             return await asyncio.shield(holding)
-        except asyncio.CancelledError:  # who asked has gone: nobody would ever release it
+        except asyncio.CancelledError:  # the caller is gone and would never release the lock
             holding.add_done_callback(_release)
             raise
 
@@ -216,7 +216,7 @@ class LocalTransport:
         return dial_here(host, port, timeout)
 
     def hops(self) -> Mapping[str, Callable[[], Route]]:
-        """See :class:`jupyter_slurm.transport.base.Transport`; there are none."""
+        """See :class:`jupyter_slurm.transport.base.Transport`; a local transport has no jump hosts."""
         return {}
 
     def pipe(self, argv: Sequence[str], timeout: float, *, env: Mapping[str, str] | None = None) -> Stream:
@@ -228,7 +228,7 @@ class LocalTransport:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file; a FIFO, which a job may have put in its place, would be waited for until somebody writes to it."""
+    """Open a file without blocking. A job may have put a FIFO in its place, on which open would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

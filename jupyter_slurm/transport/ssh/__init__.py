@@ -1,1 +1,1 @@
-"""Commands and files on a machine behind SSH."""
+"""SSH transport: commands and files on a remote host."""

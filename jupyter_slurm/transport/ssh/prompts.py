@@ -1,6 +1,6 @@
-"""What a host wants to know from the person, and how the question gets there.
+"""Questions of a host to the user, and their delivery.
 
-Answers are handed to whoever asked. They are kept nowhere, and never logged.
+Answers are passed to the caller only. They are neither stored nor logged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Kind = Literal["password", "passphrase", "keyboard-interactive", "host-key"]
 
 @dataclass(frozen=True)
 class Question:
-    """One line to be answered; ``echo``: what is typed may be seen."""
+    """A question of one line; ``echo``: the typed answer may be shown."""
 
     text: str
     echo: bool = False
@@ -27,18 +27,18 @@ class Question:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What one host asks at once.
+    """Questions that a host asks at the same time.
 
     Attributes
     ----------
     host : str
-        The label of the host: which one of the chain, and whose log-in.
+        Label of the host: its place on the route, and the user of the login.
     kind : str
         ``password``, ``passphrase``, ``keyboard-interactive`` or ``host-key``.
     title, instruction : str
-        What the server, or we, say about it; free of control characters, and may have several lines.
+        Text of the server or of jupyter_slurm, without control characters; may have several lines.
     questions : tuple of Question
-        None of them: something to be read ("press 1 on your phone"). It goes away by itself when the server goes on.
+        Empty: a notice ("press 1 on your phone"), which disappears when the server continues.
     """
 
     host: str
@@ -49,25 +49,25 @@ class Prompt:
 
 
 class Prompter(Protocol):
-    """Whoever can ask the person. It is cancelled when the question is of no interest any more."""
+    """An object that can ask the user. A call is cancelled when its question has lost its purpose."""
 
     async def ask(self, prompt: Prompt) -> Sequence[str] | None:
-        """Return one answer for each question; None: the person declined."""
+        """Return one answer for each question; None: the user declined."""
         ...
 
 
 class Asker:
-    """Bring prompts from the thread of a log-in to the event loop in which the person can be asked."""
+    """Bridge that brings prompts from a login's thread to the event loop in which the user can be asked."""
 
     def __init__(self, prompter: Prompter, loop: asyncio.AbstractEventLoop) -> None:
         self._prompter, self._loop = prompter, loop
 
     def start(self, prompt: Prompt) -> Future[list[str] | None]:
-        """Ask; the future has the answers, and cancelling it takes the question back."""
+        """Ask the questions. The returned future has the answers; cancelling it withdraws the questions."""
         return asyncio.run_coroutine_threadsafe(self._ask(prompt), self._loop)
 
     def ask(self, prompt: Prompt) -> list[str] | None:
-        """Ask and wait."""
+        """Ask the questions and wait for the answers."""
         return self.start(prompt).result()
 
     async def _ask(self, prompt: Prompt) -> list[str] | None:
@@ -78,7 +78,7 @@ class Asker:
 
 
 def printable(text: str | bytes, limit: int = 4096) -> str:
-    """Return text of a server without what could move a cursor, hide letters or turn their direction."""
+    """Return a server's text without characters that move a cursor, hide letters or change their direction."""
     if isinstance(text, bytes):
         text = text[: 4 * limit].decode("utf-8", "replace")
     lines = text[:limit].replace("\r\n", "\n").expandtabs(8)

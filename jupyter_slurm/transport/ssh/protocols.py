@@ -1,8 +1,8 @@
-"""What carries a connection to a host: the parts that shells, files and tunnels need, whoever carries.
+"""Interfaces of a connection's parts for shells, files and tunnels, common to paramiko and OpenSSH.
 
-The names are those of paramiko, whose channels and transports are such parts as they are. What breaks raises
-``paramiko.SSHException``, ``OSError`` or ``EOFError``; ``paramiko.ChannelException`` alone means that the far side said
-no (code 1: it forbids this; 2: nobody listens there; 4: no more sessions), and that the connection is in order.
+The names are those of paramiko, whose channels and transports implement the interfaces. A break raises
+``paramiko.SSHException``, ``OSError`` or ``EOFError``. ``paramiko.ChannelException`` alone means that the connection
+works and the remote host refused (code 1: forbidden; 2: nothing listens on the port; 4: no more sessions).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Connection", "Hop", "LinkLost", "Session", "Wire"]
 
 
 class LinkLost(TransportError):
-    """The connection broke, or there is none: what was asked may or may not have happened."""
+    """The connection broke, or there is none. The requested action may or may not have happened."""
 
     def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:
         super().__init__(message, hint=hint or self.usual_hint, **details)
@@ -28,47 +28,47 @@ class LinkLost(TransportError):
 
 
 class Wire(Protocol):
-    """The connection as a channel knows it."""
+    """The connection, as seen by a channel."""
 
     def is_active(self) -> bool:
-        """Whether it was not seen to have ended."""
+        """Return whether the connection has not been seen to end."""
         ...
 
     def join(self, timeout: float | None, /) -> None:
-        """Wait for its end, for so many seconds at most."""
+        """Wait for its end, at most for the given seconds."""
 
 
 class Session(Stream, Protocol):
-    """One command on the far side and its three streams."""
+    """A command on the remote host, with its three streams."""
 
     def settimeout(self, timeout: float | None, /) -> None:
-        """Let each call wait for so many seconds at most; then it raises ``TimeoutError``."""
+        """Set the longest wait of each call in seconds; then a call raises ``TimeoutError``."""
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended in both directions."""
+        """Return whether the session has ended in both directions."""
         ...
 
     def exec_command(self, command: str, /) -> None:
-        """Start a command by the login shell."""
+        """Start a command with the login shell."""
 
     def invoke_subsystem(self, name: str, /) -> None:
-        """Start a subsystem; ``SSHException`` when the server has none of that name."""
+        """Start a subsystem; ``SSHException`` if the server has no such subsystem."""
 
     def send(self, data: bytes | memoryview, /) -> int:
-        """Send some of it, and return how many bytes."""
+        """Send some of the bytes, and return their number."""
         ...
 
     def recv_ready(self) -> bool:
-        """Whether :meth:`recv` has something."""
+        """Return whether :meth:`recv` has data."""
         ...
 
     def recv_stderr(self, size: int, /) -> bytes:
-        """Return what the command printed as an error."""
+        """Return bytes of the command's standard error."""
         ...
 
     def recv_stderr_ready(self) -> bool:
-        """Whether :meth:`recv_stderr` has something."""
+        """Return whether :meth:`recv_stderr` has data."""
         ...
 
     def get_transport(self) -> Wire:
@@ -77,59 +77,59 @@ class Session(Stream, Protocol):
 
 
 class Hop(Protocol):
-    """One host of a connection, in blocking calls from threads."""
+    """A host of a connection, with blocking calls for threads."""
 
     def open_session(self, timeout: float) -> Session:
         """Return a session for one command."""
         ...
 
     def dial(self, host: str, port: int, timeout: float) -> Stream:
-        """Return a stream to what listens on a port of a host, as this one sees it."""
+        """Return a stream to a port of a host, as seen from this host."""
         ...
 
 
 class Connection(Hop, Protocol):
-    """One connection through all hosts of a way, in blocking calls from threads; as a hop, the host at the end.
+    """A connection through all hosts of a route, with blocking calls for threads; as a hop, the target host.
 
     Attributes
     ----------
     last : Wire
-        What its channels belong to; there is one after :meth:`open`.
+        Wire of its channels; set after :meth:`open`.
     """
 
     @property
     def last(self) -> Wire:
-        """The wire to the host at the end."""
+        """Return the wire to the target host."""
         ...
 
     @property
     def since(self) -> float:
-        """When the person logged in, in seconds since the epoch; there is one after :meth:`open`."""
+        """Return the time of the login, in seconds since the epoch; set after :meth:`open`."""
         ...
 
     @property
     def is_alive(self) -> bool:
-        """Whether nothing was seen to be broken; a link that drops everything still looks alive."""
+        """Return whether no break was detected. A link that drops all packets still looks alive."""
         ...
 
     def open(self) -> None:
-        """Connect and log in, which may wait for a person; once.
+        """Connect and log in, once. May wait for the user.
 
         Raises
         ------
         SlurmError
-            It cannot be; LinkLost when it may be better in a moment.
+            Connecting failed; LinkLost if a new attempt may succeed.
         """
 
     def close(self) -> None:
-        """End it, also while it is being opened; may be called again."""
+        """Close the connection, also during :meth:`open`; may be called again."""
 
     def leave(self) -> None:
-        """Let go of it; a log-in that can be kept is kept."""
+        """Release the connection. A login that can persist is kept."""
 
     def ask(self) -> None:
-        """Ask the far side whether it is there, and wait for its answer; :meth:`close` ends the wait."""
+        """Check the remote host, and wait for its answer; :meth:`close` ends the wait."""
 
     def hop(self, number: int) -> Hop:
-        """Return a host of the way, counted from the nearest; it lives as long as the connection."""
+        """Return a host of the route, counted from the nearest; valid as long as the connection."""
         ...

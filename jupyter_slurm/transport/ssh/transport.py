@@ -1,4 +1,4 @@
-"""The transport of a laptop: commands and files of a machine behind SSH."""
+"""SSH transport, used on the user's computer: commands and files of a remote host."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ __all__ = ["SshTransport"]
 _PATIENCE = 60.0  # seconds that a file operation waits for a connection
 _KILL = 20.0
 _TRIES = 20
-_BREATH = 0.05  # seconds that a connection may take to be seen as broken
+_BREATH = 0.05  # seconds until a break of a connection is noticed
 
 
 class SshTransport:
-    """Run commands and touch files over a link, without ever blocking the event loop.
+    """SSH transport over a link that never blocks the event loop.
 
     Parameters
     ----------
     link : PersistentLink
-        The connection; it is closed with the transport.
+        The connection, closed with the transport.
     prelude : str
-        Text of a profile for the far shell, such as ``module load slurm``; it is run once in each.
+        Commands of a profile for the remote shell, such as ``module load slurm``; run once in each shell.
     login_shell : bool
-        Whether PATH and the like are those of a login shell.
+        Whether variables such as PATH are those of a login shell.
     patience : float
         Seconds that the start-up files of the login shell may take.
     slow : callable, optional
-        Tells the person that they take long; it is cancelled when they are done.
+        Notifies the user that the start-up files are slow; cancelled when they are done.
     shells : int
-        How many commands may run at once; fewer where the server allows fewer sessions.
+        Number of commands that may run at once; fewer if the server allows fewer sessions.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class SshTransport:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self, *, keep: bool = False) -> None:
-        """Let the connection go; commands under way end with it, but for the detached ones.
+        """Close the connection. Running commands end with it, except detached ones.
 
-        With ``keep``, a log-in that does not live in this process is left for the next one.
+        With ``keep``, a login outside this process is left for the next process.
         """
         for task in tuple(self._tasks):
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the task with it
                 task.cancel()
         self._pool.close()
         self._link.close(keep=keep)
@@ -98,7 +98,7 @@ class SshTransport:
     ) -> Completed:
         """See :class:`jupyter_slurm.transport.base.Transport`.
 
-        When the connection breaks, what only asks is asked again; of anything else it is not known whether it ran.
+        After a break, a read-only command is repeated. For any other command it is unknown whether it ran.
         """
         words = ["js_feed" if stdin else "js_run", *context_words(context), *argv]
         try:
@@ -124,16 +124,16 @@ class SshTransport:
     ) -> RemoteDetachedRun:
         """See :class:`jupyter_slurm.transport.base.Transport`.
 
-        It is one remote execution. A start whose answer is lost is made again under the same token: the far side
-        starts nothing a second time, and knows by the token whether the first was ours.
+        A start is one remote execution. A start whose answer is lost is repeated under the same token. The remote host
+        never starts a command twice, and recognises by the token whether the first start came from this caller.
         """
         token, drafts = secrets.token_hex(16), list[str]()
         large = {name: draft_of(prefix) for name, data in (files or {}).items() if len(data) > LARGE}
-        # First, and in pieces: a shell would have to hold it in one line.
+        # First, and in pieces: a shell would have to hold each file in one line.
         await self._files.bring({path: (files or {})[name] for name, path in large.items()}, sent)
         try:
             once = await self._start_once(prefix, argv, token, drafts, files, large, context)
-        except (LinkLost, asyncio.CancelledError):  # it may still be at work there; housekeeping takes what it leaves
+        except (LinkLost, asyncio.CancelledError):  # a start may still be at work; housekeeping removes its remains
             raise
         except BaseException:
             if large:
@@ -171,13 +171,13 @@ class SshTransport:
                     error.details["may_run"] = was_sent
                     raise
                 await asyncio.sleep(_BREATH)
-        if files is not None and hold is None:  # the answer was lost, and with that connection the lock
+        if files is not None and hold is None:  # the answer was lost, and the lock ended with that connection
             with contextlib.suppress(FileNotFoundError):
                 hold = await self._lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
         return RemoteDetachedRun(prefix, hold, done, partial(self._wait_for, prefix))
 
     async def _wait_for(self, prefix: str, seconds: float, patience: float | None) -> Completed | None:
-        """Return how a detached run ended, when it does so within some seconds."""
+        """Return the result of a detached run if it ends within some seconds, else None."""
         if self._pool.is_wanted:
             seconds = 0.05
         words = ["js_wait", prefix, f"{seconds:g}"]
@@ -216,7 +216,7 @@ class SshTransport:
         await self._files.remove(path)
 
     async def hold(self, path: str) -> DirectoryLock | None:
-        """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection ends it, too."""
+        """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection also ends the lock."""
         return await self._lock(path)
 
     @property
@@ -225,7 +225,7 @@ class SshTransport:
         return self._link.generation
 
     def dial(self, host: str, port: int, timeout: float) -> Stream:
-        """See :class:`jupyter_slurm.transport.base.Transport`; it waits for a link that is down."""
+        """See :class:`jupyter_slurm.transport.base.Transport`; waits for a link that is down."""
         return dial(self._link, host, port, timeout)
 
     def hops(self) -> Mapping[str, Callable[[], Route]]:
@@ -236,10 +236,10 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         return open_command(self._link, self._new_shell, argv, timeout, env, self._pool)
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Internal ----------------------------------------------------------------------------------------------------
 
     async def _tidy(self, drafts: Sequence[str]) -> None:
-        """Remove what starts left that were cut off; one that is still at work finds the folder taken."""
+        """Remove the remains of interrupted starts. A start still at work finds its directory taken."""
         with contextlib.suppress(TransportError):
             await self._call(["js_do", "rm", "-rf", "--", *drafts], timeout=_PATIENCE, again=True)
 
@@ -268,7 +268,7 @@ class SshTransport:
         loop = asyncio.get_running_loop()
 
         def free(shell: Shell, process: int) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and the transport with it
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the transport with it
                 loop.call_soon_threadsafe(lambda: self._later(self._free(shell, process)))
 
         return RemoteDirectoryLock(shell, process, free, self._pool.is_alive)
@@ -287,7 +287,7 @@ class SshTransport:
         task.add_done_callback(self._tasks.discard)
 
     async def _ask(self, words: Sequence[str], stdin: memoryview | None = None) -> ShellAnswer:
-        """Call what may be called twice; a transfer takes the time that it takes."""
+        """Call a function that may run twice; a transfer has no time limit."""
         return await self._call(words, timeout=_PATIENCE if stdin is None else None, stdin=stdin, again=True)
 
     async def _call(
@@ -298,7 +298,7 @@ class SshTransport:
         stdin: bytes | memoryview | None = None,
         again: bool = False,
     ) -> ShellAnswer:
-        """Call a function of the far shell; ``again``: it may be called twice."""
+        """Call a function of the remote shell; ``again``: it may run twice."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for tries in itertools.count():
             sent = False
@@ -313,7 +313,7 @@ class SshTransport:
         raise AssertionError
 
     def _is_over(self, deadline: float | None) -> bool:
-        """Whether waiting for another connection is of no use."""
+        """Return whether waiting for another connection is useless."""
         return not self._link.is_kept or (deadline is not None and time.monotonic() >= deadline)
 
     async def _in_shell(
@@ -325,7 +325,7 @@ class SshTransport:
         *,
         starts: bool = False,
     ) -> ShellAnswer:
-        # The only shell there can be is left as it is: it is lent for everything.
+        # If the pool has only one shell, it stays a shell: it is lent for all commands.
         becomes = starts and self._pool.limit > 1 and shell not in self._pool.holding
 
         def work() -> ShellAnswer:
@@ -341,10 +341,10 @@ class SshTransport:
             raise
 
     async def _end(self, shell: Shell) -> None:
-        """End a shell that nobody listens to any more, and all that it started; by another one, or a new session."""
+        """End a shell that nobody reads any more, and all its processes, by another shell or a new session."""
         for _ in range(_TRIES):
             if shell.generation != self._link.generation or not self._link.is_alive:
-                return  # the next connection does it
+                return  # the next connection ends the shell
             try:
                 await self._kill(shell.group)
             except (TransportError, paramiko.ChannelException):
@@ -370,21 +370,21 @@ class SshTransport:
 
 
 def _execute(channel: Session, text: str) -> None:
-    """Run a few plain words by a shell of their own, and wait for its end."""
+    """Run a plain command in its own shell, and wait for its end."""
     channel.settimeout(_KILL)
     try:
         channel.exec_command(f"exec /bin/sh -c '{text}'")
         channel.recv(1)
     except paramiko.ChannelException:
-        raise  # there can be no such session: nothing was run
+        raise  # no such session is possible: nothing was run
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise LinkLost("the connection broke") from error  # whether it ran is not known: the next one does it again
+        raise LinkLost("the connection broke") from error  # whether it ran is unknown: the next call repeats it
     finally:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             channel.close()
 
 
 def _left(deadline: float | None, shell: Shell | None = None) -> float | None:
-    """Return the seconds that are left; what a fresh shell took to start does not count."""
+    """Return the remaining seconds, without the start of a fresh shell."""
     extra = 0.0 if shell is None else shell.took
     return None if deadline is None else max(0.0, deadline + extra - time.monotonic())

@@ -1,1 +1,1 @@
-"""Ports of other machines, brought here: for this user only."""
+"""Tunnels: local ports for ports of remote hosts, for this user only."""

@@ -1,4 +1,4 @@
-"""Our side of the door that the runner of a session opens on its node (``runner/session/tls_door.py``)."""
+"""Local side of the TLS door that the runner of a session opens on its node (``runner/session/tls_door.py``)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jupyter_slurm.transport.base import Stream
 __all__ = ["NAME", "enter", "new_pem"]
 
 _BEGINS = "-----BEGIN CERTIFICATE-----"
-_SKEW, _LASTS = datetime.timedelta(days=2), datetime.timedelta(days=3650)  # clocks of nodes may be wrong
+_SKEW, _LASTS = datetime.timedelta(days=2), datetime.timedelta(days=3650)  # the clocks of nodes may be wrong
 
 
 def new_pem() -> bytes:
-    """Return a key and its certificate, for one session."""
-    from cryptography import x509  # both come with paramiko, and take a while
+    """Return a key and its certificate for one session."""
+    from cryptography import x509  # both are dependencies of paramiko, and slow to import
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -33,16 +33,16 @@ def new_pem() -> bytes:
 
 
 def enter(stream: Stream, pem: bytes, timeout: float, where: str) -> Stream:
-    """Return a stream to the server behind a door, to which nothing has gone yet; ``stream`` leads to the door.
+    """Return a fresh stream to the server behind a TLS door; ``stream`` leads to the door.
 
     Raises
     ------
     TunnelUnproven
-        Somebody else answers there.
+        The peer is not the session's runner.
     TunnelError
-        There is no such door; ``timeout`` (seconds) is over.
+        The door does not exist, or ``timeout`` (seconds) is over.
     """
-    timer = threading.Timer(timeout, stream.close)  # who answers may be nobody that ever says anything
+    timer = threading.Timer(timeout, stream.close)  # the peer may never send anything
     timer.daemon = True
     timer.start()
     try:

@@ -1,4 +1,4 @@
-"""The local end of a tunnel: accepts connections of this user, and carries each to the far end."""
+"""Local end of a tunnel: accepts this user's connections, and carries each to the remote end."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ _BREATH = 0.1  # seconds until a process without free file descriptors tries aga
 
 
 class Forwarder:
-    """Carries the connections of one listener.
+    """Forwarder of the connections of one listener.
 
     Parameters
     ----------
     listener : socket
-        It is ours from now on.
+        Listening socket, owned by the forwarder from now on.
     dial : callable
-        Returns a new stream to the far end, or raises SlurmError; called in a thread for each connection, and it must
-        end within a bounded time.
+        Returns a new stream to the remote end, or raises SlurmError. Called in a thread for each connection; must end
+        within a bounded time.
     told : callable
-        Is given the error of a connection that could not be made, and None after one that could; in those threads.
+        Called in those threads with the error of a failed connection, or None after a successful one.
     left : callable
-        Is called when the far side ends a connection first, and when none is left: its program may have gone, or may go
-        unseen from now on; in those threads.
+        Called in those threads when the remote end closes a connection first, and when no connection remains. The
+        remote program may have ended, or may end unnoticed from then on.
     most : int
-        Connections at once; one more is turned away.
+        Most connections at once; a further connection is refused.
 
     Attributes
     ----------
     address : int or str
-        Where it listens: the port on 127.0.0.1, or the path of the Unix socket.
+        Listening address: the port on 127.0.0.1, or the path of the Unix socket.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Forwarder:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_closed = False
-        self._workers = DetachedProcesses()  # a thread that is used again costs a connection less than a new one
+        self._workers = DetachedProcesses()  # a reused thread costs a connection less than a new one
         self._waker, self._wakes = socket.socketpair()
         name = listener.getsockname()
         self.address: str | int = str(name) if listener.family == socket.AF_UNIX else int(name[1])
@@ -74,11 +74,11 @@ class Forwarder:
 
     @property
     def connections(self) -> int:
-        """How many there are now."""
+        """Return the number of current connections."""
         return len(self._open)
 
     def close(self) -> None:
-        """Stop listening and break off the connections; may be called again."""
+        """Stop listening and break the connections; may be called again."""
         with self._lock:
             if self._is_closed:
                 return
@@ -89,7 +89,7 @@ class Forwarder:
                 os.unlink(self.address)
         self._waker.close()
         self._workers.close()
-        self._listener.close()  # at once: the port is free when this returns
+        self._listener.close()  # at once: the port is free on return
         for sock in opened:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -103,7 +103,7 @@ class Forwarder:
                 self._take()
 
     def _take(self) -> None:
-        """Accept what has come; strangers are turned away before anything else happens."""
+        """Accept pending connections. Those of other users are refused before anything else happens."""
         while not self._is_closed:
             try:
                 sock, _ = self._listener.accept()
@@ -115,7 +115,7 @@ class Forwarder:
             sock.setblocking(True)
             if not is_ours(sock):
                 uid = peer_uid(sock)
-                # Of a connection that has broken already nobody can say whose it was.
+                # The user of a connection that has already broken is unknown.
                 log.log(logging.DEBUG if uid == -1 else logging.WARNING, "refused a connection of user %s", uid)
                 reset(sock)
             elif not self._keep(sock):
@@ -128,7 +128,7 @@ class Forwarder:
             self._open.add(sock)
         try:
             self._workers.run(lambda: self._carry(sock))
-        except RuntimeError:  # no more threads
+        except RuntimeError:  # no thread is left
             self._open.discard(sock)
             return False
         return True

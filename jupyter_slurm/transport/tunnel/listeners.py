@@ -1,4 +1,4 @@
-"""The local ends of tunnels: bound at once, for one process only, reachable from this machine only."""
+"""Local ends of tunnels: bound at once, for one process only, reachable from this computer only."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _BACKLOG = 256
 
 
 def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
-    """Listen on the first port of 127.0.0.1 that is free.
+    """Listen on the first free port of 127.0.0.1.
 
-    Nobody can listen on it beside us, neither on 127.0.0.1 nor on all addresses: SO_REUSEADDR lets Linux reuse a port
-    whose connections linger, and never one on which somebody listens.
+    No other process can listen on the port, neither on 127.0.0.1 nor on all addresses. SO_REUSEADDR lets Linux reuse a
+    port with lingering connections, but never a port with a listener.
 
     Parameters
     ----------
     ports : iterable of int
-        In the order in which they are tried.
+        Ports in the order of the attempts.
     among : str
-        What they are, for the person who is told that none is free.
+        Description of the ports for the error that none is free.
 
     Raises
     ------
     TunnelError
-        None is free.
+        No port is free.
     """
     refused = set()
     for port in ports:
@@ -62,14 +62,14 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
 
 
 def listen_on_socket(path: str) -> socket.socket:
-    """Listen on a Unix socket 0600, in a folder of ours that nobody else may enter.
+    """Listen on a Unix socket with mode 0600, in a directory that only this user may enter.
 
-    What is left of an earlier process is taken away; what somebody listens on is not.
+    A stale socket of an earlier process is removed; a socket in use is not.
 
     Raises
     ------
     TunnelError
-        It cannot be made there.
+        The socket cannot be created.
     """
     folder = os.path.dirname(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -78,7 +78,7 @@ def listen_on_socket(path: str) -> socket.socket:
         if about.st_uid != os.geteuid() or about.st_mode & 0o077:
             raise TunnelError(f"{folder} is not ours alone", hint=f"chmod 700 {folder}")
         _clear(path)
-        sock.bind(path)  # in a folder that nobody else may enter
+        sock.bind(path)  # in a directory that only this user may enter
         os.chmod(path, 0o600)
         sock.listen(_BACKLOG)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Many connections over the one pair of pipes of a job step, or of an ssh: our side of the runner's relay."""
+"""Many connections over one pair of pipes, of a job step or an ssh: the local side of the runner's relay."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jupyter_slurm.transport.tunnel.proof import judge
 
 __all__ = ["Multiplex", "relay_argv", "relay_by_ssh"]
 
-_PING = 4.0  # seconds between two questions whether the relay is there
-_DEADLINE = 12.0  # seconds for an answer; with the pause before it, a relay that hangs is found out within 20
-_MOST_NOISE = 1 << 20  # bytes that may come before the relay says hello
+_PING = 4.0  # seconds between two checks of the relay
+_DEADLINE = 12.0  # seconds for an answer; with the pause before it, a hanging relay is detected within 20 s
+_MOST_NOISE = 1 << 20  # bytes allowed before the relay's greeting
 _ELSE = 'command -v "$0" >/dev/null 2>&1 && exec "$0" "$@"; exec python3 "$@"'
-# What is started takes its program from its standard input: it need not lie anywhere, and stands in no argv.
+# The Python reads its program from standard input: the program needs no file, and is in no argv.
 _LOADER = (
     "import sys\n"
     "sys.stdout.write({mark!r} + chr(10)); sys.stdout.flush()\n"
@@ -36,25 +36,26 @@ _LOADER = (
 
 
 def relay_argv(mark: str, python: str = "") -> list[str]:
-    """Return what runs the relay: it prints ``mark``, and then waits for its program on standard input.
+    """Return the command that runs the relay: it prints ``mark``, then waits for its program on standard input.
 
-    ``python`` is one that may be there: what PATH has may be a script that looks for one first, as those of pyenv are.
+    ``python`` is a path that may exist: the first one on PATH may be a script that searches for a Python first, as with
+    pyenv.
     """
     words = [
         "-ISu",
         "-c",
         _LOADER.format(mark=mark, length=len(_program())),
-    ]  # no site: it takes as long
+    ]  # -S: the import of site takes as long again
     return ["/bin/sh", "-c", _ELSE, python, *words] if python else ["python3", *words]
 
 
 def relay_by_ssh(mark: str, host: str, address: str) -> list[str]:
-    """Return what runs the relay on a host that this one's ssh reaches, with nobody to ask and a key that it knows."""
+    """Return the command that runs the relay by ssh from this host, without questions and with a known host key."""
     there = () if address == host else (f"HostName={address}", f"HostKeyAlias={host}")
     options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10", "ClearAllForwardings=yes")
     alone = ("ControlMaster=no", "ControlPath=none", "LogLevel=ERROR")
     argv = ["ssh", "-T", "-a", "-x", *(word for option in (*options, *alone, *there) for word in ("-o", option))]
-    # One line, which a csh takes in quotes, too.
+    # One line, which csh also accepts in quotes.
     python, *words, loader = relay_argv(mark)
     return [*argv, "--", host, shlex.join([python, *words, f"exec(bytes.fromhex({loader.encode().hex()!r}))"])]
 
@@ -69,15 +70,15 @@ class Multiplex:
     Parameters
     ----------
     stream : Stream
-        To a relay that was started with :func:`relay_argv`.
+        Stream to a relay started with :func:`relay_argv`.
     mark : str
-        What that was given.
+        The mark given to :func:`relay_argv`.
     host : str
-        Where it runs, for the person.
+        Host of the relay, for messages.
     name : str
-        What it runs by, for the person: "the step on dgx01".
+        Carrier of the relay, for messages: "the step on dgx01".
     timeout : float
-        Seconds that it may take to come up.
+        Seconds for the relay to start.
     """
 
     def __init__(self, stream: Stream, mark: str, host: str, name: str, timeout: float = 60.0) -> None:
@@ -88,7 +89,7 @@ class Multiplex:
         self._ahead = bytearray()
         self._broken: str | None = None
         self._closing, self._heard, self._owes = threading.Event(), threading.Event(), threading.Event()
-        alarm = threading.Timer(timeout, stream.close)  # Slurm may let a step wait for ever
+        alarm = threading.Timer(timeout, stream.close)  # Slurm may let a step wait without end
         alarm.daemon = True
         alarm.start()
         try:
@@ -106,18 +107,18 @@ class Multiplex:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the relay was not seen to have ended."""
+        """Return whether the relay has not been seen to end."""
         return self._broken is None
 
     def find(self, port: int) -> str:
-        """Return the address there under which the person's own program is reached."""
+        """Return the address on the host under which the user's own program listens."""
         with self._new_channel() as channel:
             self._send(relay.PROVE, channel.number, str(port).encode())
             told = json.loads(channel.answer(relay.PROVED, 30, port))
         return judge(told["address"], told["others"], self._host, port)
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
-        """Connect there. The relay finds the address itself, and looks again whose it is."""
+        """Connect to the port. The relay itself finds the address, and checks its owner again."""
         channel = self._new_channel()
         try:
             self._send(relay.OPEN, channel.number, str(port).encode())
@@ -131,10 +132,10 @@ class Multiplex:
         """End the relay, and with it the step or the ssh."""
         self._break("the tunnel was closed")
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Internal ----------------------------------------------------------------------------------------------------
 
     def _greet(self, mark: bytes) -> None:
-        """Wait until it runs, and hand it its program."""
+        """Wait until the relay's Python runs, and send it its program."""
         try:
             while mark not in self._ahead:
                 self._ahead += self._stream.recv(relay.PIECE)
@@ -163,7 +164,7 @@ class Multiplex:
                 raise
 
     def _acknowledge(self) -> None:
-        """Say something that says nothing where the relay may wait for that; who reads must never wait itself."""
+        """Send an empty message in case the relay waits for it; the reading thread must never wait itself."""
         while not self._closing.is_set():
             self._owes.wait()
             self._owes.clear()
@@ -175,10 +176,10 @@ class Multiplex:
             self._channels.pop(channel.number, None)
 
     def _keep(self) -> None:
-        """Say that we are there, and find out whether the relay is: one that hangs breaks no connection by itself."""
+        """Send keepalives, and check the relay: a hanging relay breaks no connection by itself."""
         while not self._closing.wait(_PING):
             self._heard.clear()
-            # An alarm, since asking may hang as well, behind those who wait for the relay to read.
+            # An alarm, because sending may hang too, behind senders that wait for the relay to read.
             alarm = threading.Timer(_DEADLINE, self._break, [f"{self.name} does not answer"])
             alarm.daemon = True
             alarm.start()
@@ -221,7 +222,7 @@ class Multiplex:
 
 
 class _Channel:
-    """One connection; see :class:`jupyter_slurm.transport.base.Stream`."""
+    """A connection over the relay; see :class:`jupyter_slurm.transport.base.Stream`."""
 
     def __init__(self, owner: Multiplex, number: int, host: str) -> None:
         self._owner, self.number, self._host = owner, number, host
@@ -240,11 +241,11 @@ class _Channel:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended in both directions."""
+        """Return whether the connection has ended in both directions."""
         return self._is_closed or self._is_broken
 
     def answer(self, wanted: int, timeout: float, port: int) -> bytes:
-        """Wait for the answer to a question about a port."""
+        """Wait for the answer to a query about a port."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while not self._answers:
@@ -265,7 +266,7 @@ class _Channel:
         )
 
     def take(self, kind: int, data: bytes) -> None:
-        """Hear what the relay says of this connection."""
+        """Process a message of the relay for this connection."""
         with self._changed:
             if kind == relay.DATA:
                 self._in += data
@@ -297,7 +298,7 @@ class _Channel:
         return data
 
     def sendall(self, data: bytes | memoryview, /) -> None:
-        """Send, as fast as the service takes it."""
+        """Send all bytes, as fast as the service reads them."""
         left = memoryview(data)
         while left:
             with self._changed:
@@ -311,7 +312,7 @@ class _Channel:
             left = left[len(piece) :]
 
     def shutdown_write(self) -> None:
-        """Say that nothing more comes."""
+        """End the outgoing direction."""
         with self._changed:
             if self._has_shut or self.closed:
                 return
@@ -320,7 +321,7 @@ class _Channel:
             self._owner._send(relay.END, self.number)
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the connection."""
         with self._changed:
             was_open, self._is_closed = not self.closed, True
             if was_open and not self._has_ended:

@@ -1,4 +1,4 @@
-"""Whoever answers at the far end of a tunnel proves itself: the system there says whose the listening socket is.
+"""Proof of a listener's owner at the remote end of a tunnel: the remote system reports whose the listening socket is.
 
 Source: proc(5), /proc/net/tcp; ss(8).
 """
@@ -16,10 +16,10 @@ _ALONE: Final = "v6only:1"
 
 
 def proof_command(mark: str, port: int) -> str:
-    """Return text for a POSIX shell that prints who we are and who listens; ``mark`` sets it apart from the rest.
+    """Return text for a POSIX shell that prints the user and the listeners; ``mark`` separates it from other output.
 
-    Only the rows in question: a busy node has megabytes of them. Of who listens on ``::`` they do not say whether that
-    is IPv6 alone, as asyncio and tornado make it: ss(8) does, where it is installed.
+    Only the rows in question are printed: a busy node has megabytes of them. For a listener on ``::`` the rows do not
+    show whether it accepts IPv6 only, as asyncio and tornado make it; ss(8) does, if installed.
     """
     rows = f'grep -h -e local_address -e ":{port:04X} [0-9A-F]*:0000 0A " /proc/net/tcp /proc/net/tcp6 2>/dev/null'
     alone = f'PATH=$PATH:/usr/sbin ss -ltne "sport = :{port}" 2>/dev/null | grep -o {_ALONE}'
@@ -28,14 +28,14 @@ def proof_command(mark: str, port: int) -> str:
 
 
 def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
-    """Return the address under which the person's own program is reached on a host.
+    """Return the address under which the user's own program listens on a host.
 
     Raises
     ------
     TunnelError
-        Nothing listens on the port, or the host does not say who does.
+        Nothing listens on the port, or the host does not report the listener's owner.
     TunnelUnproven
-        It is somebody else who listens.
+        The listener belongs to another user.
     """
     parts = output.decode("ascii", "replace").split(f"{mark}\n")
     user, _, tables = parts[1].partition("\n") if len(parts) == 3 else ("", "", "")
@@ -49,7 +49,7 @@ def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
 
 
 def untold(host: str) -> TunnelUnproven:
-    """Return the error for a host that does not say who listens."""
+    """Return the error for a host that does not report the listener's owner."""
     return TunnelUnproven(
         f"{host} does not say who listens there",
         hint="It runs no commands for you, or has no /proc/net/tcp. If you trust it all the same: `unproven = true` in "
@@ -59,7 +59,7 @@ def untold(host: str) -> TunnelUnproven:
 
 
 def judge(address: str | None, others: list[int], host: str, port: int) -> str:
-    """Return the address, or raise what its absence means."""
+    """Return the address, or raise the error for its absence."""
     if address is not None:
         return address
     if others:

@@ -1,7 +1,6 @@
-"""One connection of a tunnel: bytes in both directions, in two threads, until both have said all.
+"""One connection of a tunnel: bytes in both directions, in two threads, until both directions have ended.
 
-Everything that goes into the stream is written by one thread, data as well as its end. The other one only ever breaks
-it off.
+One thread alone writes to the stream, data as well as its end. The other thread can only break the stream.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from jupyter_slurm.transport.base import Stream
 __all__ = ["PIECE", "reset", "splice"]
 
 PIECE = 256 << 10  # bytes read at once
-_LOOK = 0.5  # seconds between two looks whether the far side has gone altogether, once it has said all
+_LOOK = 0.5  # seconds between two checks whether the remote end is gone, after it has ended its direction
 
 
 def reset(sock: socket.socket) -> None:
-    """Close a connection so that its other end is told that it broke (RST where there is such a thing)."""
+    """Close a connection so that its peer sees a break (RST if supported)."""
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RD)  # a thread that still waits in recv is woken; close alone does not do it
+        sock.shutdown(socket.SHUT_RD)  # wakes a thread that waits in recv; close alone does not
     sock.close()
 
 
@@ -35,10 +34,10 @@ def splice(
     run: Callable[[Callable[[], None]], None],
     left: Callable[[], None] = lambda: None,
 ) -> None:
-    """Carry bytes between a local connection and a stream, and close both in the end; blocks until then.
+    """Carry bytes between a local connection and a stream, and close both at the end. Blocks until then.
 
-    ``run`` does a thing in another thread, at once. ``left`` is called when the far side ends it first, before the
-    local side hears of that.
+    ``run`` runs a function in another thread, at once. ``left`` is called if the remote end closes first, before the
+    local peer notices.
     """
     connection = _Splice(sock, stream, left)
     try:
@@ -56,7 +55,7 @@ class _Splice:
         self._is_broken = self._has_ended = False
 
     def send(self) -> None:
-        """Carry what the local side says; the only writer of the stream."""
+        """Carry the local peer's data; the only writer of the stream."""
         try:
             while data := self._hear():
                 self._stream.sendall(data)
@@ -72,11 +71,11 @@ class _Splice:
         try:
             data = self._sock.recv(PIECE)
         finally:
-            self._has_ended = not data  # before the far side can answer to that
+            self._has_ended = not data  # before the remote end can answer
         return data
 
     def receive(self) -> None:
-        """Carry what the far side says."""
+        """Carry the remote end's data."""
         try:
             while data := self._stream.recv(PIECE):
                 self._sock.sendall(data)
@@ -85,9 +84,9 @@ class _Splice:
         except (OSError, EOFError):
             self._is_broken = True
             self._note_end()
-            self._stream.close()  # whoever sends may wait for the far side to take it
+            self._stream.close()  # the sending thread may wait for the remote end to read
         else:
-            # The local side may go on, unless nobody is there to hear it.
+            # The local peer may continue to send, unless the remote end is gone.
             while not self._sent.wait(_LOOK) and not getattr(self._stream, "closed", False):
                 pass
         with contextlib.suppress(OSError):
@@ -99,7 +98,7 @@ class _Splice:
             self._left()
 
     def close(self) -> None:
-        """Close both ends: as broken, if one was."""
+        """Close both ends, as broken if one was."""
         self._stream.close()
         if self._is_broken:
             reset(self._sock)

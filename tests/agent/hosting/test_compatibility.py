@@ -1,4 +1,4 @@
-"""Agents and clients of different versions: who gives way, who goes on, who is refused."""
+"""Agents and clients of different versions: which one yields, continues or is refused."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_two_major_versions_live_side_by_side(daemon_settings: Settings, run_pyt
 
 
 def test_an_agent_that_speaks_otherwise_is_refused(daemon_settings: Settings, run_python: Run) -> None:
-    """A socket of our name whose agent says another API (a broken build): told, not misunderstood."""
+    """Check a socket with the expected name whose agent reports another API (a broken build): a clear error."""
     code = _OTHER_VERSION.replace(
         "host = Holding", "discovery.API_MAJOR = 1; hosting.discovery = Other; host = Holding"
     ).replace(

@@ -1,4 +1,4 @@
-"""The agent as a process of its own: one, detached, clean, and back after every kind of death."""
+"""Agent in a separate process: single, detached, clean, and restarted after every kind of death."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jupyter_slurm.errors import AgentUnreachable
 Run = Callable[..., subprocess.Popen[str]]
 Wait = Callable[..., Any]
 
-# A client in a process of its own: connects, says whom it met, and stays until its standard input ends.
+# A client in a separate process: connects, prints the agent that it met, and stays until its standard input ends.
 _CLIENT = """
 import json, sys
 from jupyter_slurm.agent.client.agent_client import AgentClient
@@ -67,7 +67,7 @@ def test_twenty_at_once_get_one_agent(daemon_settings: Settings, run_python: Run
 
 
 def test_two_that_start_one_all_the_same_get_one_leader(daemon_settings: Settings) -> None:
-    """The lock decides, also when nothing kept the two from starting."""
+    """Check that the lock decides if two agents start at the same time."""
     threads = [threading.Thread(target=launcher._spawn, args=(daemon_settings,)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -146,13 +146,13 @@ def test_after_kill_9_the_client_goes_on(daemon_settings: Settings, wait_for: Wa
         assert os.path.exists(place.socket), "a stale socket is in the way"
         clusters = client.get("/v1/clusters")
         assert client.info["pid"] != first
-        # A cluster without a job is nowhere on disk: the client names it again.
+        # A cluster without a job is not on disk: the client registers it again.
         assert [cluster["slurm_conf"] for cluster in clusters] == ["/nowhere/slurm.conf"]
 
         second = client.info["pid"]
         os.kill(second, signal.SIGKILL)
         wait_for(lambda: not _is_alive(second), "the end of the agent")
-        with AgentClient.connect(daemon_settings) as another:  # it has an agent started before the client asks again
+        with AgentClient.connect(daemon_settings) as another:  # starts an agent before the other client's next request
             assert another.info["pid"] != second
             assert client.get("/v1/clusters") == clusters
             assert client.info["pid"] == another.info["pid"]
@@ -162,7 +162,7 @@ def test_many_threads_live_through_a_kill(daemon_settings: Settings) -> None:
     errors: list[BaseException] = []
     with AgentClient.connect(daemon_settings) as client:
         first = client.info["pid"]
-        met = {first}  # nobody else may have asked it in time
+        met = {first}  # another client may not have asked in time
         go_on = threading.Event()
 
         def ask() -> None:
@@ -191,7 +191,7 @@ def test_it_leaves_when_idle_and_only_then(make_settings: Callable[..., Settings
             reader.connect(discovery.places_to_look(settings)[0].socket)
             reader.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             wait_for(lambda: client.get("/v1/agent")["holds"]["streams"] == 1, "the stream")
-            # While somebody listens it stays, without any request, for several times its idle time.
+            # A listening client keeps the agent alive, without any request, for several times its idle time.
             threading.Event().wait(5.0)
             assert _is_alive(pid)
     wait_for(lambda: not _is_alive(pid), "the agent's leaving")
@@ -204,7 +204,7 @@ def test_it_leaves_when_idle_and_only_then(make_settings: Callable[..., Settings
 def test_sigterm_is_a_clean_end(daemon_settings: Settings, wait_for: Wait) -> None:
     with AgentClient.connect(daemon_settings) as client:
         pid = client.info["pid"]
-    os.kill(pid, signal.SIGHUP)  # the terminal it was started from is closed
+    os.kill(pid, signal.SIGHUP)  # its terminal is closed
     assert launcher.find(daemon_settings) is not None
     os.kill(pid, signal.SIGTERM)
     wait_for(lambda: not _is_alive(pid), "the end of the agent")
@@ -216,7 +216,7 @@ def test_sigterm_is_a_clean_end(daemon_settings: Settings, wait_for: Wait) -> No
 
 
 def test_it_comes_back_to_a_folder_that_was_removed(daemon_settings: Settings, wait_for: Wait, place: Path) -> None:
-    """Log-out removes /run/user/UID while the agent goes on: it is found again by whoever logs in next."""
+    """Check that the agent survives a logout, which removes /run/user/UID, and is found at the next login."""
     with AgentClient.connect(daemon_settings) as client:
         pid = client.info["pid"]
     shutil.rmtree(place / "run")
@@ -291,7 +291,7 @@ def test_settings_arrive_and_are_checked(make_settings: Callable[..., Settings],
 def test_two_users_have_an_agent_each(
     alice: str, bob: str, user_python: tuple[list[str], dict[str, str]], wait_for: Wait
 ) -> None:
-    """With the settings that everybody has: nothing named, no runtime directory of a session."""
+    """Check with default settings: no names, and no runtime directory of a session."""
     (python, variables), code = user_python, _CLIENT + "    client.stop_agent()\n"
     agents = {}
     for name in (alice, bob):
@@ -323,7 +323,7 @@ def test_two_users_have_an_agent_each(
 
 
 def test_an_agent_in_a_process_ends_with_it(make_settings: Callable[..., Settings], run_python: Run) -> None:
-    """Without a hanging thread, and without a socket left behind."""
+    """Check that no thread hangs, and no socket is left."""
     settings = make_settings(agent_host="inprocess")
     with run_python(_CLIENT, _values(settings), stdin=subprocess.PIPE) as process:
         out, err = process.communicate(timeout=60)

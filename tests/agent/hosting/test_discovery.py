@@ -1,4 +1,4 @@
-"""Where the agent is found, and whether that place can be trusted."""
+"""Discovery of the agent, and trust in its directory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_somebody_elses_folder_is_refused(make_settings: Callable[..., Settings]
 @needs_root
 @pytest.mark.root
 def test_a_folder_that_somebody_made_first_is_passed_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The name in /tmp can be taken by anybody: the next place is used, and what lies in theirs is not looked at."""
+    """Check that a directory in /tmp created by another user is skipped, and its content is not read."""
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(discovery, "_LOCAL_TEMP", str(place))
     theirs = place / f"jupyter-slurm-{os.geteuid()}"
@@ -86,7 +86,7 @@ def test_the_runtime_directory_of_the_session_is_preferred(place: Path, monkeypa
     (place / "xdg").mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place / "xdg"))
     assert discovery.place_to_start(Settings()).folder == str(place / "xdg" / "jupyter-slurm")
-    # A job inherits the variable from the login node: there it names nothing, or what belongs to somebody else.
+    # A job inherits the variable from the login node: on the node it names nothing, or another user's directory.
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(place / "gone"))
     monkeypatch.setattr(discovery, "_LOCAL_TEMP", str(place))
     assert str(place / "gone") not in discovery.place_to_start(Settings(state_dir=str(place))).folder
@@ -99,7 +99,7 @@ def test_the_place_does_not_depend_on_tmpdir(place: Path, monkeypatch: pytest.Mo
 
 
 def test_network_file_systems_are_recognised() -> None:
-    # proc(5), as a login node has it; the optional fields vary in number.
+    # proc(5), as on a login node; the number of optional fields varies.
     mountinfo = (
         "22 27 0:21 / /proc rw,relatime - proc proc rw\n"
         "95 27 0:52 / /home rw,relatime shared:41 master:2 - nfs4 server:/home rw,vers=4.2\n"
@@ -126,7 +126,7 @@ def test_private_files_are_not_opened_through_links(place: Path) -> None:
     with pytest.raises(OSError, match="symbolic links"):
         discovery.open_private(str(place / "link"), os.O_RDONLY)
     os.mkfifo(place / "fifo")
-    with pytest.raises(PermissionError):  # and a FIFO does not make us wait
+    with pytest.raises(PermissionError):  # and a FIFO does not block
         discovery.open_private(str(place / "fifo"), os.O_RDONLY)
     (place / "open").write_text("x")
     (place / "open").chmod(0o644)

@@ -1,4 +1,4 @@
-"""An agent that is killed, and a log-in by OpenSSH that is not."""
+"""A killed agent, and a login by OpenSSH that survives it."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 
 def connect(client, code):
-    """Log in as a front door does; return how often something was asked."""
+    """Log in as a front end does; return the number of questions."""
     asked, over = [], threading.Event()
     path = f"/v1/clusters/{client.post('/v1/clusters', json={'profile': 'far'})['id']}/connect"
 

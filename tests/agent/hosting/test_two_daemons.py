@@ -1,4 +1,4 @@
-"""Two agents, as on two login nodes or with two runtime directories, on the same job directories."""
+"""Two agents, as on two login nodes or with two runtime directories, with the same job directories."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 def daemons(
     place: Path, make_settings: Callable[..., Settings], cluster: EmbeddedCluster
 ) -> Iterator[list[tuple[AgentClient, str]]]:
-    """Clients of two daemons with one job_root, and the path of the cluster in their API."""
+    """Provide clients of two daemons with one job_root, and the path of the cluster in their API."""
     with contextlib.ExitStack() as stack:
         found = []
         for number in range(2):
@@ -71,7 +71,7 @@ def test_thirty_submissions_in_turn_are_each_there_once_and_known_to_both(
         ["squeue", "--me", "-h", "-t", "all", "-o", "%o"], env=cluster.env(), capture_output=True, text=True, check=True
     ).stdout.split()
     assert [scripts.count(job["script_path"]) for job in jobs] == [1] * 30
-    for job in jobs[:2]:  # each cancels one of its own and one of the other's
+    for job in jobs[:2]:  # each cancels one of its own jobs and one of the other's
         for client in (first, second):
             client.post(f"{path}/jobs/{job['key']}/cancel", json={})
     wait_for(

@@ -1,4 +1,4 @@
-"""What a person is shown of a tunnel."""
+"""Tests of the display of a tunnel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DATA = {
 
 
 class Client:
-    """Remembers what the API is asked, and has one tunnel."""
+    """Client with one tunnel, which records the API requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []

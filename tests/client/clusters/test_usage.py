@@ -1,4 +1,4 @@
-"""What a period cost, by whom and where."""
+"""Tests of the cost of a period, by user and place."""
 
 from __future__ import annotations
 

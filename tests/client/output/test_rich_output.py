@@ -1,4 +1,4 @@
-"""What is to be seen of what a cell showed, from the runner's record, cut anywhere and hostile."""
+"""Tests of a cell's displays from the runner's record, which may be cut anywhere or hostile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _line(kind: str, text: str = "", name: str | None = None, **more: Any) -> by
 
 
 class Record:
-    """The file, as it grows."""
+    """The growing record file."""
 
     def __init__(self, limit: int = 10_000) -> None:
         self.timeline, self.size = Timeline(1000, limit), 0
@@ -104,7 +104,7 @@ def test_it_does_not_matter_where_the_file_is_cut(lines: list[bytes], cuts: list
     assert displays.texts() == _fed(whole).texts()
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine it is
+@settings(suppress_health_check=[HealthCheck.too_slow])  # it is slow on a busy machine
 @given(
     st.one_of(
         st.binary(),

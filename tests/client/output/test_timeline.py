@@ -1,4 +1,4 @@
-"""Text, figures and tables in the order in which they were made, however the files of a job come."""
+"""Tests of the order of text, figures and tables, for any order of the job's files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jupyter_slurm.client.output.timeline import Timeline
 
 
 class Writer:
-    """What a runner writes: the three files."""
+    """Writer of a runner's three files."""
 
     def __init__(self) -> None:
         self.files = {"display": b"", "stdout": b"", "stderr": b""}
@@ -35,14 +35,14 @@ class Writer:
         self.files["display"] += json.dumps(message).encode() + b"\n"
 
     def clear(self, *, wait: bool) -> None:
-        """As the runner does: in the text, too."""
+        """Write a clear as the runner does: also into the text."""
         for stream in ("stdout", "stderr"):
             self.print("\x1b[02J\x1b[H" if wait else "\x1b[2J\x1b[H", stream)
         self.note("clear", wait=wait)
 
 
 def _seen(timeline: Timeline, limit: int = 100_000) -> list[str]:
-    """Return what is to be seen: text as ``stream:text``, other things as ``[text]``."""
+    """Return the visible blocks: text as ``stream:text``, displays as ``[text]``."""
     seen = []
     for block in timeline.blocks(limit, {"stdout": "/out", "stderr": "/err"}):
         if isinstance(block, DisplayedOutput):
@@ -109,7 +109,7 @@ ACTIONS = st.one_of(
 
 
 class Notebook:
-    """What a front end would show of a cell that runs here."""
+    """Outputs of a local cell in a front end."""
 
     def __init__(self) -> None:
         self.outputs: list[list[str]] = []
@@ -126,7 +126,7 @@ class Notebook:
 
     def print(self, text: str, stream: str) -> None:
         self._clear()
-        # Between two displays we tell the streams apart, and not which of them came first.
+        # Between two displays the streams are separate, and their relative order is unknown.
         for output in reversed(self.outputs):
             if output[0] == "display":
                 break
@@ -142,7 +142,7 @@ class Notebook:
         self.outputs.append(["display", text, name])
 
     def update(self, text: str, name: str) -> bool:
-        """Update what is there; of what is not, nobody knows here."""
+        """Update an existing display; others are unknown."""
         places = [output for output in self.outputs if output[0] == "display" and output[2] == name]
         for output in places:
             output[1] = text

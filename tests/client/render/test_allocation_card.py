@@ -1,4 +1,4 @@
-"""What the cards of allocations and sessions say of their time."""
+"""Tests of the times on the cards of allocations and sessions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_session_says_when_it_could_start_and_that_it_ends_soon() -> None:
 
 
 def test_a_cell_says_where_it_runs_and_that_this_ends_soon(capsys: pytest.CaptureFixture[str]) -> None:
-    where: Any = None  # nobody is asked: what is known is fresh
+    where: Any = None  # no request: the known data is fresh
     say_where(Allocation(where, _held(start_time=time.time() - 600)))
     assert re.fullmatch(r"Allocation 12 \(gpu\), (50:00|49:59) left\n", capsys.readouterr().out)
     say_where(Allocation(where, _held(start_time=time.time() - 3400)))

@@ -1,4 +1,4 @@
-"""How a job is shown: everything that somebody else may have named is harmless."""
+"""Tests of the job card: names given by others are harmless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of several ranks under a cell: one is to be seen, the others are folded."""
+"""Tests of the output of several ranks under a cell: one is visible, the others are folded."""
 
 from __future__ import annotations
 
@@ -74,4 +74,4 @@ def test_the_card_folds_without_scripts_and_escapes() -> None:
     assert as_text(JOB, panes).endswith("[0] <b>zero</b>\n… and [1] 1 line")
     assert "<details>" not in output_as_html(
         [OutputPane("stdout", "[0] a\n[1] b\n", False, None)]
-    )  # no ranks: as it is
+    )  # without ranks: unchanged

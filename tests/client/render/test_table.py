@@ -1,4 +1,4 @@
-"""Tables and texts of the commands, as a notebook and a terminal show them."""
+"""Tests of tables and texts of commands in a notebook and a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control characters: against pyte, an emulator of terminals, and against HTML's own parser."""
+"""Tests of control characters: against pyte, a terminal emulator, and against HTML's own parser."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _trim(lines: list[str]) -> list[str]:
 
 
 def _never_below_the_end(parts: list[str]) -> bool:
-    """A terminal lets the cursor go down onto lines that nothing was printed on; a log ends at its end."""
+    """Remove cursor movements below the last line: a terminal allows them, a log ends at its end."""
     row = last = 0
     for part in parts:
         if part == "\n":
@@ -80,7 +80,7 @@ def test_it_shows_what_a_terminal_shows(parts: list[str], size: int) -> None:
         (b"bad \xff byte", "bad \ufffd byte"),
         (b"a\x00b\x07c", "abc"),
         (b"old\n\x1b[2J\x1b[H", ""),
-        (b"old\n\x1b[02J\x1b[H", "old\n"),  # clear_output(wait=True): not before there is something else
+        (b"old\n\x1b[02J\x1b[H", "old\n"),  # clear_output(wait=True): not before new output
         (b"old\n\x1b[31m\x1b[02J\x1b[H\x1b[0mnew\nlines\n", "new\nlines\n"),
         (b"\x1b]0;evil title\x07text\x1b[6n\x1bP+q\x1b\\", "text"),
     ],
@@ -108,7 +108,7 @@ def test_nothing_in_an_output_becomes_markup(read_html: Callable[[str], Any], da
 
 
 def _contrast(one: list[float], other: list[float]) -> float:
-    """Contrast of two colours of 0 to 255 (WCAG 2.2)."""
+    """Return the contrast of two colours of 0 to 255 (WCAG 2.2)."""
 
     def luminance(color: list[float]) -> float:
         parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (each / 255 for each in color)]
@@ -201,7 +201,7 @@ COLOURED = "".join(f"\x1b[38;5;{number % 256};48;5;{number % 7}m{number % 10}" f
 
 
 def test_colours_count_where_the_end_is_kept() -> None:
-    """A line in which every character has a colour of its own is twenty times as long as its text."""
+    """A line with a separate colour for every character is twenty times as long as its text."""
     screen = _screen(*(COLOURED[i : i + 1000].encode() for i in range(0, len(COLOURED), 1000)))
     small = Screen(10_000)
     for i in range(0, len(COLOURED), 1000):

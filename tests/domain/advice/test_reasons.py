@@ -1,4 +1,4 @@
-"""Reasons and ends of jobs in plain words."""
+"""Explanations of reasons and ends of jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import FINAL_STATES, JobState
 
-# All of job_state_reason.c of Slurm 26.05 that begin with a limit, and those that are words of their own.
+# All limits of job_state_reason.c of Slurm 26.05, and the words with their own texts.
 LIMITS = """
     QOSGrpCpuLimit QOSGrpCPUMinutesLimit QOSGrpCPURunMinutesLimit QOSGrpJobsLimit QOSGrpMemLimit QOSGrpNodeLimit
     QOSGrpSubmitJobsLimit QOSGrpWallLimit QOSMaxCpuPerJobLimit QOSMaxCpuMinutesPerJobLimit QOSMaxNodePerJobLimit
@@ -90,7 +90,7 @@ def test_particular_reasons(reason: str, words: str, step: str) -> None:
 
 
 def test_who_waits_for_memory_is_told_to_ask_for_it() -> None:
-    # AAU: a GPU is free and the job pends on Resources, since it got the default memory of a node.
+    # AAU: a GPU is free and the job waits for Resources, because it got a node's default memory.
     _, step = explain("Resources", job(tres="cpu=1,mem=10000M,node=1,gres/gpu=1"))
     assert "--mem=64G" in step
     assert "10000M" in step
@@ -159,7 +159,7 @@ def test_what_never_started_is_told_by_its_reason(state: str, reason: str, words
     assert words in said
     assert "never started" in said
     assert "output" not in todo
-    assert explain(reason, job(state, exit_code=0, signal=1)) == (said, todo)  # so is one that sbatch has refused
+    assert explain(reason, job(state, exit_code=0, signal=1)) == (said, todo)  # as for a job that sbatch has refused
     assert explain(reason, job("FAILED", exit_code=3))[0] == "The job ended with exit code 3."
     assert explain(reason, replace(job("FAILED", signal=1), nodes="n1"))[0] == "The job was ended by SIGHUP."
 

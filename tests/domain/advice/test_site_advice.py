@@ -1,4 +1,4 @@
-"""What a site advises, beside what Slurm enforces."""
+"""Advice of a site, in addition to the rules that Slurm enforces."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ SKYNET = {"cpus_per_gpu": {"default": 7, "a40": 15}}
         ({"gres": "gpu:1", "cpus-per-task": "20"}, "20"),
         ({"gres": "gpu", "ntasks": "20"}, "20"),
         ({"cpus-per-gpu": "10", "gpus": "4"}, "10"),
-        ({"cpus-per-task": "64"}, None),  # no GPUs: nobody else's wait for it
+        ({"cpus-per-task": "64"}, None),  # no GPUs: no other user waits for them
         ({"gpus": "0", "cpus-per-task": "64"}, None),
-        ({"gpus": "1", "nodes": "1-4", "cpus-per-task": "64"}, None),  # how many tasks is not said
+        ({"gpus": "1", "nodes": "1-4", "cpus-per-task": "64"}, None),  # the number of tasks is open
         ({"gpus": "1", "exclusive": None, "cpus-per-task": "64"}, None),
         ({"gpus-per-socket": "1", "cpus-per-task": "64"}, None),
         ({"gpus": "x y", "cpus-per-task": "?"}, None),

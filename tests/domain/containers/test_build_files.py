@@ -1,4 +1,4 @@
-"""Files that images are made from, and the packages of a Python."""
+"""Build files of images, and the packages of a Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images as people name them, and the command lines that their runtimes get."""
+"""Image references, and the command lines of their runtimes."""
 
 import ast
 import csv
@@ -89,7 +89,7 @@ def test_descriptions_that_can_be_are_taken():
     check_described({"modules": ["cuda"]})
 
 
-# What runs on the node ------------------------------------------------------------------------------------------------
+# On the node ----------------------------------------------------------------------------------------------------------
 
 
 def _facts(**changes):
@@ -146,7 +146,7 @@ def test_docker_never_gets_a_gpu_that_is_not_the_jobs():
     argv, env = runtimes.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": "2,5"}))
     assert argv[argv.index("--gpus") + 1] == f'"device={UUIDS[0]},{UUIDS[1]}"'
     assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(UUIDS)
-    assert env["CUDA_VISIBLE_DEVICES"] == "0,1"  # in the container there are no others
+    assert env["CUDA_VISIBLE_DEVICES"] == "0,1"  # the container has no others
     _, env = runtimes.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": ",".join(UUIDS)}))
     assert env["CUDA_VISIBLE_DEVICES"] == ",".join(UUIDS)
 
@@ -161,7 +161,7 @@ def test_docker_never_gets_a_gpu_that_is_not_the_jobs():
         ({"CUDA_VISIBLE_DEVICES": "0,all"}, [], []),
         ({"CUDA_VISIBLE_DEVICES": ",".join(UUIDS)}, [], UUIDS),
         ({"CUDA_VISIBLE_DEVICES": "MIG-5d5ba0d6"}, [], ["MIG-5d5ba0d6"]),
-        # The job sees its own two GPUs alone, and counts from 0; on the node they are number 4 and 6.
+        # The job sees only its own two GPUs, numbered from 0; on the node they are numbers 4 and 6.
         ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "4,6"}, [("0", UUIDS[0]), ("1", UUIDS[1])], UUIDS),
         ({"CUDA_VISIBLE_DEVICES": "1"}, [("0", UUIDS[0]), ("1", UUIDS[1])], UUIDS[1:]),
         ({"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_GPUS": "4,6"}, [], ["4", "6"]),
@@ -309,7 +309,7 @@ def test_what_a_group_shares_stays_shared_and_the_cache_is_of_one_person(short_p
         images.make_folder(cache)
 
 
-# Its client is told to end while Popen has not returned yet.
+# Its client receives the signal to end before Popen has returned.
 _EARLY = """
 import os, runpy, signal, subprocess, sys
 contain = runpy.run_path(sys.argv[1])
@@ -343,7 +343,7 @@ def test_a_process_is_taken_for_gone_only_where_it_was(monkeypatch):
         f"{boot}/{space}",
     ):
         assert not lock.is_gone(label), label
-    monkeypatch.setattr(lock, "_boot", str)  # where the system does not tell it, nobody knows
+    monkeypatch.setattr(lock, "_boot", str)  # on a system without a boot ID
     assert not lock.is_gone(f"/{space}/4194999/1")
 
 
@@ -357,7 +357,7 @@ def test_a_lock_is_taken_from_a_holder_of_another_node_that_was_not_heard_of(tmp
         assert is_ours
         assert waited == ["job 12 on gpu07"]
         other = path.read_text().replace(str(os.getpid()), "1")
-        path.write_text(other)  # it was taken from this one in turn
+        path.write_text(other)  # another process has taken it in turn
     assert path.read_text() == other
     with lock.held(str(path), lambda: True, waited.append) as is_ours:
         assert not is_ours

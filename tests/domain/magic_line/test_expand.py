@@ -1,4 +1,4 @@
-"""Python values in a line: which references are known, and that nothing is run to find out."""
+"""Python values in a line: the recognised references, without running code."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_an_expression_is_refused_at_once(line: str, part: str) -> None:
     with pytest.raises(UsageError, match="names are replaced, expressions are not") as caught:
         tokenize(line, lambda name: NUMBERS.get(name, MISSING))
     start, end = caught.value.details["span"]
-    # Of a word that a blank ends, no more than the braces is meant.
+    # In a word that a blank ends, only the braces are a reference.
     assert line[start:end] == part
     assert "{value}" in caught.value.hint
 

@@ -1,4 +1,4 @@
-"""The magic line: quoting as in a shell, Slurm's words and ours, and what cannot become which."""
+"""Magic line: quoting as in a shell, Slurm options and keywords, and the separation of the two."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lookup(values: dict[str, Any]) -> Any:
 
 
 def part(line: str, error: SlurmError) -> str:
-    """Return the part of the line that an error points at."""
+    """Return the part of the line to which an error points."""
     start, end = error.details["span"]
     return line[start:end]
 
@@ -43,7 +43,7 @@ def test_quoted_words_come_back(words: list[str]) -> None:
 @given(st.lists(st.text(st.sampled_from("ab \t'\"\\-={}$é\n"), max_size=12), min_size=1, max_size=30))
 @settings(max_examples=60, deadline=None)
 def test_words_are_those_of_sh(lines: list[str]) -> None:
-    """Against /bin/sh; what only a shell does ($ and backquotes, lines) is escaped or left out."""
+    """Compare with /bin/sh; features of shells alone ($ and backquotes, lines) are escaped or left out."""
     ours = []
     script = ['show() { printf \'%s\\0\' "$#" "$@"; }']
     for line in lines:
@@ -100,7 +100,7 @@ def test_lines_that_have_no_words(line: str, where: str) -> None:
          ["arg1", "-x", "a b"]),
         ("wait -p arandu as=job -n4", ["-p", "arandu", "-n4"], {"wait": None, "as": "job"}, []),
         ("-p wait", ["-p", "wait"], {}, []),  # the value of -p
-        ("--gpus as=job", ["--gpus", "as=job"], {}, []),  # as sbatch would take it
+        ("--gpus as=job", ["--gpus", "as=job"], {}, []),  # as sbatch parses it
         ("--nice wait", ["--nice"], {"wait": None}, []),  # an optional value is attached or absent
         ("-k wait", ["-k"], {"wait": None}, []),
         ("-Hn 2 wait", ["-Hn", "2"], {"wait": None}, []),
@@ -213,7 +213,7 @@ def test_line_magics_that_are_refused(line: str, where: str) -> None:
     ],
 )
 def test_a_dash_of_a_text_processor_is_told(typed: str, meant: str | None) -> None:
-    """A hyphen before it makes it an option that Slurm does not know."""
+    """Check the hint for a typographic dash: a hyphen in its place makes an option unknown to Slurm."""
     if meant is None:
         with pytest.raises(OptionError):
             parse_cell_line(f"{typed} arandu", SBATCH, WORDS)
@@ -295,7 +295,7 @@ def test_without_known_names_a_line_stays_as_typed(line: str) -> None:
     assert words(lookup({})) == words(None)
 
 
-# Commands that get their words as they are ---------------------------------------------------------------------------
+# Commands with unchanged words ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ def test_without_known_names_a_line_stays_as_typed(line: str) -> None:
     [
         ('-o "%i|%T" -t all', ["-o", "%i|%T", "-t", "all"]),
         ("-u {name} x", ["-u", "a b", "x"]),
-        ("-S {dash}", ["-S", "-n4"]),  # sorts backwards: the value of an option that was typed
-        ("--no-such {name} -Z", ["--no-such", "a b", "-Z"]),  # squeue will say so
+        ("-S {dash}", ["-S", "-n4"]),  # sorts backwards: the value of a typed option
+        ("--no-such {name} -Z", ["--no-such", "a b", "-Z"]),  # squeue will report it
         ("-- {dash}", ["--", "-n4"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is not passed through: command lines that never end, or that ask somebody who cannot answer."""
+"""Command lines that are not passed through: those that never end, or that wait for an answer."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_help_texts(version: str) -> None:
     assert said["comment"] == "arbitrary comment"
     assert said["deadline"].endswith("deadline (start > (deadline - time[-min]))")  # over two lines
     assert said["extra-node-info"].startswith("combine request of sockets per node, cores per socket")
-    assert said["hint"] == ""  # not in the help, and yet accepted
+    assert said["hint"] == ""  # not in the help, but accepted
     assert said["wrap"] == "wrap command string in a sh script and submit"  # [=command string]
     entries = read_help((DATA / version / "scancel.help.txt").read_text())  # =name | integer
     assert {entry.name: entry.help for entry in entries}["signal"].startswith("signal to send to job")
@@ -107,7 +107,7 @@ def test_any_help_can_be_read(text: str) -> None:
         assert entry.takes in ".=?"
 
 
-# As glibc has it ----------------------------------------------------------------------------------------------------
+# Comparison with glibc -----------------------------------------------------------------------------------------------
 
 
 class _GetoptOption(ctypes.Structure):
@@ -121,7 +121,7 @@ class _GetoptOption(ctypes.Structure):
 
 @cache
 def getopt_tables(command: str, version: str) -> tuple[Any, bytes, dict[int, str]]:
-    """Return the long options and the letters as getopt_long wants them, and a long name for each of its answers."""
+    """Return the long options and the letters for getopt_long, and a long name for each of its results."""
     real = RECORDED[version][command]
     names = list(real["long"])
     groups: dict[str, int] = {name: 1000 + at for at, name in enumerate(names)}
@@ -138,7 +138,7 @@ def getopt_tables(command: str, version: str) -> tuple[Any, bytes, dict[int, str
 
 
 def glibc(command: str, version: str, argv: list[str]) -> tuple[list[tuple[str, str | None]], list[str]] | None:
-    """Return options (a long name of each) and operands as getopt_long(3) gives them; None if it refuses."""
+    """Return options (a long name of each) and operands from getopt_long(3); None if it refuses them."""
     libc = ctypes.CDLL(None)
     table, letters, names = getopt_tables(command, version)
     words = [command.encode(), *(word.encode() for word in argv)]
@@ -184,7 +184,7 @@ def test_split_does_what_getopt_long_does(command: str, version: str) -> None:
     @settings(max_examples=1000, deadline=None)
     @given(command_lines(command, version))
     def compare(argv: list[str]) -> None:
-        # sbatch and its like take the separators of components out before they call getopt.
+        # sbatch and similar commands remove the separators of components before they call getopt.
         argv = [word for word in argv if word != HET]
         real = glibc(command, version, argv)
         if real is None:
@@ -217,7 +217,7 @@ def test_no_word_is_lost(argv: list[str]) -> None:
         assert argv[option.index].startswith("-") or option.name == HET
 
 
-# What a person sees ---------------------------------------------------------------------------------------------------
+# Error messages -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

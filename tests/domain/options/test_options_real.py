@@ -1,4 +1,4 @@
-"""Random command lines against the real sbatch: the same is refused, the same options and script argv are seen."""
+"""Random command lines against the real sbatch: equal refusals, equal options and script argv."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from jupyter_slurm.errors import OptionError
 
 pytestmark = pytest.mark.slurm
 
-# These end sbatch in the middle of its argv, so nothing is known of what follows them.
+# These options end sbatch in the middle of its argv, so the rest is unknown.
 ENDING = {"help", "usage", "version", "autocomplete"}
 
-# sbatch stops at this header when it has read its whole argv and before it looks for a controller.
+# sbatch stops at this header after it has read its whole argv and before it contacts a controller.
 STOP = "#!/bin/sh\n#SBATCH stop-here\n"
 
 ALL = OptionTable.for_command("sbatch")
@@ -59,7 +59,7 @@ def table(traced_sbatch: Any) -> OptionTable:
 
 
 def test_random_command_lines(traced_sbatch: Any, table: OptionTable) -> None:
-    """What getopt refuses is refused and the rest is not; options, values and operands are those that sbatch sees."""
+    """Check that refusals equal getopt's, and that options, values and operands equal those of sbatch."""
     script = traced_sbatch.folder / "stop"
     script.write_text(STOP)
     seen = {"accepted": 0, "refused": 0}
@@ -81,7 +81,7 @@ def test_random_command_lines(traced_sbatch: Any, table: OptionTable) -> None:
         names = [(option.name, option.value) for option in ours.options]
         canonical = [(_canonical(table, name), value) for name, value in real.taken]
         assert names[: len(canonical)] == canonical, argv
-        if real.rest is None:  # a value or an ending option stopped it: nothing more to compare
+        if real.rest is None:  # stopped by a value or an ending option: no more to compare
             return
         assert len(names) == len(canonical), argv
         assert ours.rest == real.rest, argv
@@ -120,7 +120,7 @@ def test_plugin_options_are_taken(traced_sbatch: Any, table: OptionTable, argv: 
 
 
 def test_components_of_a_het_job(traced_sbatch: Any, table: OptionTable) -> None:
-    """sbatch takes every colon out before it looks for options, also one among the script's arguments."""
+    """Check that sbatch removes every colon before it reads options, also one among the script's arguments."""
     script = traced_sbatch.folder / "stop"
     script.write_text(STOP)
     argv = ["-n1", ":", "-n2", str(script), "a", ":", "b"]
@@ -142,7 +142,7 @@ def test_the_job_gets_the_argv(
     wait_for: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    """From end to end: what split() calls the script's argv is what the running script gets."""
+    """Check end to end that the running script gets the script argv of split()."""
     running = cluster if version == "installed" else cluster_for(version)
     tmp_path.chmod(0o755)
     script = tmp_path / "job.sh"

@@ -1,4 +1,4 @@
-"""What df, quota and lfs say about the room in a folder."""
+"""Parsing of df, quota and lfs output about the space in a directory."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""No text of a user can be taken for Slurm's: names that hold separators, newlines, rows and whole answers."""
+"""Protection of Slurm's answers against users' texts: names with separators, newlines, rows and whole answers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jupyter_slurm.errors import ParseError
 MARK, OTHER = "0123456789abcdef", "fedcba9876543210"
 END, LAST = framing.field_end(MARK), framing.record_end(MARK)
 
-# What people may write: any text, what looks like rows of ours with another mark, and bytes that are not UTF-8. The mark is
-# drawn after the jobs got their names, so none of them holds it.
+# Possible texts of users: any text, imitated rows with another mark, and bytes that are not UTF-8. The mark is drawn
+# after the jobs got their names, so no name contains it.
 evil = st.sampled_from(
     [
         "\n",

@@ -1,4 +1,4 @@
-"""What accounting says of a job's use."""
+"""A job's use according to accounting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a batch job writes."""
+"""Output files of a batch job."""
 
 from __future__ import annotations
 

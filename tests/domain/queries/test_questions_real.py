@@ -1,4 +1,4 @@
-"""The questions of the domain layer, asked of a real Slurm about jobs with misleading names."""
+"""Queries of the domain layer to a real Slurm with jobs of misleading names."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TEXTS = [
 
 
 class Slurm:
-    """A cluster, asked as the services ask it."""
+    """A cluster, queried as the services do."""
 
     def __init__(self, control: ClusterControl, user: str | None = None) -> None:
         self.control, self.user = control, user
@@ -196,7 +196,7 @@ def test_nodes_partitions_and_configuration(slurm: Slurm) -> None:
 
 
 def _calls(control: ClusterControl, user: str) -> tuple[dict[str, int], int]:
-    """How many of each question the controller has had, and how many this user has asked."""
+    """Return the number of requests of each type at the controller, and the number of this user's requests."""
     text = control.run("sdiag").stdout
     kinds = {
         kind: int(count) for kind, count in re.findall(r"^\s+(\w+)\s+\(\s*\d+\)\s+count:(\d+)", text, re.MULTILINE)
@@ -269,7 +269,7 @@ def test_accounting_remembers(accounting_cluster: EmbeddedCluster, wait_for: Cal
         records = slurm.ask(
             lambda mark: job_history.sacct_argv([JobId(number)], since - 60, mark), job_history.parse_sacct
         )
-        # A job that ends at once is written as "allocation" first.
+        # A job that ends at once is first recorded as "allocation".
         return next((record for record in records if record.state.is_finished and record.name != "allocation"), None)
 
     record = wait_for(ended, "the job in accounting")
@@ -298,7 +298,7 @@ def test_tables_of_a_live_cluster(accounting_cluster: EmbeddedCluster, line: str
     if command == "sacct":
         numbers = {
             row[table.columns.index("JobID")] for row in table.rows
-        }  # lines say nothing: names may hold newlines
+        }  # not counted in lines: names may contain newlines
         assert all(re.match(r"\d", number) and number.partition(".")[0] in plain for number in numbers)
     elif command != "sreport":
         # As many rows as the command shows lines below its head (and the rule of sacct and sacctmgr).

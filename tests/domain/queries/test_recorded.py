@@ -1,4 +1,4 @@
-"""What Slurm 22.05, 24.11 and 26.05 really answered (tests/data/slurm, made by its record.py)."""
+"""Recorded answers of Slurm 22.05, 24.11 and 26.05 (tests/data/slurm, made by its record.py)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_ends(recording: Recording) -> None:
     assert end("completed") == (0, 0)
     assert end("killed") == (0, 9)
     assert end("running") == (None, None)
-    # Up to 22.05 a job whose output folder is missing fails; later versions make the folder.
+    # Up to 22.05 a job whose output directory is missing fails; later versions create the directory.
     assert end("no-folder") == ((0, 53) if recording.version == "22.05" else (0, 0))
     assert recording.of("timeout").signal == 15
 
@@ -161,8 +161,8 @@ def test_names_in_accounting(recording: Recording) -> None:
     for key, job in recording.index["jobs"].items():
         record = by_id[job["id"]]
         if job["name"] is not None and key != "bytes":
-            # Slurm writes a backquote for a double quote into accounting, and question marks for what its database
-            # cannot hold: not UTF-8, and in 22.05 not Latin-1.
+            # Slurm writes a backquote for a double quote into accounting, and question marks for characters that its
+            # database cannot store: not UTF-8, and in 22.05 not Latin-1.
             charset = "latin-1" if recording.version == "22.05" else "utf-8"
             assert record.name == job["name"].replace('"', "`").encode(charset, "replace").decode(charset)
         assert record.user == "alice"
@@ -236,7 +236,7 @@ def test_tables_have_the_columns_and_rows_of_the_command(recording: Recording, n
     shown = heads.split()
     joined = "".join(table.columns).replace(" ", "")
     if name not in ("table-sprio_-l", "table-sinfo_-l"):
-        # A head too long for its column is cut in the plain list, so compare by prefixes.
+        # A head too long for its column is truncated in the plain list, so compare by prefixes.
         position = 0
         for word in shown:
             position = joined.find(word.rstrip("+"), position)

@@ -1,4 +1,4 @@
-"""Which command lines become tables, and how their answers are read."""
+"""Command lines with tables, and the parsing of their output."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ heads = st.lists(st.text("ABC()_", min_size=1), min_size=2, max_size=5)
 
 @given(st.data(), heads)
 def test_framed_tables_keep_every_cell(data: st.DataObject, columns: list[str]) -> None:
-    first = cells.filter(lambda text: "\n" not in text)  # an id, a partition: no free text
+    first = cells.filter(lambda text: "\n" not in text)  # an ID, a partition: no free text
     rows = data.draw(st.lists(st.tuples(first, *[cells] * (len(columns) - 1))))
     text = "".join(field_end(MARK).join(row) + record_end(MARK) + "\n" for row in [columns, *rows])
     table = parse_table("squeue", ("Sat Nov 21 03:00:00 2026\n" + text).encode("utf-8", "surrogatepass"), MARK)

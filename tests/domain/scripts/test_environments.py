@@ -1,4 +1,4 @@
-"""The shell text that makes an environment, run by a real bash."""
+"""Shell text of an environment, run by a real bash."""
 
 import subprocess
 

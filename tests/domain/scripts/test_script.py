@@ -1,4 +1,4 @@
-"""Cells and scripts: what a cell is, what its header says, and the script that runs a Python cell."""
+"""Cells and scripts: the kind of a cell, its header, and the script that runs a Python cell."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WORDS = st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8")),
         ("await work()\nasync for x in y: pass\n", "python"),
         ("x = 1\r\nif x:\r\n    y = 2\r\n", "python"),
         ("\n\n   # a comment\n\nx = 1", "python"),
-        ("'\\d'; 1 is 1", "python"),  # warnings are for the job to give
+        ("'\\d'; 1 is 1", "python"),  # the job shows warnings
         ("text = '''\n#!/bin/sh\n'''", "python"),
         ("# only a comment", "python"),
     ],
@@ -94,7 +94,7 @@ def test_a_cell_with_bytes_that_are_not_text_is_a_script() -> None:
     assert classify(b"#!/bin/sh\necho \xff".decode("utf-8", "surrogateescape")) == "script"
 
 
-# Headers; that sbatch reads them in the same way is in test_script_real.py ----------------------------------------
+# Headers; test_script_real.py compares with sbatch ----------------------------------------------------------------
 
 
 def test_header_lines_count_until_the_first_command() -> None:
@@ -220,7 +220,7 @@ OLD = sorted(Path.home().glob(".pyenv/versions/3.[67].*/bin/python3"))
 @pytest.mark.parametrize("otherwise", ["", "/usr/bin/python3"])
 @pytest.mark.parametrize("python", [None, *OLD], ids=["stand-in", *(path.parts[-3] for path in OLD)])
 def test_a_python_that_is_too_old_is_said_in_words(python: Path | None, otherwise: str, tmp_path: Path) -> None:
-    """Few machines still have one: the stand-in answers what it would, and would fail as it does."""
+    """Check with a stand-in, because few machines have such a Python: its output and failure are the same."""
     runner = tmp_path / "cell.py"
     runner.write_text("from __future__ import annotations\nprint('runs')\n")
     if python is None:

@@ -1,4 +1,4 @@
-"""Random headers against the real sbatch, which writes down what it hands to getopt_long."""
+"""Random headers against the real sbatch, whose arguments of getopt_long are recorded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LINES = st.lists(st.tuples(START, LINE).map("".join) | st.sampled_from(["", "  "
 
 
 def test_headers_are_read_as_sbatch_reads_them(traced_sbatch: Any) -> None:
-    """The first component's words; a word that is no option stops it there, before it looks for a controller."""
+    """Check the first component's words. A word that is not an option stops sbatch before it contacts a controller."""
     seen = {"read": 0, "refused": 0}
 
     @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -48,8 +48,8 @@ def test_headers_are_read_as_sbatch_reads_them(traced_sbatch: Any) -> None:
     @given(LINES)
     def compare(lines: list[str]) -> None:
         if traced_sbatch.version < (24, 5) and any("\\ " in line for line in lines):
-            return  # older ones end the word there; what follows is an error of its own
-        # The last word stops every sbatch; it is in the first component only if nothing began another.
+            return  # older versions end the word at this point; the rest is another error
+        # The last word stops every sbatch; it is in the first component unless a word began another.
         script = "\n".join(["#!/bin/sh", "#SBATCH -H", *lines, "#SBATCH stop-here", "true", ""])
         try:
             words = header_options(script)
@@ -63,7 +63,7 @@ def test_headers_are_read_as_sbatch_reads_them(traced_sbatch: Any) -> None:
             return
         first = next(list(group) for is_end, group in groupby(words, HET.__eq__) if not is_end)
         if not any(not word.startswith("-") for word in first):
-            return  # it would go on to the next component, or to the controller
+            return  # sbatch would continue with the next component, or with the controller
         assert traced_sbatch.header(script)[0] == first, script
         seen["read"] += 1
 
@@ -72,7 +72,7 @@ def test_headers_are_read_as_sbatch_reads_them(traced_sbatch: Any) -> None:
 
 
 def test_components(traced_sbatch: Any) -> None:
-    """``hetjob`` begins a component, and what follows it on its line is lost."""
+    """Check that ``hetjob`` begins a component, and that the rest of its line is lost."""
     script = "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob -n2\n#SBATCH -n3 HETJOB -n4\n#SBATCH packjob\n#SBATCH stop-here\n"
     assert header_options(script) == ["-n1", HET, "-n3", HET, "stop-here"]
     runs = [words for words in traced_sbatch.header(script) if words]

@@ -1,4 +1,4 @@
-"""Sweeps as they are typed, and as tables."""
+"""Sweeps, as typed and as tables."""
 
 from __future__ import annotations
 

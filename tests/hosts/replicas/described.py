@@ -1,30 +1,30 @@
-"""What a replica is made of: the file ``tests/sites/NAME.toml``, checked key by key.
+"""Description of a replica: the file ``tests/sites/NAME.toml``, checked key by key.
 
-JUPYTER_SLURM_TEST_SITES names a folder with more of them, for a site that is not ours to keep: NAME.toml is the replica,
-profiles/NAME.toml the profile.
+JUPYTER_SLURM_TEST_SITES names a folder with further descriptions, for sites that must not be published: NAME.toml is
+the replica, profiles/NAME.toml the profile.
 
 [way]
-login = "sky1.example.org"       # as the profile calls it
-gateway = "gate.example.org"     # in front of it, where the site has one
-in = "key"                       # what the first host asks for: key, password, code, key+code, password+code
-login_in = "password"            # what the login node asks for behind a gateway (key)
+login = "sky1.example.org"       # name in the profile
+gateway = "gate.example.org"     # jump host before it, if the site has one
+in = "key"                       # authentication at the first host: key, password, code, key+code, password+code
+login_in = "password"            # authentication at the login node behind a gateway (key)
 
-[storage]                        # $USER is the person, in the whole file
+[storage]                        # $USER is the user, in the whole file
 home = "/home/$USER"
-home_on_nodes = false            # whether the nodes see it (true)
-shared = ["/scratch/$USER"]      # folders of the person that the login node and all nodes see
-local = ["/output/$USER"]        # folders of the person on each node, another one on each
-variables = { SCRATCH = "/scratch/$USER" }   # what the start-up files of a login shell set
+home_on_nodes = false            # whether the nodes see the home (true)
+shared = ["/scratch/$USER"]      # user directories that the login node and all nodes see
+local = ["/output/$USER"]        # user directories on each node, separate for each
+variables = { SCRATCH = "/scratch/$USER" }   # set by the start-up files of a login shell
 
 [software]
-modules = ["gcc/7.4"]            # what `module load` finds there
+modules = ["gcc/7.4"]            # modules for `module load`
 runtime = "docker"               # or singularity, charliecloud
-nodes = ["dgx01"]                # where Docker runs: a daemon on each (all)
-gpu_variable = "NV_GPU"          # what tells a job its GPUs by UUID
-images = { "nvcr.io/nvidia/pytorch:22.11-py3" = "python" }   # name or folder: python, or jupyter (with notebook 6)
-registry = { "docker.io/library/python:3.11-slim" = "python" }   # images that nodes can fetch, by the host's own name
+nodes = ["dgx01"]                # nodes with Docker: a daemon on each (all)
+gpu_variable = "NV_GPU"          # variable with a job's GPUs by UUID
+images = { "nvcr.io/nvidia/pytorch:22.11-py3" = "python" }   # name or directory: python, or jupyter (with notebook 6)
+registry = { "docker.io/library/python:3.11-slim" = "python" }   # images that nodes can fetch, by the registry's name
 
-[cluster]                        # as `jupyter slurm embedded start --config` takes it
+[cluster]                        # in the form of `jupyter slurm embedded start --config`
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if _more := os.environ.get("JUPYTER_SLURM_TEST_SITES"):
 _FILES = {file.stem: file for folder in _FOLDERS for file in folder.glob("*.toml")}
 
 SITES = sorted(_FILES)
-"""Names of all sites that have a replica."""
+"""Names of all sites with a replica."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """The way in."""
+    """The users' route into the site."""
 
     login: str
     gateway: str = ""
@@ -60,13 +60,13 @@ class Way:
 
     @property
     def at_login(self) -> str:
-        """What the login node asks for."""
+        """Return the authentication that the login node requires."""
         return self.login_asks if self.gateway else self.asks
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Folders of the person."""
+    """Directories of the user."""
 
     home: str
     home_on_nodes: bool = True
@@ -77,7 +77,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class Software:
-    """What nodes have besides this machine's programs."""
+    """Additional software of the nodes, besides this machine's programs."""
 
     modules: tuple[str, ...] = ()
     runtime: str = ""
@@ -89,7 +89,7 @@ class Software:
 
 @dataclass(frozen=True)
 class Site:
-    """One site."""
+    """Description of a site."""
 
     name: str
     way: Way
@@ -99,25 +99,25 @@ class Site:
 
     @staticmethod
     def home_of(name: str) -> str:
-        """Return the home of a person there, whose login name is ``{name}``."""
+        """Return the user's home on the site, with ``{name}`` in place of the login name."""
         data = tomllib.loads(_FILES[name].read_text(encoding="utf-8"))
         return str(data["storage"]["home"]).replace("$USER", "{name}")
 
     @property
     def is_shipped(self) -> bool:
-        """Whether its profile is one that users have."""
+        """Return whether its profile is part of the package."""
         return self.name in shipped_names()
 
     @property
     def profile(self) -> str:
-        """Text of its profile."""
+        """Return the text of its profile."""
         if self.is_shipped:
             return shipped_text(self.name)
         return (_FILES[self.name].parent / "profiles" / f"{self.name}.toml").read_text(encoding="utf-8")
 
     @classmethod
     def read(cls, name: str, user: str) -> Site:
-        """Read the file of a site, for a person with that login name there."""
+        """Read the file of a site, for a user with this login name."""
         text = _FILES[name].read_text(encoding="utf-8").replace("$USER", user)
         data = tomllib.loads(text)
         way = {{"in": "asks", "login_in": "login_asks"}.get(key, key): value for key, value in data.pop("way").items()}

@@ -1,4 +1,4 @@
-"""Fixtures: replicas of sites (tests/conftest.py makes them known to every test)."""
+"""Fixtures: replicas of sites (tests/conftest.py registers them for every test)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def replicas(
     ssh_key: Path,
     unavailable: Callable[[str], None],
 ) -> Iterator[Callable[[str], Replica]]:
-    """``replicas("arandu")``: the replica of a site, logged in to, one for all tests of the session."""
+    """Return a factory: ``replicas("arandu")`` is the logged-in replica of a site, shared by all tests."""
     made: dict[str, Replica] = {}
 
     def image(kind: str) -> Path:
@@ -64,12 +64,12 @@ def replicas(
 
 @pytest.fixture
 def replica(request: pytest.FixtureRequest, replicas: Callable[[str], Replica]) -> Replica:
-    """The replica of each site that has one, in turn; ``@pytest.mark.sites("arandu")`` names some."""
+    """Provide the replica of each site in turn; ``@pytest.mark.sites("arandu")`` selects sites."""
     return replicas(request.param)
 
 
 def parametrize_replica(metafunc: pytest.Metafunc) -> None:
-    """Run a test that asks for ``replica`` on each site; all of one site go to one worker, which has that replica."""
+    """Run a test with the fixture ``replica`` on each site; one worker, with the replica, runs all tests of a site."""
     if "replica" not in metafunc.fixturenames:
         return
     only = metafunc.definition.get_closest_marker("sites")

@@ -1,4 +1,4 @@
-"""The laptop in front of a replica: a profile, settings, and the front doors that a person uses."""
+"""Laptop in front of a replica: a profile, settings, and the front ends that a user has."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _FOREIGN = ("SLURM", "SBATCH", "JUPYTER", "XDG_", "SSH_", "DOCKER")
 
 
 class Cell:
-    """What one cell did."""
+    """Result of one cell."""
 
     def __init__(self) -> None:
         self.text, self.error = "", ""
 
     def hear(self, message: dict[str, Any]) -> None:
-        """Take in what was published."""
+        """Process a published message."""
         content = message["content"]
         if message["msg_type"] == "stream":
             self.text += content["text"]
@@ -44,19 +44,19 @@ class Cell:
 
 
 class Laptop:
-    """Somebody's machine: a home, the profile of the site with the person's name in it, and an agent.
+    """A user's computer: a home, the profile of the site with the user's name, and an agent.
 
     Attributes
     ----------
     home : Path
     env : dict
-        The environment of all that runs there.
+        The environment of all its processes.
     since, cells, commands : float, int, int
-        Since when there is one (``time.monotonic()``), and how many cells and commands it has run.
+        Time of its start (``time.monotonic()``), and numbers of cells and commands run.
     asked : str
-        What stood on the terminal at the last log-in.
+        Text on the terminal at the last login.
     ssh_config : Path
-        Tells the addresses of hosts, which on a real laptop a name server does.
+        Has the addresses of hosts, which a name server has for a real laptop.
     """
 
     def __init__(self, replica: Replica, home: Path) -> None:
@@ -90,7 +90,7 @@ class Laptop:
             self.command(*words)
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run ``jupyter slurm WORDS``; no error if it fails."""
+        """Run ``jupyter slurm WORDS``; a failure raises no error."""
         self.commands += 1
         argv = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", *words]
         return subprocess.run(
@@ -99,9 +99,9 @@ class Laptop:
         )  # fmt: skip
 
     def connect(self) -> Said:
-        """Log in by ``jupyter slurm connect``, at a terminal, and answer what the hosts ask."""
+        """Log in with ``jupyter slurm connect``, at a terminal, and answer the hosts' questions."""
         replica, way = self.replica, self.replica.site.way
-        # A question ends what was said: before it, its words may stand in a heading.
+        # A question is at the end of the text: before, its words may occur in a heading.
         password = ("[Pp]assword[^\n]* $", replica.password)
         code = ("[Vv]erification code[^\n]* $", lambda: replica.codes.next())
         asked: list[tuple[str, Answer]] = [password] if "password" in way.asks else []
@@ -136,7 +136,7 @@ class Laptop:
         return cell.text.removesuffix("\n")
 
     def execute(self, path: Path, timeout: int = 180) -> Any:
-        """Run all cells of a notebook of ours, as its person would; return it with its outputs."""
+        """Execute all cells of a notebook of the project, as a user would; return it with its outputs."""
         notebook = nbformat.read(path, as_version=4)
         client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(self.home / "work")}})
         self.cells += sum(cell.cell_type == "code" for cell in notebook.cells)

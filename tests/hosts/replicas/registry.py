@@ -1,7 +1,7 @@
-"""The registries of images that a site's nodes reach: a real one (Debian's docker-registry), under their names.
+"""Image registries that a site's nodes reach: a real one (Debian's docker-registry), under their names.
 
-It stands on a host of its own, and answers on port 443 with a certificate that the site's hosts trust: nothing that
-fetches an image has to be told of it.
+The registry has its own host, and answers on port 443 with a certificate that the site's hosts trust. So programs that
+fetch images need no configuration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ssh_hosts.machine import Machine, run
 __all__ = ["BUNDLE", "SiteRegistry", "host_of", "make_certificate"]
 
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
-"""What a host trusts: here, and on the replica."""
+"""Trusted certificates of a host: path on this machine, and on the replica."""
 
 _HOSTS = {"docker.io": "registry-1.docker.io"}
 _CONFIG = """version: 0.1
@@ -25,7 +25,8 @@ log: {{level: warn}}
 storage: {{filesystem: {{rootdirectory: {folder}/images}}}}
 http: {{addr: ":443", tls: {{certificate: {folder}/cert.pem, key: {folder}/key.pem}}}}
 """
-# Runs beside the registry. A root file system becomes an image of two layers; the second has what runtimes look for in it.
+# Runs beside the registry. A root file system becomes an image of two layers; the second has files that runtimes
+# expect.
 _PUSH = """
 import gzip, hashlib, http.client, io, json, ssl, sys, tarfile, time
 
@@ -80,13 +81,13 @@ ask("PUT", f"/v2/{name}/manifests/{tag}", json.dumps(manifest).encode(), Content
 
 
 def host_of(image: str) -> str:
-    """Return the host that is asked for an image."""
+    """Return the host that serves an image."""
     host = image.partition("/")[0]
     return _HOSTS.get(host, host)
 
 
 def make_certificate(folder: Path, hosts: Iterable[str]) -> Path:
-    """Make a certificate for these hosts in a folder; return what trusts it, and all that is trusted here."""
+    """Create a certificate for these hosts in a folder; return it, and the bundle with all trusted certificates."""
     names = ",".join(f"DNS:{host}" for host in sorted(hosts))
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     made += ["-days", "9", "-subj", "/CN=registry", "-addext", f"subjectAltName={names}"]
@@ -98,14 +99,14 @@ def make_certificate(folder: Path, hosts: Iterable[str]) -> Path:
 
 
 class SiteRegistry:
-    """A registry that runs as long as its host.
+    """A registry with the lifetime of its host.
 
     Parameters
     ----------
     machine : Machine
-        Its host, which sees ``folder``.
+        Its host, which has access to ``folder``.
     folder : Path
-        Has the certificate; images are kept there, too.
+        Contains the certificate, and the images.
     """
 
     def __init__(self, machine: Machine, folder: Path) -> None:
@@ -122,7 +123,7 @@ class SiteRegistry:
             )
 
     def push(self, image: str, tar: Path) -> None:
-        """Make an image of a root file system."""
+        """Create an image from a root file system."""
         name, _, tag = image.partition("/")[2].rpartition(":")
         packed = self._folder / "layer.tar.gz"
         with tar.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as file:

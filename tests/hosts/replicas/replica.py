@@ -1,4 +1,4 @@
-"""A replica of a site: its hosts, its storage, its Slurm, its containers, and a laptop in front of it."""
+"""Replica of a site: its hosts, its storage, its Slurm, its containers, and a laptop in front of it."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _PROFILE_FOLDER = "/etc/profile.d"
 
 
 class Replica:
-    """One site. The test process has the laptop's place, and reaches the first host of the site alone.
+    """A replica. The test process is in the laptop's place, and reaches only the first host of the site.
 
     Attributes
     ----------
     name, site : str, Site
-        The site, and what is said of it.
+        The site's name, and its description.
     user, password : str
-        Who has an account there.
+        The user's account.
     laptop : Laptop
-        The person's own machine: profile, settings, notebooks.
+        The user's own computer: profile, settings, notebooks.
     gateway, login, nodes : SshHost or None, SshHost, dict of SshHost
     controller : Machine
-        Where slurmctld runs; ``controller.run("sdiag")`` asks it.
+        Host of slurmctld; ``controller.run("sdiag")`` queries it.
     dockers : dict of NodeDocker
-        By node.
+        Docker of each node.
     disk : Path
-        What hosts share, as seen from here: ``disk / "home"`` is their /home.
+        Shared storage of the hosts, on this machine: ``disk / "home"`` is their /home.
     """
 
     def __init__(
@@ -81,30 +81,30 @@ class Replica:
             raise
 
     def close(self) -> None:
-        """End all of it; nothing is left but files."""
+        """End all parts of the replica; only files remain."""
         self._open.close()
 
     @property
     def home(self) -> Path:
-        """The person's home there, as seen from here."""
+        """Return the path of the user's remote home on this machine."""
         return self.on_disk(self.site.storage.home)
 
     def on_disk(self, path: str) -> Path:
-        """Return where a path that hosts share lies here."""
+        """Return the path on this machine for a path that the hosts share."""
         return self.disk / path.lstrip("/")
 
     @property
     def machines(self) -> list[Machine]:
-        """All hosts of the site."""
+        """Return all hosts of the site."""
         first = [self.gateway] if self.gateway else []
         return [*first, self.login, *self.nodes.values(), self.controller]
 
     def containers(self) -> list[str]:
-        """Return the containers that Docker has on any node."""
+        """Return the Docker containers of all nodes."""
         return [f"{name}: {one}" for name, docker in self.dockers.items() for one in docker.containers()]
 
     def start_docker(self, node: str) -> NodeDocker:
-        """Start a Docker on a node, that ends with it."""
+        """Start a Docker on a node, with the node's lifetime."""
         (self._inside / "docker").mkdir(mode=0o711, exist_ok=True)
         return NodeDocker(self.nodes[node], self._inside / "docker" / node, self.user, self._inside / "toolkit")
 
@@ -145,7 +145,7 @@ class Replica:
         os.chown(folder, account.pw_uid, account.pw_gid)
 
     def _mounts(self, node: str = "") -> tuple[dict[str, Path], list[str]]:
-        """Return what a host has of its own, and the directories below / that are so."""
+        """Return the private mounts of a host, and the private directories below /."""
         storage = self.site.storage
         paths = [*storage.shared, *([storage.home] if storage.home_on_nodes or not node else [])]
         mounts = {f"/{Path(path).parts[1]}": self.disk / Path(path).parts[1] for path in paths}
@@ -176,7 +176,7 @@ class Replica:
         if pam:
             self.codes = Codes(first.etc, self.user)
         behind = wires[0].behind
-        # Without this, packets to addresses behind the first host would leave by this machine's default route.
+        # Otherwise packets to addresses behind the first host would leave by this machine's default route.
         run("ip", "route", "add", str(behind), "dev", wires[0].device)
         self._lan = Lan(behind, self.directory / "switch")
         self._open.callback(self._lan.close)
@@ -205,7 +205,7 @@ class Replica:
         self._hosts_file.write_text("127.0.0.1 localhost\n" + "".join(f"{a} {n}\n" for n, a in names.items()))
 
     def _asking(self, asks: str) -> tuple[Options, dict[str, Path]]:
-        """Return options of an sshd that asks for this, and what its PAM needs where that asks."""
+        """Return options of an sshd for this authentication, and the PAM service if needed."""
         if asks not in WAYS_IN:
             return _LOGIN_OPTIONS[asks], {}
         (self.directory / "pam").write_text(WAYS_IN[asks].pam)
@@ -236,7 +236,7 @@ class Replica:
         return host
 
     def _trust_inside(self) -> None:
-        """Let the person go from the login node to the nodes with a key that lies in the home, as sites do."""
+        """Allow the user to log in from the login node to the nodes with a key in the home, as sites do."""
         account = pwd.getpwnam(self.user)
         (self.home / ".ssh").mkdir(mode=0o700)
         key = new_key(self.home / ".ssh" / "id_ed25519")

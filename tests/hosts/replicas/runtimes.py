@@ -1,4 +1,4 @@
-"""Container runtimes on the nodes of a replica: real ones, each where the site has it."""
+"""Container runtimes on the nodes of a replica: real ones, as the site has them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["NodeDocker", "put_stand_ins", "unpack", "uuid_of"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# GPUs of a replica are no devices. What NVIDIA's toolkit does for them, when Docker starts a container with --gpus, this
-# does: it gives the container /dev/nvidiaN of those that it was told, and of no others.
+# GPUs of a replica are not devices. In place of NVIDIA's toolkit, this program acts when Docker starts a container with
+# --gpus: it gives the container /dev/nvidiaN for the selected GPUs, and for no others.
 _TOOLKIT = """#!/usr/bin/python3
 import json, subprocess, sys
 
@@ -30,7 +30,7 @@ for word in told.split(","):
     subprocess.run(["nsenter", "--target", str(state["pid"]), "--mount", *make], check=True)
 """
 
-# What Slurm runs before each task, as its person; `export` lines of its output are set for the task.
+# Slurm runs this before each task, as the user; `export` lines of its output are set for the task.
 _PROLOG = """#!/bin/sh
 told=
 for gpu in $(printf %s "$CUDA_VISIBLE_DEVICES" | tr , ' '); do told="$told,$(printf 'GPU-%08x-{rest}' "$gpu")"; done
@@ -40,12 +40,12 @@ _REST = "0000-0000-0000-000000000000"
 
 
 def uuid_of(gpu: int) -> str:
-    """Return the UUID of a GPU of a node, as a site's prolog tells it."""
+    """Return the UUID of a node's GPU, as a site's prolog reports it."""
     return f"GPU-{gpu:08x}-{_REST}"
 
 
 def put_stand_ins(folder: Path, gpu_variable: str) -> Path:
-    """Write what stands in for the parts that GPUs bring with them; return the program for ``TaskProlog=``."""
+    """Write the stand-ins for GPU software; return the program for ``TaskProlog=``."""
     folder.mkdir(mode=0o755)
     prolog = _PROLOG.replace("{rest}", _REST).replace("{variable}", gpu_variable)
     for name, text in (("nvidia-container-runtime-hook", _TOOLKIT), ("prolog", prolog)):
@@ -55,7 +55,7 @@ def put_stand_ins(folder: Path, gpu_variable: str) -> Path:
 
 
 class NodeDocker:
-    """The Docker of one node: its daemon is on that host, sees what the node sees, and ends with it."""
+    """Docker of one node: its daemon runs on that host, sees its files, and ends with it."""
 
     def __init__(self, node: Machine, folder: Path, user: str, toolkit: Path) -> None:
         self.node = node
@@ -74,7 +74,7 @@ class NodeDocker:
             )
 
     def wait(self) -> None:
-        """Wait until it answers."""
+        """Wait until the daemon answers."""
         deadline = time.monotonic() + 60
         while self.node.run("docker", "version", check=False).returncode != 0:
             if time.monotonic() > deadline:
@@ -83,17 +83,17 @@ class NodeDocker:
             time.sleep(0.1)
 
     def load(self, tar: Path, name: str) -> None:
-        """Make an image of a root file system."""
+        """Create an image from a root file system."""
         with tar.open("rb") as file:
             self.node.run("docker", "import", "-", name, stdin=file, timeout=300)
 
     def containers(self) -> list[str]:
-        """Return the names of the containers that there are, also of those that have ended."""
+        """Return the names of all containers, including those that have ended."""
         return self.node.run("docker", "ps", "--all", "--format", "{{.Names}}").stdout.split()
 
 
 def unpack(tar: Path, folder: Path, user: str) -> None:
-    """Unpack a root file system as that person, with what Charliecloud and Apptainer want to find in it."""
+    """Unpack a root file system as that user, with the files that Charliecloud and Apptainer expect."""
     folder.mkdir(mode=0o755, parents=True)
     account = pwd.getpwnam(user)
     os.chown(folder, account.pw_uid, account.pw_gid)

@@ -1,8 +1,8 @@
-"""Hosts with a real sshd, each on a network of its own, for tests. The fixtures are in :mod:`ssh_hosts.fixtures`.
+"""Hosts with a real sshd, each on its own network, for tests. The fixtures are in :mod:`ssh_hosts.fixtures`.
 
-A host is a set of Linux namespaces (network, host name, processes, mounts) that ends, whole, when the process that
-made it ends, in whatever way. Accounts and /home are those of this machine, as on a cluster with LDAP and NFS; /tmp,
-/run, /var/log and /etc/ssh are each host's own.
+A host is a set of Linux namespaces (network, host name, processes, mounts). It ends as a whole when the process that
+created it ends, in any way. Accounts and /home are those of this machine, as on a cluster with LDAP and NFS. Each host
+has its own /tmp, /run, /var/log and /etc/ssh.
 """
 
 from ssh_hosts.machine import Machine

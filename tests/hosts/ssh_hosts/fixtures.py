@@ -1,4 +1,4 @@
-"""Fixtures: hosts with a real sshd (tests/conftest.py makes them known to every test)."""
+"""Fixtures: hosts with a real sshd (tests/conftest.py registers them for every test)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PROGRAMS = {
 
 @pytest.fixture(scope="session")
 def needs_hosts(unavailable: Callable[[str], None]) -> None:
-    """Skip (in CI: fail) where no such hosts can be made."""
+    """Skip (in CI: fail) if this machine cannot create such hosts."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to make hosts with a network of their own")
     missing = [package for program, package in _PROGRAMS.items() if shutil.which(program) is None]
@@ -42,9 +42,10 @@ def needs_hosts(unavailable: Callable[[str], None]) -> None:
 
 @pytest.fixture(scope="session")
 def new_user() -> Iterator[Callable[..., str]]:
-    """``new_user(shell="zsh", files={".zshenv": "echo noise"}, password=None)``: another account; returns its name.
+    """Return a factory of users: ``new_user(shell="zsh", files={".zshenv": "echo noise"}, password=None)`` gives the
+    name.
 
-    Made after a host, it has to be let in there: ``host.authorize(name, public_key)``; or name it in ``users=``.
+    A user added after a host needs a key on it, ``host.authorize(name, public_key)``, or must be listed in ``users=``.
     """
     if os.geteuid() != 0:
         pytest.skip("needs root, to make accounts")
@@ -55,7 +56,7 @@ def new_user() -> Iterator[Callable[..., str]]:
 
 @pytest.fixture(scope="session")
 def ssh_key(short_tmp: Path, needs_hosts: None) -> Path:
-    """A private key (ed25519, no passphrase) that the hosts of ``ssh_host`` take; the public one is ``.pub`` beside it."""
+    """Provide a private key (ed25519, no passphrase) that the hosts of ``ssh_host`` accept; ``.pub`` is beside it."""
     (short_tmp / "keys").mkdir()
     return new_key(short_tmp / "keys" / "id_ed25519")
 
@@ -64,25 +65,25 @@ def ssh_key(short_tmp: Path, needs_hosts: None) -> Path:
 def ssh_host(
     short_tmp: Path, new_user: Callable[..., str], alice: str, ssh_key: Path, unavailable: Callable[[str], None]
 ) -> Iterator[Callable[..., SshHost]]:
-    """``ssh_host(...)`` starts a host of its own with a real sshd, as root, and returns it as an ``SshHost``.
+    """Return a factory: ``ssh_host(...)`` starts a host with a real sshd, as root, and returns it as an ``SshHost``.
 
-    All arguments are by name and can be left out:
+    All arguments are keywords and optional:
 
     - ``name="host"``: host name, and the name in ``host.ssh_config``.
-    - ``users=(alice,)``: who may log in with the key ``host.key``; the first is ``host.user``.
+    - ``users=(alice,)``: users who can log in with the key ``host.key``; the first is ``host.user``.
       Other login shells: ``users=[new_user(shell="fish", files={".config/fish/config.fish": "sleep 1"})]``.
-    - ``options={"MaxSessions": 2, "AllowTcpForwarding": "no", "PasswordAuthentication": "yes"}``: words of
-      sshd_config(5), before the usual ones, so that they win.
-    - ``round_trip=0.05``: a cable on which an answer takes 50 ms.
-    - ``own_network=False``: it stands on 127.0.0.1 of this machine, at a free port, and reaches what listens there: the
-      clusters of ``cluster`` and ``new_cluster``, with ``shared=[short_tmp]`` so that their slurm.conf is there, too.
+    - ``options={"MaxSessions": 2, "AllowTcpForwarding": "no", "PasswordAuthentication": "yes"}``: settings of
+      sshd_config(5), before the usual ones, so that they take precedence.
+    - ``round_trip=0.05``: a cable with a round trip of 50 ms.
+    - ``own_network=False``: the host is on 127.0.0.1 of this machine, at a free port, and reaches its listeners: the
+      clusters of ``cluster`` and ``new_cluster``, with ``shared=[short_tmp]`` for their slurm.conf.
     - ``sftp=False``: no SFTP subsystem. ``port=2222``. ``host_keys=("ed25519", "ecdsa")``.
     - ``files={"user_ca.pub": text}``: files in the host's /etc/ssh, with ``options={"TrustedUserCAKeys":
       "/etc/ssh/user_ca.pub"}`` for example. ``host_ca=path``: the host's keys get certificates of this private key.
 
-    What it has and can do is told at :class:`ssh_hosts.SshHost`: ``address``, ``port``, ``user``, ``key``,
-    ``known_hosts``, ``ssh_config``; ``stop()``, ``start()``, ``kill_sessions()``, ``reboot()``, ``drop()``,
-    ``restore()``, ``new_host_key()``, ``ssh(...)``, ``run(...)``, ``log``, ``close()``. It ends with the session.
+    Its members are described at :class:`ssh_hosts.SshHost`: ``address``, ``port``, ``user``, ``key``, ``known_hosts``,
+    ``ssh_config``; ``stop()``, ``start()``, ``kill_sessions()``, ``reboot()``, ``drop()``, ``restore()``,
+    ``new_host_key()``, ``ssh(...)``, ``run(...)``, ``log``, ``close()``. The host ends with the session.
     """
     made: list[SshHost] = []
     numbers = itertools.count()
@@ -110,19 +111,19 @@ def ssh_host(
 def new_ssh_site(
     short_tmp: Path, new_user: Callable[..., str], ssh_key: Path, unavailable: Callable[[str], None]
 ) -> Iterator[Callable[..., Site]]:
-    """``new_ssh_site(...)`` starts a site: laptop -> gateway -> login1, login2 -> node1, node2, and a real Slurm.
+    """Return a factory: ``new_ssh_site(...)`` starts laptop -> gateway -> login1, login2 -> node1, node2, with Slurm.
 
-    It takes some seconds; use ``ssh_site`` where nothing special is needed. All arguments can be left out:
+    The start takes some seconds; use ``ssh_site`` if no option is needed. All arguments are optional:
 
-    - ``way_in="key+code"``: what the gateway asks for; or ``"code"``, ``"password+code"``, ``"key+push"``.
+    - ``way_in="key+code"``: authentication at the gateway; or ``"code"``, ``"password+code"``, ``"key+push"``.
     - ``round_trip=0.05``: between laptop and gateway. ``nodes=2``: compute nodes.
-    - ``gateway_options=``, ``login_options=``, ``node_options=``: words of sshd_config(5).
-    - ``shell="bash"``, ``files={}``: login shell and files in the home of the person.
-    - ``shared=[path]``: directories below /tmp that login and compute nodes have, too.
+    - ``gateway_options=``, ``login_options=``, ``node_options=``: settings of sshd_config(5).
+    - ``shell="bash"``, ``files={}``: login shell, and files in the user's home.
+    - ``shared=[path]``: directories below /tmp that login and compute nodes share.
 
-    What it has and can do is told at :class:`ssh_hosts.Site`: ``user``, ``password``, ``key``, ``ssh_config``,
-    ``known_hosts``, ``codes.next()``; ``gateway``, ``logins``, ``nodes`` (each an ``SshHost``: ``drop()``, ``stop()`` …);
-    ``slurm.freeze_controller()`` …; ``point_login_at("login2")``; ``ssh("login", "hostname")``, ``asked``.
+    Its members are described at :class:`ssh_hosts.Site`: ``user``, ``password``, ``key``, ``ssh_config``,
+    ``known_hosts``, ``codes.next()``; ``gateway``, ``logins``, ``nodes`` (each an ``SshHost``: ``drop()``, ``stop()``
+    …); ``slurm.freeze_controller()`` …; ``point_login_at("login2")``; ``ssh("login", "hostname")``, ``asked``.
     """
     if shutil.which("slurmctld") is None:
         unavailable("Slurm is not installed")
@@ -149,9 +150,9 @@ def new_ssh_site(
 
 @pytest.fixture(scope="session")
 def ssh_site(new_ssh_site: Callable[..., Site]) -> Site:
-    """The site that tests share: key and code at the gateway. What a test changes, it puts right again.
+    """Provide the site that tests share: key and code at the gateway. A test reverts its changes.
 
-    Its hosts have the packages of this Python, too.
+    Its hosts also have the packages of this Python.
     """
     own = Path(sys.prefix)
     return new_ssh_site(shared=[own] if own.is_relative_to("/tmp") else [])

@@ -1,4 +1,4 @@
-"""A laptop in front of a site: the services, a person who answers what hosts ask, and jobs far away."""
+"""Laptop in front of a site: the services, a user who answers the hosts' questions, and remote jobs."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class Laptop:
 
     @property
     def cluster(self) -> Any:
-        """The site's cluster, as the services have it."""
+        """Return the site's cluster in the services."""
         return self.core.cluster(NAME)
 
     @property
     def transport(self) -> Any:
-        """The way there."""
+        """Return the transport to the site."""
         return self.cluster.client.transport
 
     @property
     def state(self) -> str:
-        """What is told of the connection."""
+        """Return the published state of the connection."""
         told = next(one for one in self.core.clusters.list_clusters() if one["id"] == NAME)
         return str(told["connection"]["state"])
 
     async def answer(self) -> None:
-        """Answer what hosts ask, for ever."""
+        """Answer the hosts' questions, without end."""
         while True:
             for prompt in self.core.clusters.list_prompts():
                 if prompt not in self.asked:
@@ -60,7 +60,7 @@ class Laptop:
             await asyncio.sleep(0.05)
 
     def submission(self, text: str, *options: str) -> dict[str, Any]:
-        """A submission under a key of its own, as a front door makes it: nothing of this machine is named in it."""
+        """Return a submission with its own key, as a front end makes it, without any path of this machine."""
         key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
         kind, python = ("script", None) if text.startswith("#!") else ("python", "python3")
         asked = {"key": key, "kind": kind, "text": text, "options": list(options), "args": [], "context": {}}
@@ -71,11 +71,11 @@ class Laptop:
         return await self.core.cluster(NAME).submit(self.submission(text, *options))
 
     async def job(self, reference: str) -> dict[str, Any]:
-        """What is known of a job."""
+        """Return the published record of a job."""
         return await self.core.cluster(NAME).jobs.describe(reference)
 
     async def follow(self, job: dict[str, Any], received: bytearray, stream: str = "stdout") -> None:
-        """Follow a job to its end as a notebook does, which asks again from where it was cut off."""
+        """Follow a job to its end as a notebook does, which continues after an interruption."""
         while True:
             try:
                 async for event, data in self.core.cluster(NAME).results.stream(job["key"], {stream: len(received)}):
@@ -112,7 +112,7 @@ async def _at_laptop(
     for table, said in (("slurm", slurm), ("tunnels", tunnels)):
         profile += [f"[{table}]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in (said or {}).items())]
     (folder / "sites" / f"{NAME}.toml").write_text("".join(profile))
-    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short: Unix sockets live there
+    runtime = tempfile.mkdtemp(prefix="jsr-", dir="/tmp")  # short, for the paths of Unix sockets
     places = {"job_root": str(folder / "jobs"), "state_dir": str(folder / "state"), "runtime_dir": runtime}
     places |= {"sites": [str(folder / "sites")]}
     core = Core(Settings(**{**places, **settings}))
@@ -126,12 +126,12 @@ async def _at_laptop(
     finally:
         answering.cancel()
         await asyncio.gather(answering, return_exceptions=True)
-        await core.clusters.disconnect(NAME)  # else what carries it may stay
+        await core.clusters.disconnect(NAME)  # otherwise the process that carries the connection may stay
         await core.stop()
-        shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH tidies up at the same time
+        shutil.rmtree(runtime, ignore_errors=True)  # OpenSSH also removes files at this time
 
 
 @pytest.fixture(scope="session")
 def at_laptop() -> Callable[..., contextlib.AbstractAsyncContextManager[Laptop]]:
-    """``async with at_laptop(site, tmp_path, carrier="paramiko", **settings) as laptop``."""
+    """Run a block with a laptop: ``async with at_laptop(site, tmp_path, carrier="paramiko", **settings) as laptop``."""
     return _at_laptop

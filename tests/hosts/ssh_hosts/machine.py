@@ -1,4 +1,4 @@
-"""A machine of its own: network, host name, processes and mounts, without containers or images."""
+"""Isolated machine: its own network, host name, processes and mounts, without containers or images."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 __all__ = ["Machine", "run"]
 
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
-# The first process of the machine. It reaps what others leave to it (bash does), and ends when its standard input does,
-# that is: with the process that started it. With it the kernel ends all others, and the network goes.
+# The first process of the machine. It reaps orphans (as bash does), and ends with its standard input, thus with the
+# process that started it. The kernel then ends all other processes, and removes the network.
 _INIT = """
 set -e
 hostname "$1"
@@ -50,7 +50,7 @@ read -r _
 
 
 def run(*argv: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command; what it said is in the error if it fails (``check=False``: never an error)."""
+    """Run a command; an error contains its output (``check=False``: no error)."""
     check = options.pop("check", True)
     options = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60, **options}
     if "input" not in options:
@@ -69,22 +69,21 @@ class Machine:
     name : str
         Its host name.
     directory : Path
-        Where its files lie: ``tmp`` is its /tmp, ``log`` its /var/log.
+        Directory of its files: ``tmp`` is its /tmp, ``log`` its /var/log.
     mounts : mapping, optional
-        What it has of its own: path on the machine to path here (file or directory; both exist). A directory of ``own``,
-        or below one, need not exist.
+        Private mounts: path on the machine to local path (file or directory; both exist). A directory of ``own``, or
+        below one, need not exist.
     shared : sequence of Path, optional
-        Directories below this machine's /tmp that the host has, too, at the same path.
+        Directories below this machine's /tmp that the host shares at the same path.
     own : sequence of str
-        Directories below / that are the machine's own, whether this machine has them or not: nothing is in them but
-        what is mounted there.
+        Private directories below /, whether this machine has them or not: empty except for mounts.
     own_network : bool
-        False: it stands on this machine's network.
+        False: it uses this machine's network.
 
     Attributes
     ----------
     pid : int
-        Process id, here, of its first process; ``/proc/<pid>/ns`` are its namespaces.
+        Process ID, on this machine, of its first process; ``/proc/<pid>/ns`` are its namespaces.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Machine:
             inside.mkdir(parents=True)
             before.append((path, inside))
         binds = [*((source, target) for target, source in (mounts or {}).items()), (directory / "log", "/var/log")]
-        # The last one: it hides this machine's /tmp, where the others come from.
+        # Mounted last: it hides this machine's /tmp, the source of the others.
         binds.append((directory / "tmp", "/tmp"))
         unshare = ["unshare", *self._spaces, "--fork", "--kill-child", "--mount-proc"]
         root = ""
@@ -140,7 +139,7 @@ class Machine:
         self.pid = int(Path(f"/proc/{outer}/task/{outer}/children").read_text().split()[0])
 
     def close(self) -> None:
-        """End every process of the machine; its network goes with them."""
+        """End every process of the machine; its network ends with them."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
@@ -148,25 +147,25 @@ class Machine:
 
     @property
     def tmp(self) -> Path:
-        """Its /tmp, as seen from here."""
+        """Return the path of its /tmp on this machine."""
         return self.directory / "tmp"
 
     def command(self, *argv: str, user: str | None = None) -> list[str]:
-        """Return a command line that runs ``argv`` there, as root or as ``user``."""
+        """Return a command line that runs ``argv`` on the host, as root or as ``user``."""
         enter = ["nsenter", "--target", str(self.pid), *self._spaces]
         if user is not None:
             enter += ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
         return [*enter, *argv]
 
     def run(self, *argv: str, user: str | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command there, not through SSH; an error if it fails, unless ``check=False``.
+        """Run a command on the host, not through SSH; an error if it fails, unless ``check=False``.
 
-        Of this process's environment nothing comes with it.
+        The command inherits no variable of this process.
         """
         return run(*self.command(*argv, user=user), **{"env": _ENVIRONMENT, **options})
 
     def processes(self) -> dict[int, str]:
-        """Return what runs there but for the first process: process id as seen from here, to the name of the program."""
+        """Return its processes except the first: process ID on this machine, to the name of the program."""
         ours = os.stat(f"/proc/{self.pid}/ns/pid").st_ino
         found = {}
         for entry in os.listdir("/proc"):
@@ -174,20 +173,20 @@ class Machine:
                 try:
                     if os.stat(f"/proc/{entry}/ns/pid").st_ino == ours:
                         found[int(entry)] = Path(f"/proc/{entry}/comm").read_text().strip()
-                except OSError:  # it has ended meanwhile
+                except OSError:  # ended meanwhile
                     continue
         return found
 
     def cpu_seconds(self) -> float:
-        """Return what its processes have used, those included that have ended: whoever waited for them has it counted."""
+        """Return the CPU time of its processes, including ended ones, which count for their parents."""
         ticks = 0
         for pid in [self.pid, *self.processes()]:
-            with contextlib.suppress(OSError):  # it has ended meanwhile
+            with contextlib.suppress(OSError):  # ended meanwhile
                 ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def command_lines(self) -> list[str]:
-        """Return what anybody on the host sees of its processes (``ps``)."""
+        """Return the command lines that every user of the host can see (``ps``)."""
         lines = []
         for pid in self.processes():
             with contextlib.suppress(OSError):
@@ -195,7 +194,7 @@ class Machine:
         return lines
 
     def pid_here(self, inner: int) -> int | None:
-        """Return the process id, as seen from here, of one that the machine knows as ``inner``; None if it has ended."""
+        """Return the process ID on this machine of the machine's process ``inner``; None if it has ended."""
         for pid in self.processes():
             try:
                 status = Path(f"/proc/{pid}/status").read_text()

@@ -1,4 +1,4 @@
-"""Cables and switches: how hosts reach each other, and how packets are lost on the way."""
+"""Cables and switches: connections between hosts, and loss of packets on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ssh_hosts.machine import Machine, run
 
 __all__ = ["Lan", "Link", "LongWire", "Meter", "Wire", "drop_port", "restore_port"]
 
-# Set apart for measuring network devices (RFC 2544): no real network uses it, and a route of this machine hardly does.
+# Reserved for measuring network devices (RFC 2544): no real network uses it, and hardly a route of this machine.
 _POOL = IPv4Network("198.18.0.0/15")
 
 _DROP = """
@@ -50,7 +50,7 @@ table inet jslc_{port} {{
 
 
 class Link:
-    """A cable between two network devices, each on a machine or (None) here.
+    """A cable between two network devices, each on a machine or (None) on the local host.
 
     Attributes
     ----------
@@ -63,47 +63,47 @@ class Link:
         self._ends = (near, far)
 
     def drop(self) -> None:
-        """Lose every packet from now on, silently, in both directions: what a sleeping laptop or a dead VPN looks like.
+        """Lose every packet from now on, silently, in both directions, like a sleeping laptop or a dead VPN.
 
-        Dropped where they arrive, so that neither end is told anything (a filter on output would be: EPERM). ARP goes
-        through: without it, a new connection would soon be told that there is no route.
+        Packets are dropped on arrival, so that neither end gets an error (a filter on output would give EPERM). ARP
+        passes: without it, a new connection would soon fail with "no route".
         """
         for machine, device in self._ends:
             _on(machine, "nft", "-f", "-", input=_DROP.format(device=device))
 
     def restore(self) -> None:
-        """Let packets through again. Nothing happens where they are not dropped."""
+        """Let packets through again. No effect if they are not dropped."""
         for machine, device in self._ends:
             _restore(machine, device)
 
     def close(self) -> None:
-        """Free what does not go with the machine at its end."""
+        """Free the resources that do not end with the machine."""
 
 
 class Wire(Link):
-    """A cable (veth pair) from here to a machine, with addresses that nobody else has.
+    """A cable (veth pair) from the local host to a machine, with unique addresses.
 
-    It has a /26 for itself: the first addresses are those of its two ends, the upper half (``behind``) is for a network
-    behind the machine. Both ends vanish with the machine.
+    The cable has its own /26: the first addresses are those of its two ends, the upper half (``behind``) is for a
+    network behind the machine. Both ends vanish with the machine.
 
     Attributes
     ----------
     here : str
-        Address of this end.
+        Address of the local end.
     device : str
-        Name of the network device at this end; on the machine it is ``eth0``.
+        Name of the network device at the local end; on the machine it is ``eth0``.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.device, network = self._claim(machine)
         self.here, self.behind = str(network[1]), list(network.subnets())[1]
         super().__init__(str(network[2]), (None, self.device), (machine, "eth0"))
-        self.restore()  # who was killed while packets were lost has left a rule for a device of this name
+        self.restore()  # a run killed while it lost packets has left a rule for a device of this name
         _up(None, self.device, f"{self.here}/30")
         _up(machine, "eth0", f"{self.address}/30")
 
     def _claim(self, machine: Machine) -> tuple[str, IPv4Network]:
-        """Make the cable. Its name stands for its addresses: no two devices can share one, so test runs never meet."""
+        """Create the cable. Its unique device name stands for its addresses, so test runs never collide."""
         taken = _routed()
         candidates = list(enumerate(_POOL.subnets(new_prefix=26)))
         random.shuffle(candidates)
@@ -113,11 +113,11 @@ class Wire(Link):
         raise OSError(f"no free network in {_POOL}")
 
     def close(self) -> None:
-        """Take away the rule by which packets were lost: it outlives the device, and would hold for the next one."""
+        """Remove the rule that drops packets: it outlives the device, and would apply to the next one."""
         _restore(None, self.device)
 
     def _connect(self, device: str, machine: Machine) -> bool:
-        """Make the two devices; False if there is one of that name."""
+        """Create the two devices; False if the name is taken."""
         peer = ["peer", "name", "eth0", "netns", str(machine.pid)]
         made = run("ip", "link", "add", device, "type", "veth", *peer, check=False)
         if made.returncode != 0 and "File exists" not in made.stderr:
@@ -126,23 +126,23 @@ class Wire(Link):
 
 
 class LongWire(Wire):
-    """A cable with a round trip of so many seconds.
+    """A cable with a given round trip, in seconds.
 
-    ``tc netem`` does this where the kernel has it, which not every kernel does. Here a process (:mod:`ssh_hosts.relay`)
-    holds each packet between two TUN devices for a while, so that TCP at both ends sees a true round trip:
-    acknowledgements, windows and retransmissions included, unlike with a relay of connections.
+    ``tc netem`` does this, but not every kernel has it. So a process (:mod:`ssh_hosts.relay`) delays each packet
+    between two TUN devices, and TCP at both ends sees a true round trip: acknowledgements, windows and retransmissions
+    included, unlike with a relay of connections.
     """
 
     def __init__(self, machine: Machine, *, round_trip: float) -> None:
         self._round_trip = round_trip
         self._relay: subprocess.Popen[bytes] | None = None
         super().__init__(machine)
-        # Linux's usual 4 MiB would allow 50 MB/s at 50 ms, whatever SSH does; hosts for data are tuned like this.
+        # Linux's default of 4 MiB would limit SSH to 50 MB/s at 50 ms; data transfer hosts are tuned like this.
         for name in ("tcp_rmem", "tcp_wmem"):
             machine.run("sh", "-c", f"echo 4096 131072 67108864 >/proc/sys/net/ipv4/{name}")
 
     def close(self) -> None:
-        """End the process that carries the packets, too."""
+        """End also the process that carries the packets."""
         super().close()
         self._end_relay()
 
@@ -165,14 +165,14 @@ class LongWire(Wire):
 
 
 class Lan:
-    """A network behind a host, with a switch of its own. Nothing routes into it or out of it.
+    """A network behind a host, with its own switch. Nothing routes into it or out of it.
 
     Parameters
     ----------
     network : IPv4Network
-        Its addresses are given out in turn.
+        Its addresses are assigned in turn.
     directory : Path
-        For the files of the switch, which is a machine, too.
+        Directory of the files of the switch, which is also a machine.
     """
 
     def __init__(self, network: IPv4Network, directory: Path) -> None:
@@ -182,7 +182,7 @@ class Lan:
         self.switch.run("ip", "link", "set", "bridge", "up")
 
     def plug(self, machine: Machine) -> Link:
-        """Connect a machine; it gets the next address, on its device ``lan``."""
+        """Connect a machine; its device ``lan`` gets the next address."""
         address = next(self._free)
         port = f"port{int(address) - int(self.network.network_address)}"
         peer = ["peer", "name", "lan", "netns", str(machine.pid)]
@@ -202,16 +202,16 @@ def drop_port(port: int) -> None:
 
 
 def restore_port(port: int) -> None:
-    """Let packets through again. Nothing happens where they are not dropped."""
+    """Let packets through again. No effect if they are not dropped."""
     run("nft", "delete", "table", "inet", f"jsl_{port}", check=False)
 
 
 class Meter:
-    """How many bytes go to and from a port of this machine, those of packets around them included."""
+    """Counter of the bytes to and from a port of this machine, including packet headers."""
 
     def __init__(self, port: int) -> None:
         self._table = ("table", "inet", f"jslc_{port}")
-        run("nft", "delete", *self._table, check=False)  # of who was killed
+        run("nft", "delete", *self._table, check=False)  # of a killed run
         run("nft", "-f", "-", input=_COUNT_PORT.format(port=port))
 
     def __enter__(self) -> Meter:
@@ -222,7 +222,7 @@ class Meter:
 
     @property
     def total(self) -> int:
-        """Bytes of both directions since it was made."""
+        """Return the bytes of both directions since its creation."""
         told = json.loads(run("nft", "-j", "list", *self._table).stdout)["nftables"]
         said = [word for item in told if "rule" in item for word in item["rule"]["expr"]]
         return sum(int(word["counter"]["bytes"]) for word in said if "counter" in word)

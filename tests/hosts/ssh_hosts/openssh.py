@@ -1,4 +1,4 @@
-"""What tests of the OpenSSH carrier share."""
+"""Common parts of the tests of the OpenSSH carrier."""
 
 import asyncio
 import subprocess
@@ -7,7 +7,7 @@ __all__ = ["Person", "by_password", "gone", "masters"]
 
 
 class Person:
-    """Whoever answers: the next of some answers, or what they return."""
+    """A user with prepared answers, each a text or a function that returns one."""
 
     def __init__(self, *answers):
         self.answers, self.asked = list(answers), []

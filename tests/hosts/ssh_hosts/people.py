@@ -1,4 +1,4 @@
-"""Accounts for tests, with the login shells and start-up files that people have."""
+"""Accounts for tests, with typical login shells and start-up files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["People"]
 
 
 class People:
-    """Makes accounts of this machine, and removes them and their homes."""
+    """Accounts of this machine, removed at the end together with their homes."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -27,7 +27,7 @@ class People:
         password: str | None = None,
         home: str | None = None,
     ) -> str:
-        """Make an account and return its login name.
+        """Create an account and return its login name.
 
         Parameters
         ----------
@@ -36,9 +36,9 @@ class People:
         files : mapping, optional
             Files in its home, by relative path: start-up files that print noise, sleep or read standard input.
         password : str, optional
-            None: no password opens the account, keys do (it is not locked).
+            None: no password is valid, but keys are (the account is not locked).
         home : str, optional
-            A place that hosts have and this machine need not: nothing is made there. ``{name}`` is the login name.
+            A path that hosts have and this machine may lack: no directory is created. ``{name}`` is the login name.
         """
         program = shutil.which(shell)
         if program is None:
@@ -48,7 +48,7 @@ class People:
         place = ["--create-home"] if home is None else ["--no-create-home", "--home-dir", home.format(name=name)]
         run("useradd", *place, "--shell", program, name)
         if password is None:
-            # An account without a password is locked for sshd; one with an impossible password is not.
+            # An account without a password is locked for sshd; an account with an impossible password is not.
             run("usermod", "--password", "*", name)
         else:
             run("chpasswd", input=f"{name}:{password}")
@@ -58,7 +58,7 @@ class People:
 
     @staticmethod
     def write(name: str, path: str, text: str) -> Path:
-        """Write a file of that person; folders that are missing are made. Returns its path."""
+        """Write a file of that user; missing folders are created. Return its path."""
         account = pwd.getpwnam(name)
         target = Path(account.pw_dir) / path
         for folder in reversed(target.relative_to(account.pw_dir).parents):
@@ -71,7 +71,7 @@ class People:
         return target
 
     def remove(self) -> None:
-        """Remove all accounts made here. Whatever runs in their name has to be gone."""
+        """Remove all created accounts. Their processes must have ended."""
         for name in self._names:
             subprocess.run(["userdel", "--force", "--remove", name], check=False, capture_output=True)
         self._names.clear()

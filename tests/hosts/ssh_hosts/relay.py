@@ -1,8 +1,8 @@
-"""The process between the two ends of a :class:`ssh_hosts.network.LongWire`; run as a program, standard library only.
+"""Process between the two ends of a :class:`ssh_hosts.network.LongWire`; run as a program, standard library only.
 
-``relay.py DEVICE PID DELAY``: makes the TUN device DEVICE here and ``eth0`` in the network of process PID, and carries
-packets between them, each DELAY seconds late. Says "ready" or "taken" (there is such a device), and ends with its
-standard input; then both devices are gone.
+``relay.py DEVICE PID DELAY`` creates the TUN device DEVICE locally and ``eth0`` in the network of process PID, and
+carries packets between them, each DELAY seconds late. It prints "ready" or "taken" (the device exists), and ends with
+its standard input; then both devices are gone.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4, _TUN_F_TSO6 = 1, 2, 4
-# A header of virtio and a packet of up to 64 KiB: segmentation is left to nobody, as on a veth pair.
+# A virtio header and a packet of up to 64 KiB: no end segments packets, as on a veth pair.
 _LARGEST = 10 + 65536
-# What a line of 1 Gbit/s holds in half a second; what comes on top is lost, as in a router.
+# Content of a 1 Gbit/s line in half a second; further packets are lost, as in a router.
 _QUEUE = 64 << 20
 _BURST = 64
 
 
 class Direction:
-    """Packets on their way from one device to the other."""
+    """Packets in transit from one device to the other."""
 
     def __init__(self, source: int, target: int, delay: float) -> None:
         self.source, self._target, self._delay = source, target, delay
@@ -37,7 +37,7 @@ class Direction:
         self._held = 0
 
     def take(self) -> None:
-        """Take what has been sent."""
+        """Read the sent packets."""
         due = time.monotonic() + self._delay
         for _ in range(_BURST):
             try:
@@ -49,7 +49,7 @@ class Direction:
                 self._packets.append((due, packet))
 
     def deliver(self) -> float | None:
-        """Hand over what is due; return how long it is until the next (seconds), None if there is none."""
+        """Deliver the due packets; return the time to the next (seconds), None if there is none."""
         while self._packets:
             wait = self._packets[0][0] - time.monotonic()
             if wait > 0:
@@ -58,13 +58,13 @@ class Direction:
             self._held -= len(packet)
             try:
                 os.write(self._target, packet)
-            except OSError:  # the device is down: lost
+            except OSError:  # the device is down: the packet is lost
                 continue
         return None
 
 
 def tun(name: str) -> int:
-    """Make a TUN device in this thread's network and return its descriptor; OSError if the name is taken."""
+    """Create a TUN device in this thread's network and return its descriptor; OSError if the name is taken."""
     descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     flags = _IFF_TUN | _IFF_NO_PI | _IFF_VNET_HDR
     fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))

@@ -1,4 +1,4 @@
-"""Second factors as sites ask for them: PAM services for a gateway, and what a person answers."""
+"""Second factors of sites: PAM services for a gateway, and the user's answers."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ __all__ = ["WAYS_IN", "Codes", "Way"]
 
 _END = "account required pam_permit.so\nsession required pam_permit.so\n"
 _PASSWORD = "auth required pam_unix.so\n"
-# $USER of the person who logs in; the counter in the file is moved on by the module.
+# $USER is the user who logs in; the module increments the counter in the file.
 _CODE = "auth required pam_google_authenticator.so user=root no_strict_owner secret=/etc/ssh/codes/${USER}\n"
 _PUSH = (
     "auth optional pam_echo.so file=/etc/ssh/push.txt\n"
     "auth required pam_exec.so quiet expose_authtok /etc/ssh/push.sh\n"
-    "auth required pam_permit.so\n"  # the others have no opinion on credentials, and somebody must have one
+    "auth required pam_permit.so\n"  # the other modules do not set credentials, and one must
 )
 _PUSH_TEXT = """Two-factor login for %u
 
 Enter a passcode or select one of the following options:
  1. Push to XXX-XXX-0042
 """
-# What a phone would do is a file: `yes` in it is the button.
+# A file stands for the phone: `yes` in it is the button.
 _PUSH_SCRIPT = """#!/bin/bash
 IFS= read -r -d '' answer
 [ "$answer" = 1 ] || exit 1
@@ -40,13 +40,13 @@ exit 1
 
 @dataclass(frozen=True)
 class Way:
-    """What sshd asks for (``AuthenticationMethods``) and what PAM asks for."""
+    """Authentication of sshd (``AuthenticationMethods``) and of PAM."""
 
     methods: str
     pam: str
 
     def options(self) -> dict[str, str | int]:
-        """Return words of sshd_config(5)."""
+        """Return settings of sshd_config(5)."""
         return {"UsePAM": "yes", "KbdInteractiveAuthentication": "yes", "AuthenticationMethods": self.methods}
 
 
@@ -56,12 +56,15 @@ WAYS_IN = {
     "password+code": Way("keyboard-interactive", _PASSWORD + _CODE + _END),
     "key+push": Way("publickey,keyboard-interactive", _PUSH + _END),
 }
-"""Ways into a gateway: a one-time code; a key and then a code (partial success); a password and then a code, two rounds;
-a key and then "press 1 for a push"."""
+"""Authentication at a gateway.
+
+A one-time code; a key and then a code (partial success); a password and then a code, two rounds; a key and then "press
+1 for a push".
+"""
 
 
 class Codes:
-    """One-time codes of one person on one host (HOTP, RFC 4226): each opens one log-in, and the next is there at once.
+    """One-time codes of a user on one host (HOTP, RFC 4226): one for each login, the next available at once.
 
     Parameters
     ----------
@@ -84,20 +87,20 @@ class Codes:
 
     @property
     def used(self) -> int:
-        """How many codes have opened a log-in."""
+        """Return the number of used codes."""
         line = next(line for line in self._file.read_text().splitlines() if "HOTP_COUNTER" in line)
         return int(line.split()[-1]) - 1
 
     def next(self) -> str:
-        """Return the code that the host will take next."""
+        """Return the code that the host will accept next."""
         digest = hmac.new(self._secret, struct.pack(">Q", self.used + 1), hashlib.sha1).digest()
         offset = digest[-1] & 0xF
         return f"{(struct.unpack_from('>I', digest, offset)[0] & 0x7FFFFFFF) % 1_000_000:06d}"
 
     def press_yes(self) -> None:
-        """Approve pushes, on the phone, from now on."""
+        """Approve pushes from now on."""
         self._phone.write_text("yes\n")
 
     def put_phone_away(self) -> None:
-        """Approve none."""
+        """Approve no pushes from now on."""
         self._phone.unlink(missing_ok=True)

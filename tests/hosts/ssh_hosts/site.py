@@ -1,4 +1,4 @@
-"""A site as people know it: laptop -> gateway with a second factor -> login nodes -> compute nodes, and a real Slurm."""
+"""Typical site: laptop -> gateway with a second factor -> login nodes -> compute nodes, and a real Slurm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ssh_hosts.sshd import Options, SshHost, new_key
 
 __all__ = ["Site"]
 
-# What OpenSSH starts to ask a person: writes down what was asked, and gives what `Site.ssh` has laid ready.
+# OpenSSH starts this to ask the user: it records the question, and prints the answer that `Site.ssh` has prepared.
 _ASKPASS = """#!/bin/sh
 cd {directory} || exit 1
 printf '%s\\0' "$1" >>asked
@@ -30,27 +30,27 @@ esac
 
 
 class Site:
-    """Hosts of one site; how to make one is told at the fixture ``new_ssh_site``.
+    """Hosts of one site; the fixture ``new_ssh_site`` describes their creation.
 
-    The test process has the laptop's place: of the site it reaches the gateway, and nothing else. The laptop has no
-    slurm.conf, and neither has the gateway.
+    The test process is in the laptop's place: it reaches only the gateway of the site. Neither the laptop nor the
+    gateway has a slurm.conf.
 
     Attributes
     ----------
     user, password : str
-        Who has an account there; the home is the same on all hosts.
+        The user's account; the home is the same on all hosts.
     key : Path
         Private key of the laptop, authorized on all hosts.
     ssh_config, known_hosts : Path
-        Of the laptop: hosts ``gateway``, ``login`` (by way of the gateway; one name for two hosts), ``login1``,
-        ``login2`` and ``node1`` … (by way of ``login``).
+        Files of the laptop: hosts ``gateway``, ``login`` (through the gateway; one name for two hosts), ``login1``,
+        ``login2`` and ``node1`` … (through ``login``).
     gateway, logins, nodes : SshHost, dict, dict
         Dicts are by host name. ``logins["login1"].drop()`` cuts a host off inside the site.
     controller : Machine
-        Where slurmctld runs.
+        Host of slurmctld.
     slurm : SiteSlurm
     codes : Codes
-        The person's one-time codes on the gateway.
+        The user's one-time codes on the gateway.
     """
 
     def __init__(
@@ -91,17 +91,17 @@ class Site:
             raise
 
     def close(self) -> None:
-        """End all hosts; nothing of them is left but their files."""
+        """End all hosts; only their files remain."""
         self._open.close()
 
     def point_login_at(self, name: str) -> None:
-        """Let the name ``login`` lead to that host from now on, as a round robin or a balancing name server does."""
+        """Let the name ``login`` lead to that host from now on, as round-robin DNS does."""
         self._login = name
-        # In place: the file itself is what the hosts see as /etc/hosts.
+        # In place: the hosts have this very file mounted as /etc/hosts.
         self._hosts_file.write_text("127.0.0.1 localhost\n" + "".join(f"{a} {n}\n" for n, a in self._names().items()))
 
     def ssh(self, host: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run ``words`` on a host with the laptop's OpenSSH, which is given password and code; no error if it fails."""
+        """Run ``words`` on a host with the laptop's OpenSSH, which gets password and code; no error if it fails."""
         (self.directory / "code").write_text(self.codes.next() + "\n")
         return run(*self.client(host, *words), **{"check": False, "env": self.askpass_environment(), **options})
 
@@ -110,17 +110,17 @@ class Site:
         return ["ssh", "-F", str(self.ssh_config), host, *words]
 
     def askpass_environment(self) -> dict[str, str]:
-        """Return an environment in which OpenSSH asks a program of ours instead of a terminal."""
+        """Return an environment in which OpenSSH asks the test's program instead of a terminal."""
         return {**os.environ, "SSH_ASKPASS": str(self.directory / "askpass"), "SSH_ASKPASS_REQUIRE": "force"}
 
     @property
     def machines(self) -> list[Machine]:
-        """All hosts of the site."""
+        """Return all hosts of the site."""
         return [self.gateway, *self.logins.values(), *self.nodes.values(), self.controller]
 
     @property
     def asked(self) -> list[str]:
-        """What OpenSSH has asked the person so far."""
+        """Return the questions of OpenSSH so far."""
         path = self.directory / "asked"
         return path.read_text().split("\0")[:-1] if path.exists() else []
 
@@ -146,8 +146,8 @@ class Site:
         )
         self._open.callback(gateway.close)
         behind = wires[0].behind
-        # Without this, packets to addresses behind the gateway would leave by this machine's default route. Nobody
-        # answers to them on this cable, and the gateway forwards nothing.
+        # Otherwise packets to addresses behind the gateway would leave by this machine's default route. No host answers
+        # them on this cable, and the gateway forwards nothing.
         run("ip", "route", "add", str(behind), "dev", wires[0].device)
         self._lan = Lan(behind, self.directory / "switch")
         self._open.callback(self._lan.close)
@@ -182,7 +182,7 @@ class Site:
         return {**names, "controller": self._controller_address, "login": self.logins[self._login].address}
 
     def _trust_inside(self) -> None:
-        """Let the person go from host to host inside the site with a key that lies in the home, as sites do."""
+        """Allow the user to log in between the hosts of the site with a key in the home, as sites do."""
         key = new_key(self.directory / "inside")
         public = key.with_suffix(".pub").read_text()
         People.write(self.user, ".ssh/id_ed25519", key.read_text()).chmod(0o600)

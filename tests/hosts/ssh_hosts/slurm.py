@@ -1,4 +1,4 @@
-"""A Slurm whose daemons run on hosts of their own, as on a cluster: slurmctld on one, a slurmd on each node."""
+"""Slurm with daemons on separate hosts, as on a cluster: slurmctld on one, a slurmd on each node."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ PartitionName=main Nodes=ALL Default=YES MaxTime=1-0 DefaultTime=60 DefMemPerCPU
 
 
 class SiteSlurm:
-    """The Slurm of a site. Its configuration is /etc/slurm of every host that has ``etc`` there: no variable is needed.
+    """The Slurm of a site. Hosts mount its configuration ``etc`` as /etc/slurm, so no variable is needed.
 
     Parameters
     ----------
     directory : Path
-        Seen by all of them at the same path.
+        Directory that all hosts see at the same path.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -86,19 +86,19 @@ class SiteSlurm:
             time.sleep(0.02)
 
     def freeze_controller(self) -> None:
-        """Stop slurmctld where it is: it accepts connections and does not answer."""
+        """Freeze slurmctld: it accepts connections and does not answer."""
         self._signal(signal.SIGSTOP)
 
     def thaw_controller(self) -> None:
-        """Let slurmctld go on."""
+        """Let slurmctld continue."""
         self._signal(signal.SIGCONT)
 
     def run(self, *argv: str, user: str | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run one of Slurm's commands on the controller's host."""
+        """Run a Slurm command on the controller's host."""
         return self.controller.run(*argv, user=user, **options)
 
     def wait_until_idle(self, nodes: int, timeout: float = 30) -> None:
-        """Wait until so many nodes can take jobs."""
+        """Wait until this many nodes can accept jobs."""
         deadline = time.monotonic() + timeout
         while True:
             done = self.run("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N", check=False)
@@ -111,7 +111,7 @@ class SiteSlurm:
 
     @property
     def controller(self) -> Machine:
-        """The host of slurmctld."""
+        """Return the host of slurmctld."""
         assert self._controller is not None, "not started"
         return self._controller
 
@@ -135,7 +135,7 @@ class SiteSlurm:
 
 
 def _daemon(machine: Machine, *argv: str) -> None:
-    """Start a program that stays; its output goes to /var/log of the machine."""
+    """Start a daemon; its output goes to /var/log of the machine."""
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     with (machine.directory / "log" / f"{argv[0]}.out").open("ab") as log:
         subprocess.run(

@@ -41,7 +41,7 @@ while True:
 
 
 def ask(port: int, data: bytes) -> bytes:
-    """Send all, say so, and return all that comes back."""
+    """Send all bytes, end the direction, and return the answer."""
     with socket.create_connection(("127.0.0.1", port), 30) as sock:
         sender = threading.Thread(target=lambda: (sock.sendall(data), sock.shutdown(socket.SHUT_WR)))
         sender.start()

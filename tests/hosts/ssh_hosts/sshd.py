@@ -1,4 +1,4 @@
-"""A host with a real sshd."""
+"""Host with a real sshd."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ _DEFAULTS: dict[str, str | int] = {
 
 
 def new_key(path: Path, kind: str = "ed25519", *, passphrase: str = "", comment: str = "test") -> Path:
-    """Make a key pair at ``path`` and ``path``.pub; return ``path``."""
+    """Create a key pair at ``path`` and ``path``.pub; return ``path``."""
     run("ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", comment, "-f", str(path))
     return path
 
 
 class SshHost(Machine):
-    """A host with sshd; how to make one is told at the fixture ``ssh_host``.
+    """A host with sshd; the fixture ``ssh_host`` describes its creation.
 
     Attributes
     ----------
     name, address, port : str, str, int
-        Where sshd listens.
+        Address at which sshd listens.
     link : Link or None
-        The cable that leads to it; None on this machine's own network.
+        The cable to the host; None on this machine's own network.
     user : str
-        Who logs in if nothing else is said.
+        The default user.
     key : Path
-        Private key that is authorized for ``users``; the public one lies beside it.
+        Private key authorized for ``users``; the public key is beside it.
     known_hosts : Path
-        Has the host's keys as they were when it was made (:meth:`new_host_key` leaves it alone).
+        Has the host's original keys (:meth:`new_host_key` does not change the file).
     ssh_config : Path
-        A client's configuration with ``Host <name>``, for ``ssh -F`` and for whoever reads such files.
+        A client's configuration with ``Host <name>``, for ``ssh -F`` and for other readers of such files.
     etc : Path
         Its /etc/ssh: sshd_config, the host's keys, authorized_keys.d/<user>.
     """
@@ -120,21 +120,21 @@ class SshHost(Machine):
             raise
 
     def close(self) -> None:
-        """End the host; nothing of it is left but its files."""
+        """End the host; only its files remain."""
         if self.link is not None:
             self.link.close()
         super().close()
 
-    # What clients need ------------------------------------------------------------------------------------------
+    # For clients ------------------------------------------------------------------------------------------------
 
     def known_hosts_lines(self, *names: str) -> str:
-        """Return the lines of known_hosts for its present keys, under its address or other names."""
+        """Return the known_hosts lines of its present keys, under its address or other names."""
         marked = [name if self.port == 22 else f"[{name}]:{self.port}" for name in names or (self.address,)]
         keys = [(self.etc / f"ssh_host_{kind}_key.pub").read_text().split()[:2] for kind in self._kinds]
         return "".join(f"{','.join(marked)} {' '.join(key)}\n" for key in keys)
 
     def client_entry(self, *lines: str, name: str | None = None) -> str:
-        """Return the section of a client's configuration, with further lines of it."""
+        """Return the section of a client's configuration, with additional lines."""
         entry = {
             "HostName": self.address,
             "Port": self.port,
@@ -149,12 +149,12 @@ class SshHost(Machine):
         return f"Host {name or self.name}\n" + "".join(f"    {setting}\n" for setting in settings)
 
     def ssh(self, *words: str, user: str | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run ``words`` there with OpenSSH's client; no error if that fails. Options are those of subprocess.run."""
+        """Run ``words`` on the host with OpenSSH; no error if it fails. Options are those of subprocess.run."""
         argv = ["ssh", "-F", str(self.ssh_config), "-o", "BatchMode=yes", "-l", user or self.user, self.name, "--"]
         return run(*argv, *words, **{"check": False, **options})
 
     def authorize(self, user: str, public_key: str) -> None:
-        """Let whoever has this key log in as ``user``."""
+        """Allow the holder of this key to log in as ``user``."""
         folder = self.etc / "authorized_keys.d"
         folder.mkdir(exist_ok=True)
         with (folder / user).open("a") as file:
@@ -162,22 +162,22 @@ class SshHost(Machine):
 
     @property
     def log(self) -> str:
-        """What sshd has said so far."""
+        """Return the log of sshd so far."""
         path = self.directory / "log" / "sshd.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    # What happens to a host -------------------------------------------------------------------------------------
+    # Disturbances ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start sshd, after :meth:`stop` or with changed ``options``; it takes connections when this returns."""
-        # The first value of a word is the one that counts.
+        """Start sshd, after :meth:`stop` or with changed ``options``; it accepts connections on return."""
+        # The first value of a setting counts.
         self.etc.joinpath("sshd_config").write_text(_config(self.options) + _config(_defaults()) + self._key_lines())
         if self.run("/usr/sbin/sshd", "-E", "/var/log/sshd.log", check=False).returncode != 0:
             raise AssertionError(f"{self.name}: sshd did not start\n{self.log}")
         self._wait(lambda: self.listener is not None, "sshd did not start")
 
     def stop(self, *, hard: bool = False) -> None:
-        """End the sshd that listens, with SIGKILL if ``hard``: new connections are refused, those that are there stay."""
+        """End the listening sshd, with SIGKILL if ``hard``: new connections are refused, existing ones stay."""
         listener = self.listener
         if listener is not None:
             os.kill(listener, signal.SIGKILL if hard else signal.SIGTERM)
@@ -185,12 +185,12 @@ class SshHost(Machine):
         self.run("rm", "-f", "/run/sshd.pid")
 
     def sessions(self) -> list[int]:
-        """Return the process ids, as seen from here, of the sshd of each connection (one or two each)."""
+        """Return the process IDs, on this machine, of the sshd of each connection (one or two each)."""
         listener = self.listener
         return [pid for pid, name in self.processes().items() if name.startswith("sshd") and pid != listener]
 
     def kill_sessions(self) -> int:
-        """Kill the sshd of every connection (SIGKILL), as a crash would; what they had started is left alone."""
+        """Kill the sshd of every connection (SIGKILL), as a crash would; programs that they started stay."""
         doomed = self.sessions()
         for pid in doomed:
             try:
@@ -208,7 +208,7 @@ class SshHost(Machine):
         self.start()
 
     def drop(self) -> None:
-        """Lose all packets between here and the host (its sshd, on this machine's network), silently, until :meth:`restore`."""
+        """Drop all packets to and from the host (on this machine's network: its sshd) until :meth:`restore`."""
         if self.link is None:
             drop_port(self.port)
         else:
@@ -222,7 +222,7 @@ class SshHost(Machine):
             self.link.restore()
 
     def new_host_key(self) -> None:
-        """Give the host other keys, as after a new installation: clients that know it must refuse it."""
+        """Give the host other keys, as after a new installation: clients that know the old keys must refuse it."""
         self._make_host_keys()
         self.stop()
         self.start()
@@ -231,7 +231,7 @@ class SshHost(Machine):
 
     @property
     def listener(self) -> int | None:
-        """Process id, as seen from here, of the sshd that listens."""
+        """Return the process ID, on this machine, of the listening sshd."""
         try:
             inner = int(self.run("cat", "/run/sshd.pid", check=False).stdout)
         except ValueError:
@@ -267,13 +267,13 @@ def _defaults() -> dict[str, str | int]:
     said = run("ssh", "-V").stderr
     match = re.match(r"OpenSSH_(\d+)\.(\d+)", said)
     assert match, said
-    # Newer ones shut out an address for a while whose log-ins failed, which is what some tests are about.
+    # Newer versions block an address for a while after failed logins, which some tests need.
     new = (int(match[1]), int(match[2])) >= (9, 8)
     return {**_DEFAULTS, "PerSourcePenalties": "no"} if new else _DEFAULTS
 
 
 def _free_port() -> int:
-    """Return one that no connection is given by chance: it has to be free again when a killed sshd comes back."""
+    """Return a port outside the range of outgoing connections: it must be free again when a killed sshd restarts."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(10_000, first)

@@ -1,4 +1,4 @@
-"""A person at a terminal, who answers what a command asks."""
+"""User at a terminal, who answers a command's questions."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Dialogue = Sequence[tuple[str, Answer]]
 
 @dataclass(frozen=True)
 class Said:
-    """The exit code of a command and all that stood on the terminal."""
+    """The exit code of a command, and all text on the terminal."""
 
     code: int
     text: str
 
 
 def converse(argv: Sequence[str], env: Mapping[str, str], dialogue: Dialogue, timeout: float = 90) -> Said:
-    """Run a command at a terminal that is its controlling one, and answer its questions, in their order."""
+    """Run a command at a controlling terminal, and answer its questions in order."""
     main, terminal = pty.openpty()
     said, read, left = b"", 0, list(dialogue)
     streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}

@@ -1,4 +1,4 @@
-"""Looking for secrets where everybody on a host can see them."""
+"""Search for secrets in places that every user of a host can see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Watch", "watch"]
 
 
 class Watch:
-    """Looks at the command lines and environments of all processes, again and again: those of all hosts are among them."""
+    """Repeated inspection of the command lines and environments of all processes, including those of all hosts."""
 
     def __init__(self) -> None:
         self.seen: dict[str, set[bytes]] = {"cmdline": set(), "environ": set()}
@@ -33,18 +33,18 @@ class Watch:
             self.rounds += 1
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop the inspection."""
         self._end.set()
         self._thread.join()
 
     def where(self, secret: str, *kinds: str) -> list[bytes]:
-        """Return what held a secret: of command lines and environments, or of one kind."""
+        """Return the places that contained a secret: in command lines and environments, or in one of the two."""
         return [text for kind in kinds or self.seen for text in self.seen[kind] if secret.encode() in text]
 
 
 @pytest.fixture
 def watch() -> Iterator[Watch]:
-    """All processes of this machine and of its hosts, looked at as long as the test runs."""
+    """Inspect all processes of this machine and its hosts for the duration of the test."""
     watching = Watch()
     yield watching
     watching.stop()

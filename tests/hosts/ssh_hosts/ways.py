@@ -1,4 +1,4 @@
-"""The same tests over every way to a cluster: on its login node, and from elsewhere over SSH."""
+"""Repetition of tests over every route to a cluster: on its login node, and over SSH."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _REMOTE = [pytest.mark.remote, pytest.mark.root]
 
 @dataclass(frozen=True)
 class Way:
-    """How a test reaches a cluster.
+    """Route of a test to a cluster.
 
     Attributes
     ----------
     carrier : str
-        ``local``, or what carries SSH.
+        ``local``, or the carrier of SSH.
     host : SshHost or None
-        The login node; None where the test itself is on it.
+        The login node; None if the test itself runs on it.
     """
 
     carrier: str
@@ -36,13 +36,13 @@ class Way:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the cluster is reached over SSH."""
+        """Return whether the cluster is reached over SSH."""
         return self.host is not None
 
     def settings(self, cluster: Any, folder: Path, job_root: str) -> dict[str, Any]:
-        """Write the profile ``far`` of a cluster below ``folder``; return the settings that lead to it.
+        """Write the profile ``far`` of a cluster below ``folder``; return the settings for it.
 
-        The job directories lie in ``job_root`` either way.
+        The job directories are in ``job_root`` in both cases.
         """
         if self.host is None:
             return {"job_root": job_root}
@@ -60,10 +60,10 @@ def _toml(values: dict[str, str]) -> str:
 
 @pytest.fixture(scope="session")
 def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> SshHost:
-    """A login node of all clusters of this session: a real sshd, processes and a /tmp of its own, two sessions, no SFTP.
+    """Provide a login node of this session's clusters: a real sshd, own processes and /tmp, two sessions, no SFTP.
 
-    It sees what lies in ``short_tmp`` (the clusters) and in the folders of the tests, as on a shared file system. The
-    start-up files of whoever runs the tests are empty there: what they wait for is not what is tested.
+    The host sees the files in ``short_tmp`` (the clusters) and in the folders of the tests, as on a shared file system.
+    The start-up files of the user who runs the tests are empty on it: their delays are not under test.
     """
     return new_login_host(ssh_host, short_tmp, tmp_path_factory, sessions=2)
 
@@ -71,12 +71,12 @@ def login_host(ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_facto
 def new_login_host(
     ssh_host: Callable[..., SshHost], short_tmp: Path, tmp_path_factory: pytest.TempPathFactory, *, sessions: int
 ) -> SshHost:
-    """Start such a host with another MaxSessions: a tunnel by a step takes one more than commands do."""
+    """Return a factory of such a host with another MaxSessions: a tunnel by a step needs one more than commands do."""
     name = "login" if sessions == 2 else f"login{sessions}"
     folder = tmp_path_factory.mktemp("startup")
     empty, names = folder / "empty", folder / "hosts"
     empty.touch()
-    names.write_text(Path("/etc/hosts").read_text() + f"127.0.0.1 {name}\n")  # srun looks itself up
+    names.write_text(Path("/etc/hosts").read_text() + f"127.0.0.1 {name}\n")  # srun resolves its own host name
     own = [Path.home() / name for name in (".bashrc", ".bash_profile", ".bash_login", ".profile")]
     return ssh_host(
         name=name,
@@ -91,16 +91,16 @@ def new_login_host(
 
 @pytest.fixture(scope="module")
 def way(request: pytest.FixtureRequest) -> Way:
-    """How this test reaches its cluster. Whoever asks for it runs once over each way, or says ``here_only(why)``."""
+    """Provide the route of this test to its cluster. A test runs once per route, or is marked ``here_only(why)``."""
     if request.param == "local":
         return Way("local")
     return Way(request.param, request.getfixturevalue("login_host"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test over each way there is, or with each ``remote_carrier`` of SSH; over one that ``carrier(name)`` says."""
+    """Run a test over each route, or with each ``remote_carrier`` of SSH, or over that of ``carrier(name)``."""
     only = metafunc.definition.get_closest_marker("carrier")
-    # One worker takes a file's tests over one way: some files have a cluster of their own.
+    # One worker takes a file's tests over one route: some files have their own cluster.
     remote = [
         pytest.param(name, marks=[*_REMOTE, pytest.mark.xdist_group(f"{metafunc.module.__name__}-{name}")])
         for name in (only.args if only else CARRIERS)

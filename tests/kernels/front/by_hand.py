@@ -1,7 +1,7 @@
-"""A front whose kernel is on this machine, started by hand: ``python by_hand.py CONNECTION_FILE FOLDER``.
+"""A proxy with a local kernel, started by hand: ``python by_hand.py CONNECTION_FILE FOLDER``.
 
-It begins when ``begin`` appears in the folder; what stands in ``says`` is what it waits for until then. A keeper that
-runs is found again. The file ``argv`` has the command of another kernel than this Python's.
+The kernel starts when ``begin`` appears in the folder; ``says`` contains the cause of the wait. A running keeper is
+found again. The file ``argv`` contains the command of a kernel other than that of this Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEEPER = str(Path(link.__file__).parents[1] / "kernel" / "keeper.py")
 
 
 class ByHand:
-    """A keeper of this machine."""
+    """A local keeper."""
 
     secret = _SECRET
     is_known = False
@@ -41,7 +41,7 @@ class ByHand:
             if (self.folder / "cannot").exists():
                 raise KernelStartError((self.folder / "cannot").read_text())
             said = (self.folder / "says").read_text() if (self.folder / "says").exists() else ""
-            if said:  # and is not just being written
+            if said:  # and is not being written
                 standin.say(said)
             await asyncio.sleep(0.05)
         self.is_known = (self.folder / "keeper.json").exists()
@@ -81,7 +81,7 @@ class ByHand:
         (self.folder / "state").write_text(state)
 
     def took(self, received: int) -> None:
-        draft = self.folder / "received.new"  # who is killed as it writes leaves the file as it was
+        draft = self.folder / "received.new"  # a kill during the write leaves the file unchanged
         draft.write_text(str(received))
         draft.replace(self._received)
 

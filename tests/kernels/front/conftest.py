@@ -1,4 +1,4 @@
-"""A front by hand, and a real client of it."""
+"""Fixtures: a proxy started by hand, and a real client of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_HAND = Path(__file__).with_name("by_hand.py")
 
 
 class Front:
-    """A front, a client of it, and the folder by which it is told what happens."""
+    """A proxy, its client, and the folder by which it is controlled."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -28,11 +28,11 @@ class Front:
         self.start()
         self.client = BlockingKernelClient(connection_file=self.file)
         self.client.load_connection_file()
-        self.client.start_channels(hb=False)  # a heart that misses a beat is no end, on a busy machine
+        self.client.start_channels(hb=False)  # a missed heartbeat is not a failure, on a busy machine
         self.listen()
 
     def listen(self) -> None:
-        """Wait until what is published arrives."""
+        """Wait until published messages arrive."""
         try:
             while True:
                 self.client.kernel_info(reply=True, timeout=60)
@@ -57,7 +57,7 @@ class Front:
                 return content
 
     def hear(self) -> dict[str, Any]:
-        """What is published next. What a front said as it was killed may come again, and is known by its signature."""
+        """Return the next published message. A killed proxy may have sent it before, recognized by its signature."""
         while True:
             with contextlib.suppress(ValueError):
                 told: dict[str, Any] = self.client.get_iopub_msg(timeout=60)
@@ -71,7 +71,7 @@ class Front:
                 return content
 
     def printed(self, message: str) -> str:
-        """What a cell prints, until it is done."""
+        """Return the output of a cell until its end."""
         parts = []
         while True:
             told = self.hear()
@@ -95,7 +95,7 @@ class Front:
 
 @pytest.fixture
 def front(tmp_path: Path) -> Iterator[Front]:
-    """A front that waits, and a client to which it has said what kernel it is."""
+    """Provide a waiting proxy, and a client with its kernel info."""
     front = Front(tmp_path)
     yield front
     front.end()

@@ -1,4 +1,4 @@
-"""A front, a keeper and an ipykernel, started by hand: what a client of the kernel sees."""
+"""Tests of a proxy, a keeper and an ipykernel, started by hand, as seen by a client of the kernel."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_link_that_is_cut_now_and_then_loses_nothing(front: Any, wait_for: Any
 
 
 def test_a_client_that_does_not_read_costs_no_more_memory_than_is_set(front: Any) -> None:
-    """Another one reads on: it lacks the same output, and is told."""
+    """Another client reads on: it lacks the same output, and is notified."""
     front.process.kill()
     front.process.wait()
     (front.folder / "unread").write_text(str(40 << 20))
@@ -149,6 +149,6 @@ def test_a_client_that_does_not_read_costs_no_more_memory_than_is_set(front: Any
 
 
 def _resident(process: int) -> int:
-    """Bytes of memory that a process has."""
+    """Return the resident memory of a process in bytes."""
     with open(f"/proc/{process}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""What is said of a kernel before there is one."""
+"""Tests of kernel info before the start of a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients see while there is no kernel yet: a front that waits, and real clients of jupyter_client."""
+"""Tests of clients before the start of a kernel: a waiting proxy, and real clients of jupyter_client."""
 
 from __future__ import annotations
 

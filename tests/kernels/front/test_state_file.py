@@ -1,4 +1,4 @@
-"""What a front leaves beside the connection file is there for the next one, whatever the one before does meanwhile."""
+"""Tests of the state file that a proxy leaves for the next one, whatever the old proxy does meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_signpost_that_the_front_before_removes_meanwhile_is_put_up_anew(
 def test_of_two_kernels_of_a_notebook_the_one_with_its_variables_is_taken_over_and_the_other_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a Jupyter server is killed while the next allocation pends."""
+    """As after a kill of a Jupyter server while the next allocation is pending."""
     given_back: list[str] = []
     monkeypatch.setattr("jupyter_slurm.kernels.state_file.give_back_later", given_back.append)
     for number in range(20):

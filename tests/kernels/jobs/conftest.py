@@ -1,4 +1,4 @@
-"""Kernels on the nodes of a real Slurm, as jupyter_client starts them from a kernelspec."""
+"""Fixtures: kernels on the nodes of a real Slurm, started by jupyter_client from a kernelspec."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import AgentError
 
 _PATIENCE = 90.0  # seconds for a cell on a busy machine
-_FRONT = "jupyter_slurm"  # who speaks in the messages of a front
+_FRONT = "jupyter_slurm"  # sender in the messages of a proxy
 
 
 class Told:
-    """What one cell did."""
+    """Result of one cell."""
 
     def __init__(self, reply: dict[str, Any], messages: list[dict[str, Any]]) -> None:
         self.status, self.error = str(reply["status"]), str(reply.get("evalue") or "")
         self.kind = str(reply.get("ename") or "")
-        # What the kernel prints: what its front says while it waits is no part of it.
+        # Output of the kernel, without messages of its proxy during a wait.
         streams = [one for one in messages if one["msg_type"] == "stream" and one["header"]["username"] != _FRONT]
         self.stdout = "".join(one["content"]["text"] for one in streams if one["content"]["name"] == "stdout")
         results = [one["content"]["data"] for one in messages if one["msg_type"] == "execute_result"]
@@ -49,17 +49,17 @@ class Told:
 
 
 class NodeKernel:
-    """A kernel of a kernelspec of ours, and what it publishes."""
+    """A remote kernel of a kernelspec, and its published messages."""
 
     def __init__(self, manager: Any, client: Any = None) -> None:
         self.manager = manager
         self.client = client or manager.blocking_client()
-        self.client.start_channels(hb=False)  # a heart that misses a beat is no end, on a busy machine
+        self.client.start_channels(hb=False)  # a missed heartbeat is not a failure, on a busy machine
         self.messages: list[dict[str, Any]] = []
         self.listen()
 
     def listen(self) -> None:
-        """Wait until what is published arrives."""
+        """Wait until published messages arrive."""
         try:
             while True:
                 self.client.kernel_info(reply=True, timeout=_PATIENCE)
@@ -76,7 +76,7 @@ class NodeKernel:
     def pump(self, seconds: float = 0.1) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                with contextlib.suppress(ValueError):  # a front that was killed said it, too: its signature is known
+                with contextlib.suppress(ValueError):  # a killed proxy has sent it before: its signature is known
                     self.messages.append(self.client.get_iopub_msg(timeout=seconds))
                 seconds = 0.0
 
@@ -85,11 +85,11 @@ class NodeKernel:
         return [one for one in self.messages if one["parent_header"].get("msg_id") == cell]
 
     def said(self, cell: str) -> str:
-        """What has been printed under a cell so far."""
+        """Return the text printed under a cell so far."""
         return "".join(one["content"]["text"] for one in self.under(cell) if one["msg_type"] == "stream")
 
     def heard(self, message: str | None, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Wait for what is published because of a message, or of any."""
+        """Wait for a published message, of a given parent or of any."""
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             told = self.messages if message is None else self.under(message)
@@ -111,7 +111,7 @@ class NodeKernel:
         raise AssertionError(f"the cell did not end: {self.under(cell)}")
 
     def run(self, code: str) -> Told:
-        """Run a cell; again, where the one before failed: for a moment after that ipykernel 6 takes none."""
+        """Run a cell; repeat it after a failed cell: for a moment ipykernel 6 refuses cells."""
         deadline = time.monotonic() + _PATIENCE
         while (told := self.end(self.begin(code))).status == "aborted" and time.monotonic() < deadline:
             pass
@@ -124,7 +124,7 @@ class NodeKernel:
 
     @property
     def post(self) -> dict[str, Any]:
-        """What the signpost says."""
+        """Return the content of the state file."""
         with contextlib.suppress(FileNotFoundError, ValueError):
             told: dict[str, Any] = json.loads(Path(f"{self.manager.connection_file}.slurm").read_text())
             return told
@@ -132,11 +132,11 @@ class NodeKernel:
 
     @property
     def front(self) -> int:
-        """The process of the front."""
+        """Return the process of the proxy."""
         return int(getattr(self.manager.provisioner, "pid", 0))
 
     def stop(self) -> None:
-        """Let go of it; and shut it down, where it was started here."""
+        """Disconnect, and shut the kernel down if it was started by this object."""
         self.client.stop_channels()
         if self.manager is not None and self.manager.has_kernel:
             self.manager.shutdown_kernel()
@@ -144,14 +144,14 @@ class NodeKernel:
 
 @dataclass(frozen=True)
 class Study:
-    """Where somebody works: a folder, and the environment that leads to an agent and to the cluster."""
+    """Workplace of a user: a folder, and the environment of an agent and a cluster."""
 
     folder: Path
     env: dict[str, str]
-    cluster: tuple[str, ...]  # how a kernelspec names it
+    cluster: tuple[str, ...]  # name of the cluster in a kernelspec
 
     def start_kernel(self, *words: str, **variables: str) -> NodeKernel:
-        """Start a kernel that is asked for in these words."""
+        """Start a kernel with these words."""
         own = Path(tempfile.mkdtemp(prefix="specs-", dir=self.folder))
         specs = KernelSpecManager(kernel_dirs=[str(self.add_kernel(*words, kernels=own))], ensure_native_kernel=False)
         file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=self.folder)
@@ -160,11 +160,11 @@ class Study:
         return NodeKernel(manager)
 
     def change(self, kernel: NodeKernel, *words: str) -> None:
-        """Have a kernel that was started be asked for in other words from its next start on."""
+        """Change the words of a started kernel from its next start on."""
         self.add_kernel(*words, kernels=Path(kernel.manager.kernel_spec.resource_dir).parent)
 
     def add_kernel(self, *words: str, name: str = "far", kernels: Path | None = None) -> Path:
-        """Have Jupyter offer a kernel that is asked for in these words; return where."""
+        """Add a kernel with these words to Jupyter; return its folder."""
         command = [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}"]
         own = (
             []
@@ -182,13 +182,13 @@ class Study:
 
 @pytest.fixture(scope="module")
 def new_study(short_tmp: Path, cluster: EmbeddedCluster, way: Way) -> Callable[..., Any]:
-    """``with new_study(jobs=None) as study``: where somebody works, maybe with the job directories in a certain place."""
+    """Return ``with new_study(jobs=None) as study``: a workplace, optionally with a parent of the job directories."""
     return lambda jobs=None: _studying(Path(tempfile.mkdtemp(prefix="k", dir=short_tmp)), cluster, way, jobs)
 
 
 @pytest.fixture(scope="module")
 def study(new_study: Callable[..., Any]) -> Iterator[Study]:
-    """Where somebody works, with an agent that ends with the tests."""
+    """Provide a workplace with an agent that ends with the tests."""
     with new_study() as made:
         yield made
 
@@ -213,7 +213,7 @@ def _studying(folder: Path, cluster: EmbeddedCluster, way: Way, jobs: Path | Non
 
 @pytest.fixture
 def node_kernel(study: Study) -> Iterator[Callable[..., NodeKernel]]:
-    """``node_kernel(*words, **variables)``: a kernel that is asked for in these words; it is shut down in the end."""
+    """Return ``node_kernel(*words, **variables)``, which starts a kernel with these words; shut it down at the end."""
     started: list[NodeKernel] = []
 
     def start(*words: str, **variables: str) -> NodeKernel:
@@ -227,7 +227,7 @@ def node_kernel(study: Study) -> Iterator[Callable[..., NodeKernel]]:
 
 @pytest.fixture
 def notebook(study: Study) -> Iterator[NodeKernel]:
-    """Another notebook, whose kernel is here and has our magics."""
+    """Provide another notebook, with a local kernel that has the magics."""
     file = tempfile.mktemp(prefix="kernel-", suffix=".json", dir=study.folder)
     manager = KernelManager(transport="ipc", connection_file=file)
     manager.start_kernel(env=study.env, cwd=str(study.folder))
@@ -239,7 +239,7 @@ def notebook(study: Study) -> Iterator[NodeKernel]:
 
 @pytest.fixture(scope="module")
 def site_kernel(replicas: Callable[[str], Replica]) -> Iterator[Callable[..., NodeKernel]]:
-    """``site_kernel(site, *words)``: a kernel on the replica of a site, as its laptop has it; for all tests of a file."""
+    """Return ``site_kernel(site, *words)``: a kernel on the replica of a site, for all tests of a file."""
     started: list[NodeKernel] = []
 
     def start(site: str, *words: str) -> NodeKernel:
@@ -254,7 +254,7 @@ def site_kernel(replicas: Callable[[str], Replica]) -> Iterator[Callable[..., No
 
 
 class Server:
-    """A Jupyter server of the desk, with its notebook."""
+    """A Jupyter server of the workplace, with its notebook."""
 
     def __init__(self, folder: Path, env: dict[str, str], *more: str) -> None:
         self.folder, self._token = folder, secrets.token_hex(16)
@@ -286,7 +286,7 @@ class Server:
         return self.connect()
 
     def connect(self) -> NodeKernel:
-        """Return the kernel that the notebook has now."""
+        """Return the present kernel of the notebook."""
         self.session = self.ask("GET", f"api/sessions/{self.session['id']}")
         file = str(self.folder / "runtime" / f"kernel-{self.session['kernel']['id']}.json")
         client = BlockingKernelClient(connection_file=file)
@@ -301,7 +301,7 @@ class Server:
         self.ask("DELETE", f"api/sessions/{self.session['id']}")
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask for something that there is."""
+        """Request a resource of the server."""
         answer = self.request(method, path, body)
         answer.raise_for_status()
         return answer.json() if answer.content else None
@@ -319,7 +319,7 @@ class Server:
 
 @pytest.fixture
 def jupyter(study: Study) -> Iterator[Callable[..., Server]]:
-    """``jupyter(*options)``: a Jupyter server, and after that has ended another one."""
+    """Return ``jupyter(*options)``, which starts a Jupyter server after the end of the previous one."""
     started: list[Server] = []
 
     def start(*options: str) -> Server:

@@ -1,4 +1,4 @@
-"""Clients that know nothing of our provisioner, as VS Code, and what else runs notebooks: each as it really starts one."""
+"""Tests of clients without the Slurm provisioner, such as VS Code, and other programs that run notebooks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _CHANNELS = ("hb", "control", "shell", "stdin", "iopub")
 
 
 class Code:
-    """VS Code's Jupyter extension: it runs the command of a kernelspec itself, and ends it by a signal.
+    """VS Code's Jupyter extension: it runs the command of a kernelspec itself, and ends the process by a signal.
 
-    Its sources say so: src/kernels/raw/launcher/kernelProcess.node.ts and kernelLauncher.node.ts of
+    Source: src/kernels/raw/launcher/kernelProcess.node.ts and kernelLauncher.node.ts of
     https://github.com/microsoft/vscode-jupyter
     """
 
@@ -42,7 +42,7 @@ class Code:
         self._kernels: list[Any] = []
 
     def start(self) -> Any:
-        """Start a kernel, with ports and a connection file that nobody knows from before."""
+        """Start a kernel, with new ports and a new connection file."""
         self.file = self._study.folder / "runtime" / f"kernel-v3{secrets.token_hex(20)}.json"
         self.file.parent.mkdir(exist_ok=True)
         with contextlib.ExitStack() as held:
@@ -64,13 +64,13 @@ class Code:
         os.kill(self.front, signal.SIGINT)
 
     def end(self) -> None:
-        """Close the notebook, or begin to restart its kernel: no message says which."""
+        """Close the notebook, or start a restart of its kernel: no message distinguishes the two."""
         self.kernel.stop()
         os.kill(self.front, signal.SIGTERM)
         self.file.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End it, and its kernel with it."""
+        """End the extension, and its kernel."""
         for one in self._kernels:
             one.stop()
         self.host.kill()
@@ -87,7 +87,7 @@ def code(study: Any, node_kernel: Any) -> Iterator[Code]:
 
 
 def jobs(cluster: EmbeddedCluster) -> set[str]:
-    """Return the jobs that are not over."""
+    """Return the unfinished jobs."""
     states = "--states=PENDING,RUNNING,CONFIGURING"
     return set(cluster.run("squeue", "--noheader", "--format=%A", states).stdout.split())
 
@@ -105,11 +105,11 @@ def test_vs_code_starts_interrupts_restarts_and_ends_kernels(
     assert kernel.value("x") == "1"
 
     for way in ("signal", "message"):
-        if way == "message":  # Positron and Zed say so before
+        if way == "message":  # Positron and Zed announce it before
             kernel.client.shutdown(restart=True)
         code.end()
         wait_for(lambda: read(str(code.file)).get("state") != "running", "its front has heard it")
-        kernel = code.start()  # it does not wait for the one before
+        kernel = code.start()  # does not wait for the previous kernel
         assert kernel.run("x").kind == "NameError"
         assert kernel.value(_JOB) == job, f"a restart by {way} keeps the allocation"
         kernel.run("x = 1")
@@ -136,7 +136,7 @@ def test_jupyter_run_runs_a_script(study: Any, cluster: EmbeddedCluster, wait_fo
 
     script.write_text("import time\nprint('on', flush=True)\ntime.sleep(1000)\n")
     killed = subprocess.Popen(command, cwd=study.folder, env=study.env, stdout=subprocess.PIPE, text=True)
-    assert any("on" in line for line in iter(killed.stdout.readline, ""))  # it runs
+    assert any("on" in line for line in iter(killed.stdout.readline, ""))  # the cell is running
     killed.kill()
     killed.communicate()
     wait_for(lambda: jobs(cluster) <= before, "so it is when it was killed: no notebook could find it again")

@@ -1,4 +1,4 @@
-"""Kernels in containers on a node: real runtimes, and an image whose ipykernel is not ours."""
+"""Tests of kernels in containers on a node: real runtimes, and an image with another ipykernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 def contained(
     request: pytest.FixtureRequest, docker: Docker, jupyter_tar: Path, jupyter_tree: Path
 ) -> tuple[str, dict[str, str]]:
-    """The word that names an image with an ipykernel, and the variables with which its runtime is found."""
+    """Provide the keyword of an image with an ipykernel, and the environment variables of its runtime."""
     if request.param == "charliecloud":
         return f"image={jupyter_tree}", {}
     docker.run("import", str(jupyter_tar), "jupyter-slurm/notebook:6")
@@ -44,16 +44,16 @@ def test_a_kernel_lives_in_a_container(
     kernel = node_kernel("-p", "arandu", word, **variables)
     image = word.partition("=")[2]
     assert kernel.value("__import__('os').environ['JUPYTER_SLURM_CONTAINER']").endswith(image)
-    assert kernel.value("__import__('sys').executable") == "/usr/bin/python3"  # that of the image
+    assert kernel.value("__import__('sys').executable") == "/usr/bin/python3"  # Python of the image
     assert kernel.value("__import__('ipykernel').version_info[0]") == "6"
-    # An interrupt comes to the cell, in the container, and the kernel goes on.
+    # An interrupt reaches the cell in the container, and the kernel continues.
     kernel.run("x = 1")
     cell = kernel.begin("import time\nprint('sleeps', flush=True)\nwhile True: time.sleep(0.1)")
     wait_for(lambda: "sleeps" in kernel.said(cell), "the cell runs")
     kernel.manager.interrupt_kernel()
     assert kernel.end(cell).kind == "KeyboardInterrupt"
     assert kernel.value("x") == "1"
-    # Another notebook runs a cell in it, in turn with its own, of which the one before fails.
+    # Another notebook runs a cell in the kernel, after a failed cell of the first one.
     failing = kernel.begin("1 / 0")
     told = notebook.run(
         "%%remote kernel out=y\nx += 1\ny = [x]\nimport asyncio; await asyncio.sleep(0)\nprint('there')\nx"
@@ -99,7 +99,7 @@ def test_another_image_comes_with_a_restart_in_the_same_allocation_and_other_opt
 def test_a_docker_that_dies_under_it_is_told_and_so_is_an_image_that_nobody_has(
     node_kernel: Any, cluster: EmbeddedCluster, jupyter_tar: Path, new_docker: Callable[[str], Any]
 ) -> None:
-    """A daemon that is gone ends no container: what hangs by the step does."""
+    """A dead daemon ends no container: the end of the step does."""
     with new_docker("kernels") as docker:
         docker.run("import", str(jupyter_tar), "jupyter-slurm/notebook:6")
         reached = {"DOCKER_HOST": docker.host}

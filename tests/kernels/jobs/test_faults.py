@@ -1,4 +1,4 @@
-"""Faults of Slurm and of nodes: a cell says what has become of its kernel, a restart has another one, nothing is left."""
+"""Tests of faults of Slurm and of nodes: a cell reports the end of its kernel, a restart gets another one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STAYS = "import time\nprint('sleeps', flush=True)\nwhile True:\n try: time.sleep
 
 @pytest.fixture(scope="module")
 def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
-    """Two nodes to disturb; jobs in ``high`` take the nodes of those in ``low``."""
+    """Provide two nodes to disturb; jobs in ``high`` take the nodes of those in ``low``."""
     arandu = load_description()
     nodes = replace(arandu.nodes[1], names=(FIRST, SECOND))
     low = Partition("low", nodes.names, default=True, priority_tier=1, preempt_mode="requeue")
@@ -52,7 +52,7 @@ def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture(scope="module", autouse=True)
 def limited(study: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Iterator[tuple[Any, str, str, str]]:
-    """A kernel that has a minute, while others are tried: with its job, the folder of its sockets, and a cell."""
+    """Provide a kernel with a minute, during other tests: with its job, the folder of its sockets, and a cell."""
     kernel = study.start_kernel("-w", FIRST, "--time=1")
     yield kernel, kernel.value(JOB), kernel.value(FOLDER), begun(kernel, wait_for)
     kernel.stop()
@@ -60,7 +60,7 @@ def limited(study: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]) 
 
 @pytest.fixture
 def nothing_left(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Callable[..., None]:
-    """``nothing_left(*folders)``: no new job is in the queue, no process of one runs, and those folders are gone."""
+    """Return ``nothing_left(*folders)``, which checks for new jobs, processes of them, and those folders."""
 
     def jobs() -> set[str]:
         return set(cluster.run("squeue", "--noheader", "--format=%A", check=False).stdout.split())
@@ -85,19 +85,19 @@ def nothing_left(cluster: EmbeddedCluster, wait_for: Callable[..., Any]) -> Call
 
 
 def keeper_of(folder: str) -> int:
-    """Return the process to which the folder of a kernel's sockets belongs."""
+    """Return the process that owns the folder of a kernel's sockets."""
     return int(Path(folder, "holder").read_text().split("/")[-2])
 
 
 def restarted(kernel: Any) -> str:
-    """Restart a kernel, as a person or a restarter does; return its job."""
+    """Restart a kernel, as a user or a restarter does; return its job."""
     kernel.manager.restart_kernel()
     kernel.listen()
     return str(kernel.value(JOB))
 
 
 def begun(kernel: Any, wait_for: Callable[..., Any], code: str = SLEEPS) -> str:
-    """Begin a cell that sleeps."""
+    """Start a cell that sleeps."""
     cell = str(kernel.begin(code))
     wait_for(lambda: "sleeps" in kernel.said(cell), "the cell runs")
     return cell
@@ -200,7 +200,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
 
 @pytest.fixture
 def small(new_study: Callable[..., Any], tmp_path: Path) -> Iterator[Any]:
-    """Where somebody works whose job directories lie on a disk of two megabytes."""
+    """Provide a workplace whose job directories are on a disk of two megabytes."""
     disk = tmp_path / "small"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M,mode=700", "none", str(disk)], check=True)
@@ -298,7 +298,7 @@ def test_a_preempted_one_says_so_and_begins_anew_where_its_allocation_was_requeu
 
     folders.append(requeued.value(FOLDER))
     cell = begun(requeued, wait_for)
-    cluster.kill_node(SECOND)  # nobody there notes the end of a step
+    cluster.kill_node(SECOND)  # no process of the node reports the end of a step
     cluster.run("scontrol", "update", f"nodename={SECOND}", "state=down", "reason=test")
     try:
         assert requeued.end(cell).kind == "KernelDied"

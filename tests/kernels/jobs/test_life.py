@@ -1,4 +1,4 @@
-"""The life of a kernel on a node: start, pending, restart, death, shutdown; and who may die beside it."""
+"""Tests of the life of a remote kernel: start, pending, restart, death, shutdown; and of deaths beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JOB = "__import__('os').environ['SLURM_JOB_ID']"
 
 
 def jobs(cluster: EmbeddedCluster) -> set[str]:
-    """Return the jobs that are not over."""
+    """Return the unfinished jobs."""
     states = "--states=PENDING,RUNNING,CONFIGURING"
     return set(cluster.run("squeue", "--noheader", "--format=%A", states).stdout.split())
 
@@ -58,21 +58,21 @@ def test_a_kernel_begins_lives_and_gives_back_what_it_had(
     assert secret not in told
     assert secret not in kernel.value("open('/proc/self/environ').read()")
 
-    # Another kernel can share it, and takes nothing along.
+    # Another kernel can share the allocation, and ends nothing but itself.
     other = node_kernel(f"on={kernel.post['label']}")
     assert other.value(_JOB) == job
     other.stop()
     assert kernel.value(_JOB) == job
-    study.add_kernel("-p", "arandu", "--gpus", "1")  # a restart asks for what the kernelspec says then
+    study.add_kernel("-p", "arandu", "--gpus", "1")  # a restart uses the present kernelspec
 
-    # A restart keeps the allocation, and none of the variables.
+    # A restart keeps the allocation, and no variables.
     kernel.run("x = 1")
     kernel.manager.restart_kernel()
     kernel.listen()
     assert kernel.value(_JOB) == job
     assert kernel.run("x").kind == "NameError"
 
-    # So does a death, which says why: this is what a restarter of jupyter_client does then.
+    # So does a death, with its reason: a restarter of jupyter_client does the same.
     died = kernel.run("import os; os.kill(os.getpid(), 9)")
     assert died.kind == "KernelDied"
     assert "SIGKILL" in died.error
@@ -133,7 +133,7 @@ def test_the_kernel_goes_on_when_front_and_agent_are_killed(
     os.kill(_agent(study.folder), signal.SIGKILL)
     assert kernel.value("x") == "1"
 
-    # One that is killed as it asks for an allocation has not heard which one it was given.
+    # A proxy killed during its request has not received the allocation.
     job = kernel.value(_JOB)
     kill_asking(kernel, wait_for, allocation=None, step=None)
     assert kernel.value(_JOB) == job
@@ -141,7 +141,7 @@ def test_the_kernel_goes_on_when_front_and_agent_are_killed(
 
 
 def kill_asking(kernel: Any, wait_for: Callable[..., Any], **unheard: Any) -> None:
-    """Kill a front as if it had just asked for something, and had not heard what it was given."""
+    """Kill a proxy as if it had just sent a request without its answer."""
     front = kernel.front
     os.kill(front, signal.SIGSTOP)
     left = {**kernel.post, "state": "starting", **unheard}
@@ -155,7 +155,7 @@ def kill_asking(kernel: Any, wait_for: Callable[..., Any], **unheard: Any) -> No
 def test_there_is_one_step_wherever_a_front_is_killed(
     node_kernel: Any, cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> None:
-    """More than three fronts in a minute are not started, so there are three."""
+    """More than three proxies in a minute are not started, so there are three."""
     kernel = node_kernel("-p", "arandu")
     kernel.run("x = 2")
     kill_asking(kernel, wait_for)
@@ -165,7 +165,7 @@ def test_there_is_one_step_wherever_a_front_is_killed(
     assert kernel.run("x").kind == "NameError"
     assert kernel.post["step"] == key, "the step that was not asked for yet is asked for"
 
-    # One that cannot prove itself says so; the kernel that it does not reach is not left behind.
+    # A proxy without a proof reports that; the kernel that it cannot reach is ended.
     steps = ("squeue", "--steps", "--noheader", f"--jobs={job}", "--format=%i")
     running = len(cluster.run(*steps).stdout.split())
     kill_asking(kernel, wait_for, state="running", secret="00" * 32)
@@ -222,7 +222,7 @@ def test_cells_of_another_notebook_run_in_the_kernel(
     told = notebook.run("%%remote kernel\n1 / 0")
     assert (told.kind, "ZeroDivisionError: division by zero" in told.error) == ("JobFailed", True)
 
-    # The kernel has a cell of its own to do: this one waits, is withdrawn, and interrupts nothing.
+    # The kernel is running a cell of its own: the other cell waits, is withdrawn, and interrupts nothing.
     gate = study.folder / "its-own-cell"
     busy = kernel.begin(f"print('on', flush=True)\nwhile not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.05)")
     wait_for(lambda: "on" in kernel.said(busy), "the kernel's own cell has begun")
@@ -232,7 +232,7 @@ def test_cells_of_another_notebook_run_in_the_kernel(
     )
     notebook.manager.interrupt_kernel()
     told = notebook.end(cell)
-    assert "withdrawn before it began" in told.error or "waits still" in told.error  # where all is slow
+    assert "withdrawn before it began" in told.error or "waits still" in told.error  # on a slow machine
     cell = notebook.begin("%%remote kernel\nn = 7\nprint('at work', flush=True)\ntime.sleep(600)")
     gate.touch()
     assert kernel.end(busy).status == "ok"
@@ -243,7 +243,7 @@ def test_cells_of_another_notebook_run_in_the_kernel(
     said = [one["content"].get("text", "") for one in kernel.messages if one["msg_type"] == "stream"]
     assert not any("there" in text or "at work" in text for text in said), "its notebook hears nothing of them"
 
-    # It ends, and another one begins in its place, in the same allocation; in the end all is given back.
+    # The kernel ends, and another one starts in the same allocation; at the end everything is released.
     job = kernel.value(_JOB)
     told = notebook.run("%%remote kernel\nimport os; os.kill(os.getpid(), 9)")
     assert "Its kernel ended while it ran: all variables of the kernel are gone (by signal 9)." in told.error

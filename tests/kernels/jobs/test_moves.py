@@ -1,4 +1,4 @@
-"""A notebook that is open goes to a kernel on a node, and from there into another allocation, with its variables."""
+"""Tests of the move of an open notebook to a remote kernel, and then to another allocation, with variables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Notebook:
         return told
 
     def reaches(self, move: str, state: str, text: str = "") -> str:
-        """Wait until a move is so far; return what is said of it."""
+        """Wait for a state of a move; return its description."""
 
         def look() -> str | None:
             told = self.told(move)
@@ -61,11 +61,11 @@ class Notebook:
 
     @property
     def jobs(self) -> list[str]:
-        """The jobs that are not over."""
+        """Return the unfinished jobs."""
         return self._cluster.run("squeue", "--noheader", "--format=%A", "--states=PENDING,RUNNING").stdout.split()
 
     def release(self) -> str:
-        """Let the allocation that is held begin; return its number."""
+        """Let the held allocation start; return its number."""
         (job,) = self._cluster.run("squeue", "--noheader", "--format=%A", "--states=PENDING").stdout.split()
         self._cluster.run("scontrol", "release", job)
         return job
@@ -79,7 +79,7 @@ class Notebook:
 
 
 class Terminal:
-    """``jupyter slurm kernel …``, where the notebook lies."""
+    """Runner of ``jupyter slurm kernel …``, in the folder of the notebook."""
 
     def __init__(self, words: tuple[str, ...], folder: Path, env: dict[str, str], wait_for: Callable[..., Any]) -> None:
         self._file, self._wait_for = folder / "terminal", wait_for
@@ -106,7 +106,7 @@ class Terminal:
 def notebook(
     study: Any, jupyter: Callable[..., Any], cluster: EmbeddedCluster, wait_for: Callable[..., Any]
 ) -> Notebook:
-    """One with variables, and a kernel of this machine; the allocations of the kernel ``held`` wait to be released."""
+    """Provide a notebook with variables and a local kernel; allocations of the kernel ``held`` wait for a release."""
     study.add_kernel("-p", "arandu", "--hold", name="held")
     study.add_kernel("-p", "no-such-partition", name="refused")
     server = jupyter("--Settings.values_limit=20_000_000")
@@ -129,7 +129,7 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     assert "waiting: Waits for its allocation (PENDING)" in here.run("%slurm kernel").shown
     again = server.request("POST", MOVES, {"notebook": "moved.ipynb", "kernel": "held"})
     assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
-    assert here.run("point = doubled(point)").status == "ok"  # the notebook works meanwhile
+    assert here.run("point = doubled(point)").status == "ok"  # the notebook is used meanwhile
     job = notebook.release()
     told = notebook.reaches(move, "done")
     assert (
@@ -151,7 +151,8 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     with notebook.terminal("follow", "./moved.ipynb", "in=point,doubled") as terminal:
         terminal.says("Waits for its allocation (PENDING)")
         assert there.value(f"{JOB}, point.x") == f"{job} 84"
-        assert there.run("import threading; point.lock = threading.Lock()").status == "ok"  # it cannot travel any more
+        # the variable cannot be transferred any more
+        assert there.run("import threading; point.lock = threading.Lock()").status == "ok"
         follower = notebook.release()
         terminal.says("point, doubled came along")
         terminal.says("The variables are those of")
@@ -203,7 +204,7 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
         for body in bodies:
             answer = server.request("POST", MOVES, body)
             assert (answer.status_code, bool(answer.json()["detail"])) == (status, True), body
-    assert notebook.jobs == []  # nothing of all that was asked of Slurm
+    assert notebook.jobs == []  # no request to Slurm remains
 
     assert "no-such-partition" in notebook.reaches(notebook.move("point", kernel="refused"), "failed")
 
@@ -211,7 +212,7 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
         notebook.move("near", kernel="far"), "failed"
     )
 
-    # A cell that runs is waited for; one that fails takes nothing else with it.
+    # A running cell is awaited; a failing cell affects no other.
     cell = here.begin("while 'go' not in __import__('os').listdir(): __import__('time').sleep(0.05)\n1/0")
     move = notebook.move("point", kernel="held")
     notebook.reaches(move, "waiting", "Waits for the cell that runs now")
@@ -236,6 +237,6 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
             terminal.says(says)
     assert server.ask("GET", f"api/sessions/{server.session['id']}")["kernel"]["name"] == "python3"
     assert here.value("point.x") == "21"
-    assert here.value(traces) == f"{int(number) + 3} {names_before}"  # these, and nothing of ours
+    assert here.value(traces) == f"{int(number) + 3} {names_before}"  # these, and no trace of the transfer
     assert len(server.ask("GET", "api/kernels")) == 1
     assert [one["state"] for one in server.ask("GET", MOVES)["moves"]] == ["failed"] * 5 + ["cancelled"] * 2

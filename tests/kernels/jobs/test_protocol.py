@@ -1,4 +1,4 @@
-"""What Jupyter's protocol has reaches a kernel behind two hops, on a bare node and in containers of all kinds there."""
+"""Tests of Jupyter's protocol with a kernel behind two hosts, on a bare node and in containers of all kinds."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.remote, pytest.ma
 
 @pytest.fixture(scope="module")
 def bare(site_kernel: Callable[..., Any], user_python: tuple[list[str], dict[str, str]]) -> Any:
-    """The ipykernel of these tests, by a Python that the person on the site can run."""
+    """Provide the ipykernel of these tests, with a Python that the user on the site can run."""
     packages = ":".join(entry for entry in sys.path if entry.endswith("-packages"))
     return site_kernel(SITE, *SMALL, f"--export=ALL,PYTHONPATH={packages}", f"python={user_python[0][0]}")
 
 
 @pytest.fixture(scope="module")
 def apptainer_kernel(site_kernel: Callable[..., Any]) -> Any:
-    """An older ipykernel, of an image of the site."""
+    """Provide an older ipykernel, of an image of the site."""
     return site_kernel(SITE, *SMALL, f"image={IMAGE}")
 
 
 @pytest.fixture(scope="module")
 def runtimes(replicas: Callable[[str], Replica], jupyter_tar: Path) -> str:
-    """The site has a folder for Charliecloud, and one of its nodes a Docker, too; the node's name."""
+    """Provide a site with a folder for Charliecloud, and a node with Docker; return the node's name."""
     site = replicas(SITE)
     node = next(iter(site.nodes))
     tree = f"{site.site.storage.home}/notebook"
@@ -71,7 +71,7 @@ def charliecloud_kernel(site_kernel: Callable[..., Any], runtimes: str) -> Any:
 def send(
     kernel: Any, kind: str, content: dict[str, Any], channel: str = "shell", buffers: Sequence[bytes] = (), **more: str
 ) -> str:
-    """Send a message, with more in its header; return its id."""
+    """Send a message, with an extended header; return its id."""
     message = kernel.client.session.msg(kind, content)
     message["header"].update(more)
     message["buffers"] = list(buffers)
@@ -80,7 +80,7 @@ def send(
 
 
 def answered(kernel: Any, message: str) -> dict[str, Any]:
-    """Return what is answered to a request on the control channel."""
+    """Return the answer to a request on the control channel."""
     while True:
         reply = kernel.client.get_control_msg(timeout=PATIENCE)
         if reply["parent_header"].get("msg_id") == message:
@@ -89,7 +89,7 @@ def answered(kernel: Any, message: str) -> dict[str, Any]:
 
 
 class Patient:
-    """A channel, or a client, on which an answer may take long: the machine is busy, and nodes are far."""
+    """A channel, or a client, with long timeouts: the machine is busy, and nodes are far."""
 
     def __init__(self, one: Any) -> None:
         self._one = one
@@ -107,9 +107,9 @@ class Patient:
 
 
 class Protocol(jupyter_kernel_test.KernelTests):
-    """What each kernel of Jupyter has to do; of an ipykernel. Each message is checked against the specification."""
+    """Jupyter's own tests of an ipykernel. Each message is checked against the specification."""
 
-    __test__ = False  # by itself, without a kernel
+    __test__ = False  # cannot run by itself, without a kernel
 
     language_name, file_extension = "python", ".py"
     code_hello_world = "print('hello, world')"
@@ -131,7 +131,7 @@ class Protocol(jupyter_kernel_test.KernelTests):
     code_clear_output = f"{DISPLAY}clear_output()"
 
     def flush_channels(self) -> None:
-        """Read until nothing is left: what is asked last is answered, and published, last."""
+        """Read all messages: the last request is answered, and published, last."""
         asked = self.kc.kernel_info()
         for channel, is_last in ((self.kc.shell_channel, lambda _: True), (self.kc.iopub_channel, _is_idle)):
             while True:
@@ -159,12 +159,12 @@ def test_a_kernel_does_what_each_has_to(request: pytest.FixtureRequest, name: st
     told = kernel.value("__import__('os').environ.get('JUPYTER_SLURM_CONTAINER', '')")
     assert told.partition(" ")[0] == within, told
     Protocol.kc = Patient(kernel.client)
-    Protocol.setUpClass = Protocol.tearDownClass = lambda: None  # it is there already, and stays
+    Protocol.setUpClass = Protocol.tearDownClass = lambda: None  # the kernel exists already, and stays
     result = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(Protocol).run(result)
     assert not result.errors + result.failures, "\n".join(text for _, text in result.errors + result.failures)
     assert result.testsRun >= 12
-    # To IPython, a session that goes on has the number 0 in a range.
+    # For IPython, a continued session has the number 0 in a range.
     assert [why for _, why in result.skipped] == ["History range not supported"]
 
 
@@ -220,7 +220,7 @@ def test_a_breakpoint_stops_a_cell(bare: Any) -> None:
 
 
 def test_a_subshell_runs_while_a_cell_does(bare: Any) -> None:
-    """The cell ends by what the subshell does: that one does not wait for it."""
+    """The cell ends by an action of the subshell, which does not wait for the cell."""
     made = answered(bare, send(bare, "create_subshell_request", {}, channel="control"))
     assert made["status"] == "ok"
     cell = bare.begin("import threading\ngate = threading.Event()\nprint('waits', flush=True)\nassert gate.wait(90)")

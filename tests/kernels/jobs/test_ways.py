@@ -1,4 +1,4 @@
-"""Faults of the way to a kernel behind a gateway and a login node that ask: nothing is lost, and the cell says what is."""
+"""Tests of connection faults to a kernel behind a gateway and a login node with prompts: nothing is lost."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from jupyter_slurm.errors import SlurmError
 
 SITE = "aau-aicloud"  # with a password and a code on the gateway, and a password on the login node
 SMALL = ("-p", "batch", "-c", "2", "--mem=2G", "--time=30:00")
-STRANGER = "daemon"  # a user whom every system has
+STRANGER = "daemon"  # a user of every system
 
 DOWN, BACK = "The link to this kernel is down.", "The link is back."
 LINES = (
     "import itertools, time\nfor number in itertools.count():\n    print('line', number, flush=True); time.sleep(0.02)"
 )
-# Somebody who knows no secret, and comes again and again; at last with a greeting that is cut short.
+# An attacker without the secret, with repeated connections; the last sends an incomplete greeting.
 KNOCKS = """
 import socket, sys
 for number in range(40):
@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.remote, pytest.ma
 
 
 class Person:
-    """Answers what hosts ask, at another front door, while ``is_there``; ``declines`` says no instead."""
+    """User who answers prompts of hosts at another front end, while ``is_there``; ``declines`` refuses instead."""
 
     def __init__(self, site: Replica) -> None:
         self._site, told = site, site.laptop.home / "jupyter_slurm_config.json"
@@ -68,7 +68,7 @@ class Person:
                     said = None if self.declines else [self._words(one["text"]) for one in prompt["questions"]]
                     if said is None or prompt["questions"]:
                         self.agent.post(f"/v1/prompts/{prompt['id']}", json={"answers": said})
-            except SlurmError:  # there is no agent now, or it was settled
+            except SlurmError:  # no agent is running now, or the prompt was closed
                 continue
 
     def _words(self, question: str) -> str:
@@ -76,7 +76,7 @@ class Person:
 
     @property
     def agent_pid(self) -> int:
-        """The process of the agent that is there."""
+        """Return the process of the running agent."""
         self.agent.get("/v1/agent")
         return int(self.agent.info["pid"])
 
@@ -88,7 +88,7 @@ class Person:
 
 @pytest.fixture(scope="module")
 def site(replicas: Callable[[str], Replica]) -> Iterator[Replica]:
-    """The site, whose hosts are as they were when the tests are over, and to which somebody is logged in."""
+    """Provide the site with a login, and restore its hosts after the tests."""
     there = replicas(SITE)
     yield there
     assert there.gateway is not None
@@ -118,7 +118,7 @@ def kernel(
     site_kernel: Callable[..., Any],
     user_python: tuple[list[str], dict[str, str]],
 ) -> Any:
-    """An ipykernel, by a Python that the person on the site can run."""
+    """Provide an ipykernel, with a Python that the user on the site can run."""
     packages = ":".join(entry for entry in sys.path if entry.endswith("-packages"))
     there = site_kernel(SITE, *SMALL, f"--export=ALL,PYTHONPATH={packages}", f"python={user_python[0][0]}")
     assert there.value("1") == "1"
@@ -126,19 +126,19 @@ def kernel(
 
 
 def folder(site: Replica, step: str) -> Path:
-    """Return the job directory of a step, as seen from here."""
+    """Return the local path of the job directory of a step."""
     return next(path for path in site.home.rglob(step) if (path / "job.json").exists())
 
 
 def holding(secret: str, place: Path) -> list[Path]:
-    """Return the files below a folder that hold a secret."""
+    """Return the files below a folder that contain a secret."""
     return [Path(line) for line in run("grep", "-rlFs", "--", secret, str(place), check=False).stdout.splitlines()]
 
 
 def test_not_a_line_is_lost_whatever_happens_on_the_way(
     kernel: Any, site: Replica, person: Person, wait_for: Callable[..., Any]
 ) -> None:
-    """A cell prints all the time. In the end it is interrupted while the link is down."""
+    """A cell prints all the time. At the end it is interrupted during an outage of the link."""
     cell = kernel.begin(LINES)
     log = folder(site, kernel.post["step"]) / "stderr"
 
@@ -189,7 +189,7 @@ def test_not_a_line_is_lost_whatever_happens_on_the_way(
 def test_a_kernel_that_nothing_leads_to_is_waited_for_and_a_refusal_stays_one(
     kernel: Any, site: Replica, person: Person, wait_for: Callable[..., Any]
 ) -> None:
-    """Agent and front are killed while the gateway refuses connections; then the person does not want to log in."""
+    """Agent and proxy are killed while the gateway refuses connections; then the user declines the login."""
     assert site.gateway is not None
     kernel.run("x = 41")
     person.is_there, front = False, kernel.front
@@ -203,7 +203,7 @@ def test_a_kernel_that_nothing_leads_to_is_waited_for_and_a_refusal_stays_one(
     person.declines = True
     site.gateway.start()
     wait_for(lambda: "was not answered" in kernel.said(cell), "the cell says that nobody has logged in")
-    # Who comes back logs in at another front door, and is asked by that one.
+    # The user logs in at another front end, which shows the prompt.
     person.declines = False
     assert site.laptop.connect().code == 0
     person.is_there = True
@@ -219,7 +219,7 @@ def test_no_secret_is_seen_and_a_stranger_gets_nowhere(
     site_kernel: Callable[..., Any],
     user_python: tuple[list[str], dict[str, str]],
 ) -> None:
-    """Another kernel begins meanwhile; who it and its keeper know each other by is in two files, for their owner alone."""
+    """Another kernel starts meanwhile; the secret of kernel and keeper is in two files, private to their owner."""
     other = site_kernel(SITE, f"on={kernel.post['label']}", f"python={user_python[0][0]}")
     job, step = other.value("__import__('os').environ['SLURM_JOB_ID']"), other.post["step"]
     secret, key = other.post["secret"], other.manager.session.key.decode()

@@ -1,4 +1,4 @@
-"""Allocations under a notebook: a real kernel, a real agent, a real Slurm."""
+"""Tests of allocations under a notebook: a real kernel, a real agent, a real Slurm."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     assert re.search(r"Allocation \d+ \(gpu\): RUNNING, on \w+, ", kernel.text(held))
     assert re.search(r"59:\d\d left", kernel.text(held))
     assert "after 30:00 without a step or a kernel" in kernel.text(held)
-    ran = kernel.ok("%srun wait as=step hostname")  # the latest of this kernel
+    ran = kernel.ok("%srun wait as=step hostname")  # in the latest allocation of this kernel
     assert re.search(r"Allocation \d+ \(other\)", ran.stdout)
     stop = gate("stop")
     first = kernel.ok(f"%%srun on=gpu -n1 as=a\n#!/bin/sh\necho a-up\nuntil [ -e {stop} ]; do sleep 0.1; done\n")
@@ -99,7 +99,7 @@ def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) ->
         ran = kernel.run(f"%%srun {options} wait\n#!/bin/sh\ntrue")
         assert (ran.error, said in ran.traceback) == ("JobFailed", True), ran.traceback
         assert ran.traceback.count("Slurm did not start it.") == 1
-    assert "requested than permitted" in kernel.run("%%srun -n 3 wait\n1").traceback  # Slurm's own words
+    assert "requested than permitted" in kernel.run("%%srun -n 3 wait\n1").traceback  # message of Slurm itself
     ran = kernel.run("%%sbatch -p arandu after=good\n#!/bin/sh\ntrue\n")
     assert "good is a step" in ran.traceback
 
@@ -150,7 +150,7 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
     before = kernel.value(asked_for)
     ran = kernel.run("%srun -p arandu --pty true")
     assert "there is no terminal under a cell" in ran.traceback
-    assert kernel.value(asked_for) == before  # it was never asked for
+    assert kernel.value(asked_for) == before  # no allocation was requested
     kernel.ok(
         "from jupyter_slurm.magics import srun as steps\nreal = steps.start_step\n"
         "def interrupted(*_):\n    steps.start_step = real\n    raise KeyboardInterrupt\n"
@@ -170,7 +170,7 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
 def test_it_is_seen_from_a_terminal_and_from_the_panel_and_given_back_there(
     kernel: Any, environment: dict[str, str], wait_for: WaitFor
 ) -> None:
-    """The panel asks the same API, through the Jupyter server, which adds nothing to it."""
+    """The panel uses the same API through the Jupyter server, which adds nothing to it."""
     held = kernel.ok("%salloc -p arandu --gpus 1 as=mine wait").display
     other = kernel.ok("%salloc -p arandu as=another wait").display
     number, path = kernel.value("mine.id"), kernel.value("mine._cluster.path('jobs')")
@@ -201,7 +201,7 @@ def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kern
     kernel.ok("%salloc -p arandu as=kept keep wait")
     ids = kernel.value("(gone.id, kept.id)")
     bare_kernel.ok("%load_ext jupyter_slurm")
-    assert "(kept)" in bare_kernel.ok("%srun wait true").stdout  # the other one is that kernel's alone
+    assert "(kept)" in bare_kernel.ok("%srun wait true").stdout  # the other allocation belongs to that kernel
     bare_kernel.ok("%salloc -p arandu as=gone")
     bare_kernel.ok("%salloc release on=gone")
     ran = bare_kernel.run("%srun on=gone true")
@@ -214,7 +214,7 @@ def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kern
     ran = kernel.ok("%srun as=step wait echo back")
     assert "(kept)" in ran.stdout
     assert kernel.value("(kept.state, kept.steps[-1] == step, step.tail(1))") == "('RUNNING', True, 'back')"
-    kernel.ok("mine, kept = kept, None")  # as for who runs all cells again
+    kernel.ok("mine, kept = kept, None")  # as after a repeated run of all cells
     ran = kernel.run("%salloc -p arandu as=kept keep")
     assert "kept is an allocation already, and kept" in ran.traceback
     assert "%salloc on=kept as=kept uses it here" in ran.traceback

@@ -1,4 +1,4 @@
-"""A cluster behind SSH from a notebook and from a terminal: the log-in is asked for where the person is, once."""
+"""Tests of a remote cluster from a notebook and from a terminal: the login prompts the user in place, once."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def home(short_tmp: Path) -> Path:
-    """A short folder: a Unix socket lives in it."""
+    """Provide a short folder, for the path of a Unix socket."""
     (short_tmp / "far").mkdir()
     return short_tmp / "far"
 
 
 @pytest.fixture(scope="module")
 def environment(home: Path, settings_of: Callable[..., dict[str, str]], ssh_site: Site) -> Iterator[dict[str, str]]:
-    """The environment of a laptop: no Slurm of its own, and a site profile; the agent ends with the module."""
+    """Provide the environment of a laptop: no local Slurm, and a site profile; the agent ends with the module."""
     (home / "sites").mkdir()
     (home / "sites" / "far.toml").write_text(f'[login]\nhost = "login"\nssh_config = "{ssh_site.ssh_config}"\n')
     yield {**os.environ, **settings_of(home, sites=[str(home / "sites")])}
@@ -38,7 +38,7 @@ def environment(home: Path, settings_of: Callable[..., dict[str, str]], ssh_site
 
 
 def connect_to_agent(home: Path) -> AgentClient:
-    """A connection of this process to the agent of the module."""
+    """Connect this process to the agent of the module."""
     folders = {"job_root": str(home / "jobs"), "runtime_dir": str(home / "run"), "state_dir": str(home / "state")}
     return AgentClient.connect(Settings(**folders), start=False)
 
@@ -70,7 +70,7 @@ def test_a_notebook_asks_for_the_code_once(bare_kernel: Any, ssh_site: Site) -> 
 def in_terminal(
     environment: dict[str, str], words: Sequence[str], question: bytes, answer: Callable[[], str | None]
 ) -> tuple[int, bytes]:
-    """Run a subcommand in a terminal whose person answers one question, or not (None); exit code and what was seen."""
+    """Run a subcommand in a terminal with an answer to one prompt, or none (None); return exit code and output."""
     command = [sys.executable, "-m", "jupyter_slurm.cli.main", *words]
     main, terminal = pty.openpty()
     with subprocess.Popen(
@@ -170,7 +170,7 @@ def test_a_notebook_asks_before_it_ends_what_others_use(bare_kernel: Any, ssh_si
         assert f"1 other uses this log-in:\n    <b>.ipynb (notebook, process {os.getpid()}) since" in kept.stdout
         assert kept.result["text/plain"] == "Nothing was done."
         assert "far  connected" in kernel.ok("%slurm list").result["text/plain"]
-        kernel.answer = None  # as where a notebook is executed as a whole
+        kernel.answer = None  # as if a notebook is executed as a whole
         assert "Disconnected" in kernel.ok("%slurm disconnect far").result["text/plain"]
 
 
@@ -183,7 +183,7 @@ def test_who_cannot_be_asked_is_told_what_to_do(environment: dict[str, str], cli
 
 @pytest.fixture
 def cli(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """``cli("connect", "far")``: run a subcommand, without a terminal."""
+    """Return ``cli("connect", "far")``, which runs a subcommand without a terminal."""
 
     def run(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -201,7 +201,7 @@ def cli(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProces
 
 
 def test_who_waits_for_a_silent_link_is_told_so_once(bare_kernel: Any, ssh_site: Site, wait_for: Any) -> None:
-    """Before it is known that the link is lost: questions are given up at once; a submission waits, and is made once."""
+    """Before the loss of the link is known: queries are cancelled at once; a submission waits, and is made once."""
     kernel, said = bare_kernel, "The link to far does not answer (login"
     kernel.ok("%load_ext jupyter_slurm")
     kernel.answer = ssh_site.codes.next

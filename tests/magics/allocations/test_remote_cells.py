@@ -1,4 +1,4 @@
-"""Cells in one process of an allocation: a real kernel, a real agent, a real Slurm."""
+"""Tests of cells in one process of an allocation: a real kernel, a real agent, a real Slurm."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ WaitFor = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def held(kernel: Any) -> Iterator[Any]:
-    """A kernel with an allocation of two tasks."""
+    """Provide a kernel with an allocation of two tasks."""
     kernel.ok("%salloc -p arandu -n2 -c1 --gpus-per-task=1 as=gpu wait")
     yield kernel
     kernel.ok("import jupyter_slurm\nfor one in jupyter_slurm.allocations(): one.release()")
 
 
 def _shown(ran: Any) -> list[tuple[str, str]]:
-    """Return what a cell showed, in order: text of streams, HTML or text of displays."""
+    """Return the output of a cell in order: text of streams, HTML or text of displays."""
     found: list[tuple[str, str]] = []
     for message in ran.messages:
         content, kind = message["content"], message["msg_type"]
@@ -57,9 +57,9 @@ def test_state_stays_and_it_looks_as_if_it_had_run_here(held: Any) -> None:
     ran = held.ok(
         "%%remote in=y out=z\nz = f(y)\n[os.environ[f'SLURM_{n}'] for n in ('NTASKS', 'CPUS_ON_NODE', 'GPUS_ON_NODE')]"
     )
-    assert ran.stdout == "['1', '2', '2']\n"  # one task, with what the two have
+    assert ran.stdout == "['1', '2', '2']\n"  # one task, with the resources of two
     assert held.value("z") == "42"
-    held.ok("%%remote\nmuch = bytearray(300 << 20)")  # the process notes it on the node, nobody asks Slurm
+    held.ok("%%remote\nmuch = bytearray(300 << 20)")  # the process detects this on the node, without a query to Slurm
     said = held.ok("%remote").stdout
     now, most = map(float, re.findall(r"memory: ([0-9.]+) MiB, at most ([0-9.]+) MiB so far", said)[0])
     assert 300 <= now <= most
@@ -222,7 +222,7 @@ def test_it_outlives_its_kernel_and_what_ran_is_seen_again(
         f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)\nafter = 'went on'\nafter"
     )
     wait_for(lambda: held.pump() or up.exists(), "the cell")
-    held.manager.signal_kernel(signal.SIGKILL)  # a front end that restarts it interrupts it before
+    held.manager.signal_kernel(signal.SIGKILL)  # a front end that restarts a kernel interrupts it before
     held.restart()
     go.touch()
     ran = held.ok("%%remote on=kept\nbefore, after")

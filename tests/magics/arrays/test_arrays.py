@@ -1,4 +1,4 @@
-"""Arrays and sweeps in a notebook: parameters, tasks, tables."""
+"""Tests of arrays and sweeps in a notebook: parameters, tasks, tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = "python=/usr/bin/python3"  # without IPython, cloudpickle and numpy
 
 @pytest.fixture(scope="module")
 def done(kernel: Any) -> Any:
-    """A kernel in which arrays of all kinds have run, side by side."""
+    """Provide a kernel in which arrays of all kinds have run in parallel."""
     kernel.ok(
         f"%%sbatch sweep=lr:1e-4,1e-3;opt:adam,True out=loss as=sweep {PLAIN}\n"
         "print(task_index, lr, opt)\nloss = lr * 10 if opt == 'adam' else None"
@@ -102,7 +102,7 @@ def test_a_task_that_waits_is_cancelled_at_once_and_once_for_all(
     wait_for(lambda: done.value("held.data['tasks']") == "{'PENDING': 5}", "the tasks in the queue")
     assert done.value("held[1].cancel().wait(check=False).state, held[1].is_finished") == "CANCELLED True"
     assert done.value("held.data['tasks']") == "{'CANCELLED': 1, 'PENDING': 4}"
-    cluster.run("scancel", f"{done.value('held.id')}_2")  # elsewhere: Slurm does not tell of it any more
+    cluster.run("scancel", f"{done.value('held.id')}_2")  # by another program: Slurm no longer lists the task
     assert done.value("held[2].wait(check=False).state, held[2].is_finished") == "UNKNOWN True"
     assert "tasks that are cancelled before they begin" in done.run("held[2].wait()").traceback
     assert done.value("held.cancel().wait(check=False).data['tasks']") == "{'CANCELLED': 4}"

@@ -1,4 +1,4 @@
-"""What a person reads where Slurm ended a cell: its time was over, or its memory was too little."""
+"""Tests of the messages after Slurm ended a cell: its time limit, or its memory limit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_cell_that_takes_too_much_memory_says_so_and_what_to_ask_for(kernel: A
 @pytest.mark.slow
 @pytest.mark.root
 def test_what_ends_at_the_time_limit_says_so_and_what_to_do(kernel: Any, cluster: EmbeddedCluster) -> None:
-    """A job, and the step, the process and the cell of an allocation; an administrator may set their end."""
+    """A job, and the step, the process and the cell of an allocation; an administrator may change their limit."""
     sleeps = "import time\nprint('so far', flush=True)\ntime.sleep(1000)"
     kernel.ok("%salloc -p devwork -n2 --time 10 as=short wait")
     kernel.ok(f"%%remote on=short nowait as=cell\n{sleeps}")

@@ -1,4 +1,4 @@
-"""Arrays with more tasks than the cluster takes: several arrays of Slurm, one job for the person."""
+"""Tests of arrays with more tasks than the cluster allows: several arrays of Slurm, one job for the user."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ echo "$task_index $n $SLURM_ARRAY_TASK_ID $1"
 
 @pytest.fixture(scope="module")
 def cluster(strict_cluster: EmbeddedCluster) -> EmbeddedCluster:
-    """The cluster on which an array has four tasks at most; the kernel of this module uses it."""
+    """Provide the cluster of this module's kernel, with at most four tasks for an array."""
     return strict_cluster
 
 
 @pytest.fixture(scope="module")
 def done(kernel: Any) -> Any:
-    """A kernel in which a cell and a script have run as arrays in parts, side by side."""
+    """Provide a kernel in which a cell and a script have run as arrays in parts, in parallel."""
     kernel.ok("import jupyter_slurm\nten = 10")
     kernel.ok(CELL.format(words=PLAIN))
     kernel.ok(SCRIPT)
@@ -82,7 +82,7 @@ def test_scripts_find_their_number_in_a_variable(done: Any) -> None:
         == "3-10:2%1 named True"
     )
     assert done.value("[task.index for task in script.failed()], script[7].exit_code") == "[7] 1"
-    # One after the other, so that the throttle holds for all of them.
+    # One after another, so that the throttle applies to all of them.
     assert "They run one after the other" in done.value("script.data['warnings']")
     begun = done.value("[int(task.start_time) for task in script]")
     assert json.loads(begun) == sorted(json.loads(begun))
@@ -158,7 +158,7 @@ def test_a_task_of_a_later_part_is_cancelled_alone(done: Any) -> None:
     assert done.value("far[9].cancel().wait(check=False).state, far[9].state") == "CANCELLED CANCELLED"
     assert done.value("far.refresh().data['tasks']") == "{'CANCELLED': 1, 'PENDING': 9}"
     assert done.value("[task.index for task in far.failed()], far[1].state") == "[9] PENDING"
-    ran = done.run("far[11]")  # the last part could have it
+    ran = done.run("far[11]")  # could be a task of the last part
     assert f"job {done.value('far.id')} has no task 11" in ran.traceback
     assert done.value("far.cancel().wait(check=False).data['tasks']") == "{'CANCELLED': 10}"
 

@@ -1,4 +1,4 @@
-"""``env=`` names an image: cells and scripts in containers of a real Docker, through Slurm, here and over SSH."""
+"""Tests of ``env=`` with an image: cells and scripts in containers of a real Docker, through Slurm, also over SSH."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow, pytest.mark
 
 @pytest.fixture(scope="module")
 def login_host(ssh_host: Any, short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A login node that allows as many sessions as OpenSSH's own settings do: one is for the tunnel."""
+    """Provide a login node with OpenSSH's default limit of sessions, one of them for the tunnel."""
     return new_login_host(ssh_host, short_tmp, tmp_path_factory, sessions=10)
 
 
@@ -35,7 +35,7 @@ def _toml(tables: dict[str, dict[str, Any]]) -> str:
 
 @pytest.fixture(scope="module")
 def environment(environment: dict[str, str], home: Path, docker: Docker, way: Any) -> dict[str, str]:
-    """The environment of the kernel, on a cluster that has images for jobs."""
+    """Provide the environment of the kernel, on a cluster with images for jobs."""
     (home / "da ta").mkdir(exist_ok=True)
     (home / "da ta" / "set").write_text("of the site")
     reached = {"DOCKER_HOST": docker.host}
@@ -120,7 +120,7 @@ def test_scripts_arrays_and_sweeps_run_in_an_image(kernel: Any, docker: Docker, 
 def test_a_session_is_a_jupyter_in_the_image(
     kernel: Any, docker: Docker, wait_for: Callable[..., Any], way: Any
 ) -> None:
-    """It answers at its local port, the container has its processes, and ends with the session; it has a Jupyter."""
+    """The session answers at its local port; the container has its processes, ends with it, and has Jupyter."""
     if sys.base_prefix == "/usr" and sys.version_info[:2] != (3, 11):
         pytest.skip("the image has Python 3.11, and takes others only with what they need")
     where = "far" if way.is_remote else ""
@@ -137,7 +137,7 @@ def test_a_session_is_a_jupyter_in_the_image(
     )
     assert asked.json()["kernels"] == 0
     assert "-m jupyterlab" in docker.run("top", docker.running()[0], "-ww", "-eo", "pid,args")
-    if not way.is_remote:  # another server, in a job that would begin anew: what watches over it is not in the image
+    if not way.is_remote:  # another server, in a job with restarts: its supervisor is not in the image
         kernel.ok(
             "%slurm launch -p devwork name=files env=box dir=/etc resume -- python3 -m http.server {port} --bind {host}"
         )
@@ -169,7 +169,7 @@ def test_each_rank_has_a_container(kernel: Any, docker: Docker, wait_for: Callab
     assert sorted(kernel.value("grid.stdout").splitlines()) == [f"[{n}] 2 12 an argument True" for n in (0, 1)]
     assert kernel.value("grid.result()") == "0.5"
     assert kernel.value("bad.exit_code, 'AssertionError' in bad.stderr") == "1 True"
-    assert "No module named" in kernel.value("torch.stderr")  # it is the image that has no torch
+    assert "No module named" in kernel.value("torch.stderr")  # the image has no torch
     wait_for(lambda: not docker.running(), "no container")
 
 
@@ -177,7 +177,7 @@ def test_each_rank_has_a_container(kernel: Any, docker: Docker, wait_for: Callab
 def test_no_container_is_left_of_a_job_that_was_ended(
     kernel: Any, docker: Docker, wait_for: Callable[..., Any]
 ) -> None:
-    """Cancelled: told first; killed: at once, with all its processes on the node."""
+    """After scancel with a warning signal, and after a kill of all its processes on the node."""
     kernel.ok(
         "%%sbatch env=box as=told\nimport signal, sys, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(print('told', flush=True)))\n"
@@ -242,7 +242,7 @@ def test_what_cannot_be_is_said_before_anything_is_queued(kernel: Any, line: str
 
 
 def test_images_are_listed_and_files_of_a_laptop_go_along(kernel: Any, home: Path, way: Any) -> None:
-    """On one machine the builder looks for them; over SSH they are looked for before anything is submitted."""
+    """On one machine the builder searches the files; over SSH they are searched before the submission."""
     (home / "Dockerfile").write_text("FROM a:1\nCOPY told /told\n")
     kernel.ok(f"import jupyter_slurm\nfile = '{home}/Dockerfile'")
     assert kernel.value("jupyter_slurm.images().columns[:2]") == "['IMAGE', 'SIZE']"

@@ -1,4 +1,4 @@
-"""``env=``: the environment of a job. Real virtual environments, Pythons of other minors and Modules."""
+"""Tests of ``env=``: the environment of a job. Real virtual environments, Pythons of other minors and Modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 WORDS = 'it\'s a "quoted" $HOME `date`'
 
 
-LUA = {  # modules as sites with Lmod have them: Lua, a default version, one that needs another
+LUA = {  # modules as on sites with Lmod: Lua, a default version, one that requires another
     "base/1.lua": 'setenv("BASE", "one")\n',
     "greeting/1.0.lua": 'setenv("GREETED", "old")\n',
     "greeting/2.0.lua": 'depends_on("base/1")\nprepend_path("PATH", "{}")\nsetenv("GREETED", "two words")\n',
@@ -45,8 +45,8 @@ OTHERS = [version for version in PYTHONS if version != "{}.{}".format(*sys.versi
 
 
 def _environments(folder: Path) -> dict[str, Any]:
-    """Make environments below a folder and return what describes them."""
-    shutil.rmtree(folder, ignore_errors=True)  # a worker that gets more tests of this file later makes them anew
+    """Create environments below a folder and return their descriptions."""
+    shutil.rmtree(folder, ignore_errors=True)  # a worker that gets more tests of this file later recreates them
     work = folder / "work dir"
     work.mkdir(parents=True)
     for version, python in PYTHONS.items():
@@ -54,7 +54,7 @@ def _environments(folder: Path) -> dict[str, Any]:
     (folder / "bin").mkdir()
     (folder / "bin" / "greet").write_text("#!/bin/sh\necho from the module\n")
     (folder / "bin" / "greet").chmod(0o755)
-    # A PATH of its own: what a module has is found on it.
+    # A PATH of its own, on which the programs of a module are found.
     (folder / "greeter").write_text(f"#%Module\nprepend-path PATH {folder / 'bin'}\nsetenv GREETED {{two words}}\n")
     lmod = {"MODULESHOME": str(folder / "lmod/share/lmod/lmod"), "MODULEPATH": str(folder / "lua")}
     for name, text in LUA.items():
@@ -112,7 +112,7 @@ def made(short_tmp: Path, way: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(environment: dict[str, str], home: Path, made: Path, way: Any) -> dict[str, str]:
-    """The environment of the kernel, on a cluster that has environments for jobs."""
+    """Provide the environment of the kernel, on a cluster with environments for jobs."""
     told = _environments(made)
     if way.is_remote:
         profile = home / "sites" / "far.toml"
@@ -127,7 +127,7 @@ def environment(environment: dict[str, str], home: Path, made: Path, way: Any) -
 
 @pytest.fixture
 def printed(kernel: Any, wait_for: Callable[..., Any]) -> Callable[[str, str], None]:
-    """``printed(name, text)``: a script has printed that; its end is known later, with a look at the queue."""
+    """Return ``printed(name, text)``, which waits for output of a script; its end becomes known later by a query."""
 
     def wait(name: str, text: str) -> None:
         wait_for(lambda: kernel.run(f"assert {name}.stdout == {text!r}, {name}.stdout").status == "ok", text)
@@ -160,7 +160,7 @@ def test_a_virtual_environment_runs_a_cell_and_is_recorded(kernel: Any, made: Pa
 
 @pytest.mark.usefixtures("other_python")
 def test_values_travel_to_pythons_of_other_minors_and_back(kernel: Any, made: Path, way: Any) -> None:
-    """Neither IPython nor cloudpickle is there, and what cannot be made there is said by name."""
+    """These Pythons lack IPython and cloudpickle; the error names values that cannot be recreated."""
     kernel.ok(
         "import decimal\nx = {'a': [1, 2.5, 'é', None, b'\\xff', decimal.Decimal('1.1')]}\n"
         "def double(n):\n    return 2 * n\n\nclass Box:\n    def __init__(self, n):\n        self.n = n\n\nbox = Box(3)\njobs = {}"
@@ -227,7 +227,7 @@ def lmod(
     tmp_path_factory: pytest.TempPathFactory,
     unavailable: Callable[[str], None],
 ) -> Path:
-    """Debian's Lmod, unpacked: it cannot be installed beside environment-modules. And one whose program crashes."""
+    """Provide Debian's Lmod, unpacked, because it conflicts with environment-modules, and one whose program crashes."""
     folder, root = tmp_path_factory.mktemp("lmod"), made / "lmod"
     if shutil.which("lua5.3") is None:
         unavailable("lua5.3 is not installed")
@@ -277,7 +277,7 @@ def test_a_module_that_is_not_there_is_said_before_submission(kernel: Any, cell:
 
 
 def test_what_is_not_there_is_said_before_submission(kernel: Any, made: Path, wait_for: Callable[..., Any]) -> None:
-    ran = kernel.run("%%sbatch env=othr\n1")  # logs in, where that is to be done: the Tab key does not
+    ran = kernel.run("%%sbatch env=othr\n1")  # logs in if needed; completion does not
     assert "There is no environment 'othr'. Did you mean other?" in ran.traceback
     wait_for(lambda: kernel.complete("%%sbatch env=oth") == (["other"], ["venv"]), "the environment, offered")
     ran = kernel.run("%%sbatch env=lost\n#!/bin/sh\ntrue")
@@ -289,7 +289,7 @@ def test_what_is_not_there_is_said_before_submission(kernel: Any, made: Path, wa
 
 
 def test_what_a_node_does_not_have_is_said_at_the_end(kernel: Any, made: Path) -> None:
-    """It went away between submission and start."""
+    """The environment was removed between submission and start."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(made / "going")], check=True)
     kernel.ok(f"%%sbatch --hold env={made}/going as=gone\n1")
     shutil.rmtree(made / "going")
@@ -312,7 +312,7 @@ def test_variables_working_directory_and_python(kernel: Any, made: Path, printed
 
 
 def test_a_folder_that_is_laid_out_by_conda(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
-    """What conda's own activation does, on a folder as conda lays it out: odd values, and one that was taken back."""
+    """The effects of conda's activation, on a folder with conda's layout: unusual values, and a removed one."""
     prefix = f"{made}/conda/envs/deep"
     kernel.ok(
         "%%sbatch env=deep as=cell out=got\nimport os, sys\ngot = [os.environ[n] for n in ('CONDA_PREFIX', 'CONDA_DEFAULT_ENV', 'ACTIVATED', 'KEPT_BY_CONDA')]\ngot.append('TAKEN_BACK' in os.environ)"
@@ -332,7 +332,7 @@ def real_conda(
     tmp_path_factory: pytest.TempPathFactory,
     unavailable: Callable[[str], None],
 ) -> Path:
-    """An environment that a package manager of conda's world made, of a package with all that activation looks at."""
+    """Provide an environment made by a conda package manager, from a package with everything that activation reads."""
     try:
         import rattler
     except ImportError:
@@ -351,7 +351,7 @@ def real_conda(
 
 
 def _package(path: Path) -> Path:
-    """Make a package of conda, with a file that knows where it lies, variables and scripts for activation."""
+    """Make a conda package, with a file that contains its own path, variables and activation scripts."""
     place = "/placeholder" + "_x" * 100
     files = {
         "bin/greet": f"#!/bin/sh\necho from {place}\n",

@@ -1,4 +1,4 @@
-"""Python cells that run once for each task of their job."""
+"""Tests of Python cells that run once for each task of their job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 WaitFor = Callable[..., Any]
 
 GRID = "-p devwork -N 2 --ntasks-per-node 2 --mem-per-cpu 100M"
-PLAIN = "python=/usr/bin/python3"  # it begins sooner, without IPython
+PLAIN = "python=/usr/bin/python3"  # starts faster, without IPython
 
 
 def test_each_task_is_a_rank_with_its_variables_values_and_label(kernel: Any) -> None:
@@ -28,7 +28,7 @@ def test_each_task_is_a_rank_with_its_variables_values_and_label(kernel: Any) ->
         "print(json.dumps({name: os.environ[name] for name in names}), sys.argv[1])\n"
         "rank = int(os.environ['RANK'])\n"
         "total = rate + rank\n"
-        "with socket.socket() as way:\n"  # ranks meet there, as torch.distributed does
+        "with socket.socket() as way:\n"  # ranks connect to each other, as torch.distributed does
         "    there = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n"
         "    if rank == 0:\n"
         "        way.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); way.bind(('', there[1])); way.listen()\n"
@@ -60,7 +60,7 @@ def test_a_rank_that_fails_ends_the_others_and_is_named(kernel: Any) -> None:
     assert "FAILED" in ran.traceback
     assert re.search(r"Rank 2 on c4aiscw\d failed first \(exit code 1\); 3 were ended with it\.", ran.traceback)
     assert "[2] ValueError: of rank 2" in ran.traceback
-    assert "STEP" not in ran.traceback  # what srun says of the others is no news
+    assert "STEP" not in ran.traceback  # messages of srun about the other ranks are redundant
     assert kernel.value("bad.exit_code") == "1"
     assert sorted(kernel.value("bad.stdout").splitlines()) == [f"[{rank}] begin" for rank in range(4)]
 
@@ -112,12 +112,12 @@ def test_figures_and_progress_bars_of_all_ranks(kernel: Any, gate: Callable[[str
     wait_for(lambda: "20/20" in kernel.text(shown), "the bar, before its line has an end")
     go.touch()
     kernel.ok("bars.wait()")
-    assert kernel.value("bars.stderr.count(chr(10))") == "3"  # one line each
+    assert kernel.value("bars.stderr.count(chr(10))") == "3"  # one line for each rank
     assert sorted(kernel.value("bars.tail(3)").splitlines()) == ["[0] done", "[1] done", "[2] done"]
     outputs = [bundle.get("text/html", "") for bundle in kernel.outputs(request)]
     assert sorted(html for html in outputs if "figure" in html) == [f"<i>figure of {rank}</i>" for rank in range(3)]
     assert not any("gone" in html for html in outputs)
-    folded = kernel.html(shown).partition("<details>")  # what was printed before the first figure
+    folded = kernel.html(shown).partition("<details>")  # text before the first figure
     assert "[0] 20/20" in folded[0]
     assert "[1] 20/20" in folded[2]
     for rank in range(3):
@@ -138,13 +138,13 @@ def test_mpi_has_the_ranks_of_slurm(kernel: Any, unavailable: Callable[[str], No
 
 
 def exported(variables: dict[str, str]) -> str:
-    """Return what brings PyTorch into a job, beside the Python that has it."""
+    """Return the shell lines that add PyTorch to a job, and the Python that has it."""
     return "--export=ALL," + ",".join(f"{name}={value}" for name, value in variables.items()) + f" {PLAIN}"
 
 
 @pytest.mark.here_only("what runs in the job is the same over SSH")
 def test_whole_nodes_are_had_with_all_their_gpus_in_steps_too(kernel: Any) -> None:
-    """Slurm itself gives them to the batch script alone."""
+    """Slurm itself allows them only to the batch script."""
     cell = "import os\nprint(len(os.environ['CUDA_VISIBLE_DEVICES'].split(',')))\n"
     kernel.ok(f"%%sbatch -p arandu -n 2 --exclusive launcher=srun as=whole wait {PLAIN}\n{cell}")
     assert sorted(kernel.value("whole.stdout").splitlines()) == ["[0] 8", "[1] 8"]
@@ -163,7 +163,7 @@ SMI = """#!/bin/sh
 
 @pytest.mark.here_only("what a node does is the same")
 def test_gpus_that_slurm_does_not_count_are_a_containers_if_the_node_is_the_jobs(kernel: Any, tmp_path: Path) -> None:
-    """As on a site without GRES: there are no such variables in a job."""
+    """As on a site without GRES: a job has no such variables."""
     tmp_path.chmod(0o755)
     (tmp_path / "nvidia-smi").write_text(SMI)
     (tmp_path / "nvidia-smi").chmod(0o755)
@@ -199,7 +199,7 @@ dist.destroy_process_group()
 
 @pytest.mark.here_only("what runs in the job is the same over SSH")
 def test_pytorch_trains_on_two_nodes_with_a_task_each(kernel: Any, torch_variables: dict[str, str]) -> None:
-    """Each rank has one of two points, and learns the line through both: the gradients meet."""
+    """Each rank has one of two points and learns the line through both: the gradients are combined."""
     line = f"%%sbatch -p devwork -N 2 --ntasks-per-node 1 --mem 1G {exported(torch_variables)}"
     kernel.ok(f"{line} launcher=srun wait as=trained out=learned\n{TRAIN}")
     lines = sorted(kernel.value("trained.stdout").splitlines())

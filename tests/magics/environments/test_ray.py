@@ -1,4 +1,4 @@
-"""Python cells beside a Ray cluster on the nodes of their job: real Ray, two nodes on one machine."""
+"""Tests of Python cells with a Ray cluster on the nodes of their job: real Ray, two nodes on one machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [
 
 WaitFor = Callable[..., Any]
 
-BUSY = 150.0  # seconds in which Ray begins where six tests go on at once: its dozen processes have two cores
+BUSY = 150.0  # seconds for the start of Ray beside six other tests: its dozen processes share two cores
 
 TWO = "-p devwork -N 2 -c 2 --mem 1G launcher=ray"
 PLAIN = "python=/usr/bin/python3"
@@ -34,12 +34,12 @@ PLAIN = "python=/usr/bin/python3"
 
 @pytest.fixture
 def packages(ray_packages: Path) -> str:
-    """What brings Ray into a job."""
+    """Provide the variables that add Ray to a job."""
     return f"--export=ALL,PYTHONPATH={ray_packages}"
 
 
 def left(job: str) -> list[str]:
-    """Return the processes that have Ray's folder of a job in their command line, or a file in it open."""
+    """Return the processes with Ray's folder of a job in their command line, or an open file in it."""
     found, folder = [], f"/tmp/ray-{job}-"
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def left(job: str) -> list[str]:
     return found
 
 
-# Slurm's share of two nodes; who has no token; and that a node's raylet may be gone while the cell goes on.
+# Slurm's share of two nodes; a client without the token; and a killed raylet of a node, after which the cell continues.
 CELL = """
 import json, os, signal, stat, subprocess, sys, time, ray
 ray.init(log_to_driver=False, logging_level="ERROR")
@@ -97,14 +97,14 @@ def test_a_cell_has_all_its_nodes_and_hears_of_one_that_is_lost(
     assert used == ["c4aiscw1", "c4aiscw2"]
     assert modes == ["0o700", "0o600"]
     assert is_refused
-    assert "went on" in lines  # after which Ray itself tells of the node
+    assert "went on" in lines  # after this line, Ray itself reports the node
     assert kernel.value("rate") == "1.0"
     job = kernel.value("grid.id")
     wait_for(lambda: not left(job) and not list(Path("/tmp").glob(f"ray-{job}-*")), "nothing of it")
 
 
 def test_a_node_without_ray_is_named_and_the_cell_does_not_begin(kernel: Any, packages: str, tmp_path: Path) -> None:
-    """Also on one node, where there is none at all."""
+    """Also on one node, if that node has no Ray."""
     tmp_path.chmod(0o755)
     broken = "import os, sys\nif os.environ.get('SLURMD_NODENAME') == 'c4aiscw2': sys.path[:] = [p for p in sys.path if 'ray' not in p]\n"
     (tmp_path / "sitecustomize.py").write_text(broken)
@@ -149,13 +149,13 @@ def test_one_node_is_reached_from_there_only_and_ends_also_by_force(
     assert len(folders) == 1, "nobody was left to take it away"
     runpy.run_path(str(resources.files("jupyter_slurm.runner.ranks") / "ray_node.py"))[
         "sweep"
-    ]()  # as the next one does
+    ]()  # as the next test does
     assert not folders[0].exists()
 
 
 @pytest.mark.root
 def test_a_head_that_is_somebody_elses_is_not_told_the_token() -> None:
-    """On a node that several people use, one may take the port that Ray's command line says, before Ray does."""
+    """On a shared node, another user may take the port in Ray's command line before Ray does."""
     node = runpy.run_path(str(resources.files("jupyter_slurm.runner.ranks") / "ray_node.py"))
     with socket.create_server(("127.0.0.1", 0)) as own:
         node["check_whose"](f"127.0.0.1:{own.getsockname()[1]}")
@@ -174,14 +174,14 @@ def test_a_head_that_is_somebody_elses_is_not_told_the_token() -> None:
 def test_nodes_with_addresses_and_containers_of_their_own_end_with_the_job(
     replica: Replica, ray_packages: Path, wait_for: WaitFor
 ) -> None:
-    """As its guide has it: Ray in an image of Charliecloud on several hosts, as an ordinary user."""
+    """As in its guide: Ray in an image of Charliecloud on several hosts, as an ordinary user."""
     laptop, folder = replica.laptop, str(ray_packages)
     profile, image = laptop.profile.read_text(), next(iter(replica.site.software.images))
     box = f'[env.ray]\nimage = "{image}"\nbind = ["{folder}"]\nvariables = {{ PYTHONPATH = "{folder}" }}\n'
     laptop.profile.write_text(f"{profile}\n{box}")
     try:
         laptop.command("disconnect", replica.name, "--yes")
-        assert laptop.connect().code == 0  # it is read anew
+        assert laptop.connect().code == 0  # rereads the profile
         cell = CELL.partition("told =")[0].replace("num_cpus=2", "num_cpus=16")
         told = (
             "print(open('/etc/debian_version').read()[:3], *sorted({one['NodeManagerAddress'] for one in ray.nodes()}))"

@@ -1,4 +1,4 @@
-"""Figures, tables and other rich output of a job's Python cell: under the cell as if it had run here, and there to stay."""
+"""Tests of figures, tables and other rich output of a job's Python cell: shown under the cell, and stored there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 WaitFor = Callable[..., Any]
 
-PLAIN = "/usr/bin/python3"  # the system's, without IPython
+PLAIN = "/usr/bin/python3"  # Python of the system, without IPython
 
 
 def _until(path: Path) -> str:
@@ -22,7 +22,7 @@ def _until(path: Path) -> str:
 
 
 def _in_order(outputs: list[dict[str, Any]]) -> list[str]:
-    """Return what is under a cell below its job: of text that itself, of other things what they are."""
+    """Return the outputs of a cell below its job: text itself, of other outputs the type."""
     return [
         next((kind for kind in ("image/png",) if kind in bundle), "")
         or ("text/html" if "jupyter-slurm-output" not in bundle["text/html"] else bundle["text/plain"])
@@ -74,7 +74,7 @@ def test_an_animation_takes_one_place_and_updates_go_where_they_belong(kernel: A
         "display(HTML('gone'))\nclear_output()\nlast = display(HTML('0%'), display_id=True)\n"
         "for i in range(5):\n    last.update(HTML(f'{i}%'))\nprint('before')\n"
         "for i in range(5):\n    clear_output(wait=True)\n    print('step', i)\n    display(HTML(f'frame {i}'))\n"
-        "clear_output(wait=True)"  # and nothing comes: it stays
+        "clear_output(wait=True)"  # without later output: the old output stays
     )
     display = kernel.end(cell).display
     assert [bundle["text/html"] for bundle in kernel.outputs(cell)] == ["frame 4"]

@@ -1,4 +1,4 @@
-"""What is recorded of a job, and jobs that are submitted again."""
+"""Tests of recorded submissions, and of jobs that are submitted again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = f"python={sys.executable}"
 
 @pytest.fixture
 def prints(kernel: Any, wait_for: Callable[..., Any]) -> Callable[..., None]:
-    """``prints(name, text)``: wait until a job has printed that, or anything; its end is known later."""
+    """Return ``prints(name, text)``, which waits for output of a job, or for any; its end becomes known later."""
 
     def wait(name: str, text: str | None) -> None:
         condition = f"assert {name}.stdout" + ("" if text is None else f" == {text!r}")
@@ -54,7 +54,7 @@ def test_a_python_cell_is_submitted_again_with_its_values(kernel: Any) -> None:
     assert kernel.value("first.result()") == "42"
     key = kernel.value("first.key")
     kernel.restart()
-    # The first one's values travel, whatever the variable is now; the option that changes is there once.
+    # The values of the first submission are used, whatever the variable is now; the changed option appears once.
     kernel.ok("import jupyter_slurm\nx = 1")
     kernel.ok(f"first = jupyter_slurm.job({key!r})\nagain = first.resubmit(t='7:00', comment='again', c=None)")
     assert kernel.value("again.result()") == "42"

@@ -1,4 +1,4 @@
-"""What travels with a cell to a cluster behind a slow line: it is seen how far that is, and an interrupt ends it."""
+"""Tests of uploads with a cell over a slow line: progress is shown, and an interrupt cancels the upload."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLD = re.compile(r"\rvalues to far: (\d+) of 30 MB")
 
 
 class SlowLine:
-    """A port of this machine that leads to a host; what is sent to it takes its time, while ``rate`` (bytes/s) is set."""
+    """A local port that leads to a host; data to the host is slow while ``rate`` (bytes/s) is set."""
 
     def __init__(self, host: SshHost) -> None:
         self.host, self.rate = host, 0
@@ -41,7 +41,7 @@ class SlowLine:
         self._threads[-1].start()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # it is closed
+        with contextlib.suppress(OSError):  # the socket is closed
             while True:
                 near = self._listener.accept()[0]
                 far = socket.create_connection((self.host.address, self.host.port))
@@ -67,7 +67,7 @@ class SlowLine:
         self._end(*self._ends)
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the port."""
         self._end(self._listener)
         self.cut()
         for thread in self._threads:
@@ -86,7 +86,7 @@ def line(way: Way) -> Iterator[SlowLine | None]:
 
 @pytest.fixture(scope="module")
 def environment(line: SlowLine | None, home: Path, environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """The environment of a kernel whose cluster lies behind the line."""
+    """Provide the environment of a kernel whose cluster is behind the slow line."""
     if line is not None:
         alias = f"[{line.host.address}]:{line.host.port}"
         (home / "ssh").write_text(line.host.client_entry(f"Port {line.port}", f"HostKeyAlias {alias}"))
@@ -98,14 +98,14 @@ def environment(line: SlowLine | None, home: Path, environment: dict[str, str]) 
 
 
 def _told(kernel: Any, request: str) -> list[int]:
-    """Return the MB that were told under a cell."""
+    """Return the MB shown under a cell."""
     kernel.pump()
     texts = [m["content"]["text"] for m in kernel.under(request) if m["msg_type"] == "stream"]
     return [int(number) for number in TOLD.findall("".join(texts))]
 
 
 def _interrupted(kernel: Any, line: SlowLine, cell: str, wait_for: WaitFor) -> Any:
-    """Interrupt a cell while what it takes along is on its way; return what it did."""
+    """Interrupt a cell during its upload; return its result."""
     line.rate = RATE
     request = kernel.begin(cell)
     wait_for(lambda: _told(kernel, request), "it is told how far it is")
@@ -127,7 +127,7 @@ def test_an_upload_is_told_outlasts_a_break_and_ends_with_an_interrupt(
 ) -> None:
     kernel.ok("%%sbatch wait\n1")
     kernel.ok(f"import os, hashlib\nmany = os.urandom({SIZE})")
-    if line is None:  # on the cluster itself there is no way
+    if line is None:  # on the cluster itself there is no upload
         assert "MB" not in kernel.ok("%%sbatch in=many wait\nlen(many)").stderr
         return
     line.rate = RATE
@@ -146,7 +146,7 @@ def test_an_upload_is_told_outlasts_a_break_and_ends_with_an_interrupt(
     _interrupted(kernel, line, "%%sbatch in=many\n1", wait_for)
     assert (kernel.value("len(__import__('jupyter_slurm').jobs())"), _folders(home)) == known
 
-    # An interrupt that comes before the agent has begun to send.
+    # An interrupt before the agent has started to send.
     kernel.ok(
         "from jupyter_slurm.client.jobs import upload as sending\nfollowed = sending._followed\n"
         "def early(*_): sending._followed = followed; raise KeyboardInterrupt\nsending._followed = early"

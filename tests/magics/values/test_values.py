@@ -1,4 +1,4 @@
-"""Variables, functions and classes that travel with a cell, and what comes back."""
+"""Tests of variables, functions and classes sent with a cell, and of returned values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_functions_and_classes_travel_as_source_with_what_they_use(kernel: Any) 
     )
     kernel.ok("def even(n): return True if n == 0 else odd(n - 1)\ndef odd(n): return False if n == 0 else even(n - 1)")
     kernel.ok("model = Model()\nhalf = lambda x: helper(x) / 2")
-    # The other Python has neither cloudpickle nor IPython: bytecode would not do.
+    # The other Python has neither cloudpickle nor IPython: bytecode would not load.
     kernel.ok(
         f"%%sbatch in=model,Model,half out=got as=travelled {PLAIN}\n"
         "got = (model.run(4), Model().run(0), type(model) is Model, half(4))"
@@ -153,7 +153,7 @@ def test_tasks_of_an_array_leave_their_own_values(kernel: Any) -> None:
 
 @pytest.mark.slow
 def test_a_large_array_goes_there_and_back(kernel: Any) -> None:
-    """The agent's request bodies are small: it is given a file."""
+    """The agent limits the size of request bodies: it gets a file."""
     kernel.ok("import numpy as np\nlarge = np.arange(12_500_000.0)")
     kernel.ok(f"%%sbatch in=large out=larger as=big {HERE}\nlarger = large + 1")
     assert kernel.value("(big.wait().outputs['larger'] - large).max(), larger.nbytes") == "1.0 100000000"

@@ -1,4 +1,4 @@
-"""The package before its modules were moved, and kernels of either version that share one agent and one job root."""
+"""Fixtures: the package before the move of its modules, and kernels of both versions with one agent and job root."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from jupyter_slurm.embedded import EmbeddedCluster
 
 EARLIER = "596b304"
-"""The last commit of the earlier layout. Its job directories and its API are those of today."""
+"""The last commit of the earlier layout. Its job directories and its API equal the present ones."""
 
 
 @pytest.fixture(scope="session")
 def earlier_package(tmp_path_factory: pytest.TempPathFactory, unavailable: Callable[[str], None]) -> Path:
-    """The folder that holds the package of the earlier commit, from the history of this checkout."""
+    """Provide the folder of the package of the earlier commit, from the history of this checkout."""
     root = Path(__file__).parents[3]
     archive = subprocess.run(["git", "-C", str(root), "archive", EARLIER, "jupyter_slurm"], capture_output=True)
     if archive.returncode != 0:
@@ -35,14 +35,14 @@ def earlier_package(tmp_path_factory: pytest.TempPathFactory, unavailable: Calla
 def shared_home(
     short_path: Path, cluster: EmbeddedCluster, settings_of: Callable[..., dict[str, str]]
 ) -> Iterator[dict[str, str]]:
-    """The environment of kernels that share one agent; the agent ends with the test."""
+    """Provide the environment of kernels that share one agent; the agent ends with the test."""
     environment = {**os.environ, **cluster.env(), **settings_of(short_path)}
     yield environment
     stop_agent(environment)
 
 
 def stop_agent(environment: dict[str, str]) -> None:
-    """End the agent, of whichever version it is."""
+    """End the agent, of either version."""
     import sys
 
     stop = [sys.executable, "-P", "-m", "jupyter_slurm.cli.main", "agent", "stop"]
@@ -53,7 +53,7 @@ def stop_agent(environment: dict[str, str]) -> None:
 def kernel_of(
     shared_home: dict[str, str], short_path: Path, earlier_package: Path, start_kernel: Callable[..., Any]
 ) -> Iterator[Callable[[str], Any]]:
-    """``kernel_of("earlier" or "present")``: a kernel of that version, in the same home."""
+    """Return ``kernel_of("earlier" or "present")``, which starts a kernel of that version, in the same home."""
     started: list[Any] = []
 
     def start(version: str) -> Any:

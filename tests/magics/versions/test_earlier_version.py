@@ -1,4 +1,4 @@
-"""Agents, clients and job directories of the earlier layout beside those of today: nothing on disk or on the wire changed."""
+"""Tests of agents, clients and job directories of the earlier layout beside the present ones: formats are unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.here_only("versions differ in their
 PYTHON = f"python={sys.executable}"
 VERSIONS = [("earlier", "present"), ("present", "earlier")]
 
-# The answer of the agent, as it came: what a front end of either version works with.
+# The unmodified answer of the agent, which a front end of either version uses.
 _LISTED = """
 import json
 def listed():
@@ -77,7 +77,7 @@ def test_a_client_works_with_the_agent_of_the_other_version(
     )
     assert newer.value(f"jupyter_slurm.job({keys['failed']!r}).exit_code") == "3"
     assert newer.value(f"jupyter_slurm.job({keys['script']!r}).stdout.strip()") == "script an argument"
-    # What the second one submits is carried out by the agent and the runner of the first.
+    # A submission of the second version is executed by the agent and the runner of the first.
     newer.ok("v = 20")
     newer.ok(f"%%sbatch wait in=v out=w as=mine {PYTHON}\nw = v + 22\nprint(w)")
     assert newer.value("mine.outputs['w'], mine.stdout.strip()") == "42 42"
@@ -106,7 +106,7 @@ def test_job_directories_of_the_other_version_are_read(
     older.stop()
     stop_agent(shared_home)
     newer = kernel_of(second)
-    newer.ok(f"running = jupyter_slurm.job({key!r})")  # an agent of this version has begun with what is on disk
+    newer.ok(f"running = jupyter_slurm.job({key!r})")  # an agent of this version has started with the existing files
     answers = _answers(newer)
     assert _agents(answers).isdisjoint(_agents(before))
     for name, old in before.items():

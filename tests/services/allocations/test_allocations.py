@@ -1,4 +1,4 @@
-"""Allocations that are held, and the steps in them: on a real cluster, over each way to it."""
+"""Tests of allocations and the steps in them: on a real cluster, over each transport."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 
 
 class Bench:
-    """A desk with the requests of this file."""
+    """A test desk with the requests of this file."""
 
     def __init__(self, desk: Any) -> None:
         self.desk = desk
@@ -118,7 +118,7 @@ async def test_several_at_once_each_interrupted_alone_and_the_allocation_goes_on
     ended = await bench.desk.finished(first["key"])
     assert (ended["state"], ended["exit_code"]) == ("CANCELLED", 130)
     assert "KeyboardInterrupt" in await bench.desk.text(first["key"], "stderr")
-    assert await bench.desk.text(first["key"]) == "begun"  # half a line, too
+    assert await bench.desk.text(first["key"]) == "begun"  # an incomplete line as well
     assert (await bench.desk.job(second["key"]))["state"] == "RUNNING"
     marks("stop").touch()
     assert (await bench.desk.finished(second["key"]))["state"] == "COMPLETED"
@@ -153,7 +153,7 @@ async def test_a_step_that_waits_for_another_says_so(bench: Bench, marks: Callab
 async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(
     bench: Bench, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one of which nobody has heard whether it was asked for."""
+    """Also a step whose request has an unknown result."""
     job = await bench.allocate("-p", "arandu", "--hold")
     asked = bench.asked("sh", "-c", "echo once")
     transport = bench.desk.core.cluster(bench.desk.id).client.transport
@@ -192,7 +192,7 @@ async def test_nobody_comes_back_and_it_ends_but_not_under_a_step(bench: Bench, 
     assert (await bench.desk.until(job["key"], lambda job: job["state"] != "PENDING"))["state"] == "RUNNING"
     marks("go").touch()
     assert (await bench.desk.finished(step["key"]))["state"] == "COMPLETED"
-    assert lease.read_text() == written  # nobody followed the allocation
+    assert lease.read_text() == written  # without a follower of the allocation
     ended = await bench.desk.until(job["key"], lambda job: job["finished"])
     assert (ended["state"], ended["exit_code"]) == ("COMPLETED", 0)
     assert "Nobody has used this allocation for 2 s" in await bench.desk.text(job["key"], "stderr")
@@ -228,13 +228,13 @@ async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or
         ]
         mine = await bench.allocate("-p", "arandu", process=os.getpid())
         step = await bench.start(used, text=f"#!/bin/sh\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\n")
-        idle = {**bench.asked(text="1"), "kind": "process", "text": ""}  # nobody uses it
+        idle = {**bench.asked(text="1"), "kind": "process", "text": ""}  # an unused process
         await desk.start_step(forgotten["key"], idle)
         for job in (forgotten, step, kept):
             await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
         assert {job["released"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True)} == {None}
         kernel.kill()
-    async with desk.core.bus.subscribe():  # somebody looks: then it does, too
+    async with desk.core.bus.subscribe():  # a subscriber keeps the allocation
         for job in (forgotten, pending):
             over = await desk.until(job["key"], lambda job: job["finished"])
             assert (over["state"], over["released"]) == ("CANCELLED", "forgotten")
@@ -272,7 +272,7 @@ async def test_a_step_whose_signs_are_lost_is_found_to_run_and_to_have_ended(
     bench: Bench, marks: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(_: RunnerEvents) -> None:
-        """Another agent has taken them."""
+        """Remove no file: another agent has consumed the signs."""
 
     monkeypatch.setattr(RunnerEvents, "read", nothing)
     monkeypatch.setattr(steps, "_LOOKS_EVERY", 0.5)
@@ -305,7 +305,7 @@ async def test_two_agents_that_are_asked_for_the_same_step_start_it_once(
         async def get(key: str, indexed: Any = None) -> Any:
             return None if key in blind and not blind.remove(key) else await real(key, indexed)
 
-        monkeypatch.setattr(shelf, "get", get)  # it looks just before the other one makes the folder
+        monkeypatch.setattr(shelf, "get", get)  # reads just before the other agent creates the folder
         second = await two.start_step(job["key"], asked)
         assert second["key"] == first["key"]
         assert (await two.finished(first["key"]))["state"] == "COMPLETED"
@@ -375,7 +375,7 @@ async def test_what_cannot_be_is_refused(bench: Bench) -> None:
 
 
 def _spoilt(bench: Bench, step: dict[str, Any], job: dict[str, Any], number: int, **changes: Any) -> str:
-    """Ask for a copy of a step, with other content: what a full disk, or another version, may have left."""
+    """Request a copy of a step with other content, as after a full disk or by another version."""
     root, own = Path(bench.desk.root), step["key"]
     key = f"{own[:-2]}{(int(own[-2:], 16) + 1 + number) % 256:02x}"
     (root / key).mkdir(mode=0o700)
@@ -407,7 +407,7 @@ async def test_a_request_that_cannot_be_met_ends_that_step_and_nothing_else(
         assert f"srun could not be started: {said}" in await bench.desk.text(key, "stderr")
         assert f"step {key}: srun could not be started: {said}" in await bench.desk.text(job["key"], "stderr")
     requests = Path(bench.desk.root, job["key"], "steps")
-    (requests / step["key"]).mkdir()  # asked for again, as an agent does that has just begun
+    (requests / step["key"]).mkdir()  # requested again, as by a restarted agent
     await _until(lambda: not list(requests.iterdir()))
     marks("go").touch()
     assert (await bench.desk.finished(step["key"]))["state"] == "COMPLETED"

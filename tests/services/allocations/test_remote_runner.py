@@ -1,4 +1,4 @@
-"""The process for cells, as srun would start it: by its path, told on its standard input what to do."""
+"""Tests of the process for cells, as srun starts it: by its path, with commands on its standard input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNNER = str(resources.files("jupyter_slurm.runner.allocation").joinpath("step.p
 
 
 class Process:
-    """A process, and its cells by their number."""
+    """A process, and its cells by number."""
 
     def __init__(self, root: Path, *python: str) -> None:
         self.root, self._last = root, 0
@@ -60,7 +60,7 @@ class Process:
         return re.sub(r"\x1b\[[0-9;]*m", "", (self.root / key / stream).read_text())
 
     def ran(self, source: str, **more: Any) -> str:
-        """Run a cell that must end well; return what it printed."""
+        """Run a cell that must succeed; return its output."""
         key = self.begin(source, **more)
         assert self.end(key) == 0, self.text(key, "stderr")
         return self.text(key)
@@ -93,9 +93,9 @@ def _until(condition: Callable[[], Any]) -> None:
 def test_what_one_cell_leaves_the_next_one_finds(process: Process) -> None:
     process.ran("import asyncio\nx = [1]\nasync def later():\n    await asyncio.sleep(0.05)\n    x.append(2)")
     process.ran("async def start():\n    return asyncio.create_task(later())\ntask = await start()")
-    _until(lambda: process.ran("x") == "[1, 2]\n")  # it goes on between the cells, too
+    _until(lambda: process.ran("x") == "[1, 2]\n")  # the loop also runs between cells
     assert process.ran("await task\ntask.done()") == "True\n"
-    process.ran("x.clear()\ntask = asyncio.create_task(later())")  # the loop runs under a cell that awaits nothing
+    process.ran("x.clear()\ntask = asyncio.create_task(later())")  # the loop runs under a cell without an await
     _until(lambda: process.ran("x") == "[2]\n")
     process.ran("x.insert(0, 1)")
     assert "from a running event loop" in process.failed("asyncio.run(asyncio.sleep(0))"), "as in a kernel"
@@ -146,9 +146,9 @@ def test_a_cell_under_the_loop_may_do_what_it_may_in_a_kernel(process: Process) 
     assert "KeyboardInterrupt" in process.text(key, "stderr")
     assert "CancelledError" not in process.text(key, "stderr")
     process.ran("go.set()\nfor _ in range(9): await asyncio.sleep(0)")
-    assert process.ran("seen") == "['told']\n"  # nothing of it runs later
+    assert process.ran("seen") == "['told']\n"  # nothing of the cell runs later
     key = process.begin("%%capture caught\nprint('x' * 2)")
-    if process.end(key) == 0:  # under IPython
+    if process.end(key) == 0:  # with IPython
         assert process.ran("caught.stdout") == "'xx\\n'\n"
         process.ran("%autoawait off")
         assert process.ran("get_ipython().run_cell('1 + 1').result") == "2\n2\n"
@@ -168,7 +168,7 @@ def test_it_notes_how_much_memory_it_has_also_while_a_cell_runs(process: Process
 def test_errors_show_the_lines_of_their_own_cells(process: Process) -> None:
     process.ran("def f():\n    return 1 / 0", name="In[1]")
     assert "return 1 / 0" in process.failed("f()", name="In[2]")
-    process.ran("def g():\n    return f()", name="In[1]")  # another notebook has that number, too
+    process.ran("def g():\n    return f()", name="In[1]")  # another notebook has the same number
     said = process.failed("g()", name="In[2]")
     assert "return 1 / 0" in said
     assert "return f()" in said
@@ -195,9 +195,9 @@ def test_an_interrupt_is_for_the_cell_that_is_meant(process: Process) -> None:
     process.tell(f"{first} INT")
     assert process.end(first) == 130
     assert "KeyboardInterrupt" in process.text(first, "stderr")
-    assert "allocation/process.py" not in process.text(first, "stderr")  # none of our own lines
+    assert "allocation/process.py" not in process.text(first, "stderr")  # no frames of jupyter_slurm
     assert process.end(third) == 0
-    process.tell(f"{first} INT")  # it is over, and nobody else is meant
+    process.tell(f"{first} INT")  # the cell has ended, and no other one is meant
     assert process.ran("kept") == "11\n"
     deaf = process.begin(
         "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + wait.format(str(up) + "2", str(up) + "3")
@@ -207,7 +207,7 @@ def test_an_interrupt_is_for_the_cell_that_is_meant(process: Process) -> None:
     (process.root / "up3").touch()
     assert process.end(deaf) == 0
     up.unlink()
-    again = process.begin(wait.format(str(up), str(never)))  # what a cell does with the signal is not for the next one
+    again = process.begin(wait.format(str(up), str(never)))  # a signal handler of a cell does not affect the next cell
     _until(up.exists)
     process.tell(f"{again} INT")
     assert process.end(again) == 130
@@ -217,7 +217,7 @@ def test_it_ends_with_exit_and_with_who_holds_it(process: Process) -> None:
     assert process.ran("1") == "1\n"
     key = process.begin("print('bye')\nexit()")
     assert process.running.wait(60) == 0
-    assert not (process.root / key / "end.json").exists()  # who has started it says what became of the cell
+    assert not (process.root / key / "end.json").exists()  # the parent records the end of the cell
     assert process.text(key) == "bye\n"
     assert (process.root / "events" / f"{key}.started").exists()
 

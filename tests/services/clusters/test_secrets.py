@@ -1,4 +1,4 @@
-"""What a person types during a log-in is nowhere else, on no host: not for a moment in a command line or an environment."""
+"""Tests that secrets of a login appear nowhere else, on no host: at no time in a command line or an environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def site(new_ssh_site: Callable[..., Site]) -> Site:
 
 
 async def answer(core: Core, site: Site, given: list[str]) -> None:
-    """Answer what the gateway asks for."""
+    """Answer the prompt of the gateway."""
     done: set[str] = set()
     while True:
         for prompt in core.clusters.list_prompts():
@@ -45,7 +45,7 @@ def submission(text: str) -> dict[str, Any]:
 
 
 def readable(folder: Path) -> bytes:
-    """All that lies below a folder."""
+    """Return the content of all files below a folder."""
     files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     return b"\n".join(path.read_bytes() for path in files)
 

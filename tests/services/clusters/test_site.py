@@ -1,4 +1,4 @@
-"""The services over SSH: a gateway with a one-time code, a login node with a real Slurm, nothing of it here."""
+"""Tests of the services over SSH: a gateway with a one-time code, and a login node with a real Slurm, none local."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.slow]
 
 @pytest.fixture(params=["paramiko", "openssh"])
 def ssh_carrier(request: pytest.FixtureRequest) -> str:
-    """Who carries the connection: all of this is the same."""
+    """Return the SSH transport: the tests are the same for each."""
     return str(request.param)
 
 
 def write_profile(folder: Path, site: RealSite, ssh_carrier: str, more: str = "") -> None:
-    """Write the profile ``far`` of a site, and nothing else."""
+    """Write the profile ``far`` of a site, without other files."""
     folder.mkdir(exist_ok=True)
     login = f'[login]\nhost = "login"\nssh_config = "{site.ssh_config}"\ncarrier = "{ssh_carrier}"\n'
     (folder / "far.toml").write_text(login + more)
 
 
 class Person:
-    """Who answers what hosts ask."""
+    """User who answers prompts of hosts."""
 
     def __init__(self, core: Core, site: RealSite) -> None:
         self.core, self.site, self.asked = core, site, list[dict[str, Any]]()
@@ -74,7 +74,7 @@ async def core(tmp_path: Path, short_tmp: Path, ssh_site: RealSite, ssh_carrier:
     core = Core(settings)
     await core.start()
     yield core
-    with contextlib.suppress(ConfigError):  # a log-in that outlives the core
+    with contextlib.suppress(ConfigError):  # a login that outlives the core
         await core.clusters.disconnect("far")
     await core.stop()
 
@@ -90,7 +90,7 @@ async def person(core: Core, ssh_site: RealSite) -> AsyncIterator[Person]:
 
 
 def asked(text: str, *options: str) -> dict[str, Any]:
-    """A submission from a laptop: nothing of this machine is named in it."""
+    """Return a submission from a laptop, which names nothing of this machine."""
     import secrets
     import time
 
@@ -143,7 +143,7 @@ async def test_cells_run_behind_two_hops_and_a_code(core: Core, person: Person, 
     assert (user, node[:4]) == (ssh_site.user, "node")
     assert await text(core, script, "stderr") == "sorry\n"
     assert (await text(core, cell)).split()[1:] == ["42"]
-    assert len(person.asked) == 1  # one log-in serves everything
+    assert len(person.asked) == 1  # one login serves everything
     (partition,) = (await core.clusters.list_names("far", "partition", 30.0))["names"]
     assert partition["name"] == "main"
     assert re.fullmatch(r"default, \d nodes?, .*, an hour counts 2 times", partition["about"]), (
@@ -170,7 +170,7 @@ async def test_a_job_folder_is_private_and_lies_with_the_person(core: Core, pers
 
 
 async def test_a_connection_that_breaks_loses_nothing(core: Core, person: Person, ssh_site: RealSite) -> None:
-    """Both login hosts lose their sessions in the middle; the log-in needs another code, and the job is followed on."""
+    """Both login hosts lose their sessions in the middle; the login needs another code; the job is followed again."""
     await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
     job = await core.cluster("far").submit(asked("#!/bin/sh\nfor i in 1 2 3 4 5 6; do echo line $i; sleep 1; done\n"))
     received = b""
@@ -199,9 +199,9 @@ async def test_a_connection_that_breaks_loses_nothing(core: Core, person: Person
 async def test_a_code_that_nobody_types_holds_up_nothing_else(
     core: Core, ssh_site: RealSite, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The way is lost and asks for a code: another cluster is used meanwhile, and what waits goes on with the answer.
+    """The connection is lost and prompts for a code: another cluster can be used meanwhile, and waiting calls continue.
 
-    Who connects waits as well while a code is asked for, and is told soon where the host is not there to ask.
+    A connecting client waits as well during the prompt, and gets an error soon if the host is unreachable.
     """
     here = (await core.clusters.register(str(cluster.slurm_conf), os.environ["PATH"]))["id"]
     await core.clusters.register(None, None, "far")
@@ -246,7 +246,7 @@ async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
     core: Core, person: Person, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ages: list[float | None] = [None]
-    # A minute is the shortest that a profile may say.
+    # A profile allows at least a minute.
     monkeypatch.setattr(registry, "load_profile", lambda *given: replace(load_profile(*given), max_age=ages[-1]))
 
     async def connect() -> None:
@@ -279,7 +279,7 @@ async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
 async def test_after_a_restart_the_jobs_are_there(
     core: Core, person: Person, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those of which something was still to be written when the log-in was ended, over a link that is dead."""
+    """Also jobs with unwritten records when the login ended, over a dead link."""
     await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
     job = await core.cluster("far").submit(asked("#!/bin/sh\necho kept\n"))
     await finished(core, job)
@@ -290,7 +290,7 @@ async def test_after_a_restart_the_jobs_are_there(
     assert (await core.cluster("far").jobs.describe(job["key"]))["state"] == "COMPLETED"
     assert await text(core, job) == "kept\n"
     monkeypatch.setattr(transport, "_PATIENCE", 1e6)
-    monkeypatch.setattr(record_writer, "_ANSWER_FIRST", (2.0, 1))  # the link is cut before it is written
+    monkeypatch.setattr(record_writer, "_ANSWER_FIRST", (2.0, 1))  # the link is cut before the write
     monkeypatch.setattr(record_writer, "_LAST", 4.0)
     job = await core.cluster("far").submit(asked("#!/bin/sh\necho kept, too\n"))
     ssh_site.gateway.drop()
@@ -308,7 +308,7 @@ async def test_after_a_restart_the_jobs_are_there(
 
 @pytest.mark.parametrize("ssh_carrier", ["openssh"], indirect=True)
 async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person, ssh_site: RealSite) -> None:
-    """The next one finds it and asks nothing; it ends when somebody says so, also before it was found."""
+    """The next core finds the login without a prompt; the login ends on request, also before it was found."""
     await core.clusters.connect((await core.clusters.register(None, None, "far"))["id"])
     used = ssh_site.codes.used
     await core.stop()
@@ -341,7 +341,7 @@ async def test_who_declines_is_told_so_and_may_try_again(core: Core, ssh_site: R
 
 
 async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, ssh_carrier: str) -> None:
-    """Whoever waits is told, the question is gone, and so is the thread that asked; the next log-in is a fresh one."""
+    """Waiting callers get an error, and the prompt and its thread end; the next login is a new one."""
     await core.clusters.register(None, None, "far")
 
     def transports() -> set[threading.Thread]:

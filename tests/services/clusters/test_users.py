@@ -1,4 +1,4 @@
-"""A process uses the cluster that it asked for last."""
+"""Tests that a process uses the cluster of its last request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of other servers than Jupyter: any command with a {port}, in a real job, through the local port."""
+"""Tests of sessions with other servers than Jupyter: any command with a {port}, in a real job, by the local port."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ while True:
     with caller:
         caller.sendall(b"hello")
 """
-# The first port is taken by a process that is none of the command's; then the command finds that out.
+# The first port is taken by a process outside the command, which the command then detects.
 LATE = """
 echo "$1" >>ports
 if [ "$(wc -l <ports)" = 1 ]; then
@@ -63,7 +63,7 @@ exec python3 -m http.server "$1" --bind 127.0.0.1
 
 @pytest.fixture
 async def served(desk: Any) -> AsyncIterator[Callable[..., Any]]:
-    """``await served(["program", "{port}"], name=…)``: such a session; none is left after the test."""
+    """Return ``await served(["program", "{port}"], name=…)``, which launches a session and ends it after the test."""
     keys = []
 
     async def begin(command: list[str], *options: str, until: str = "ready", **more: Any) -> Any:
@@ -88,7 +88,7 @@ async def get(url: str) -> httpx.Response:
 
 
 async def said(desk: Any, told: dict[str, Any]) -> str:
-    """Why one has ended, when it has."""
+    """Return why a session has ended, after its end."""
     over = await desk.finished(told["key"])
     assert over["session"]["state"] == "ended"
     return str(over["error"]["detail"] if over["error"] else over["state"])
@@ -136,7 +136,7 @@ async def test_the_way_to_one_is_there_before_it_serves(desk: Any, served: Any, 
 
 
 def steps_of(job: str) -> set[int]:
-    """The processes of its steps; the session itself is none."""
+    """Return the processes of its steps, without that of the session itself."""
     found = set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -173,10 +173,11 @@ async def test_one_that_cannot_serve_says_why(desk: Any, served: Any) -> None:
         served(["python3", "-m", "http.server", "{port}"], until=""),
         served(["sh", "-c", "echo broken by $0 $1 >&2; exit 3", "{port}", "caf\udce9 '{x}'\n"], until=""),
     )
-    assert await said(desk, lost) == "dgx01 has no no-such-program."  # as Slurm calls it, not the machine
+    # Slurm's name of the node, not that of the machine
+    assert await said(desk, lost) == "dgx01 has no no-such-program."
     assert re.match(r"python3 listens on (0\.0\.0\.0|::), where others reach it", await said(desk, public))
     assert await said(desk, broken) == "sh ended before it was ready (exit code 3)."
-    log = Path(broken["folder"], "stderr").read_bytes()  # its words come as they are
+    log = Path(broken["folder"], "stderr").read_bytes()  # its output is unchanged
     assert re.fullmatch(rb"broken by \d+ caf\xe9 '\{x\}'\nsh ended .*\n", log), log
 
 
@@ -195,14 +196,14 @@ def test_a_connection_is_use_and_one_that_was_over_between_two_looks_too(wait_fo
         with socket.create_connection(("127.0.0.1", one.port)):
             assert one.unused_for() == 0.0
         wait_for(lambda: one.unused_for() > 0.0, "the end of the connection")
-        one.used = float("-inf")  # as if it had not been looked at meanwhile
+        one.used = float("-inf")  # as if use was not checked meanwhile
         assert one.unused_for() < float("inf")
     finally:
         one.end()
     assert one.process.returncode is not None
 
 
-# After a while it lets everybody in, on another port.
+# After a while the server accepts everybody, on another port.
 OPENS = """
 python3 -m http.server "$1" --bind 127.0.0.1 &
 until [ -e go ]; do sleep 0.05; done
@@ -215,9 +216,9 @@ wait
 async def test_one_that_lets_others_in_later_is_told_at_the_session_as_long_as_it_does(
     desk: Any, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jupyter_slurm.services.jobs.runner_events._KEPT_FOR", 6.0)  # it looks every three seconds
+    monkeypatch.setattr("jupyter_slurm.services.jobs.runner_events._KEPT_FOR", 6.0)  # checks every three seconds
     told = await served(["sh", "-c", OPENS, "sh", "{port}"], dir=str(tmp_path), idle=30.0)
-    _, writer = await asyncio.open_connection("127.0.0.1", told["session"]["local_port"])  # it is in use
+    _, writer = await asyncio.open_connection("127.0.0.1", told["session"]["local_port"])  # the session is in use
     assert told["warnings"] == []
     (tmp_path / "go").touch()
     told = await desk.until(told["key"], lambda job: job["warnings"])
@@ -233,7 +234,7 @@ async def test_one_that_lets_others_in_later_is_told_at_the_session_as_long_as_i
 async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_computes(
     tmp_path: Path, wait_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has found itself a port, since the one that it was to have was taken."""
+    """Jupyter has chosen another port, because the intended one was taken."""
     session = {"base_url": "/", "idle": 2.0}
     (tmp_path / "job.json").write_text(json.dumps({"key": "k", "session": session}))
     one, taken = JupyterServer(JobDirectory(str(tmp_path))), free_port()
@@ -246,7 +247,7 @@ async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_
         page: Any = SimpleNamespace(url=f"http://127.0.0.1:{one.port}/", token=one.token)
         begin = "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'while True: pass']).pid)"
         works = int(await run_a_cell(page, begin))
-        one.unused_for()  # what its children do is counted from here on
+        one.unused_for()  # the use by its children is counted from now on
         one.process.send_signal(signal.SIGSTOP)
         assert [one.unused_for() for _ in range(2)] == [0.0, 0.0]
         os.kill(works, signal.SIGKILL)
@@ -254,7 +255,7 @@ async def test_a_jupyter_that_hangs_is_unused_while_nothing_that_it_has_started_
         one.process.send_signal(signal.SIGCONT)
         wait_for(lambda: one.unused_for() >= 0 and not one.silent, "an answer")
     finally:
-        for pid in family(one.process.pid):  # it may hang still, and something compute
+        for pid in family(one.process.pid):  # it may still hang, and a child compute
             os.kill(pid, signal.SIGKILL)
         one.process.wait()
 
@@ -270,9 +271,9 @@ def test_what_nobody_used_before_its_job_was_requeued_counts(tmp_path: Path, wai
         run = SessionRun(JobDirectory(str(tmp_path)))
         assert run.unused(one) >= 3000
         assert float((tmp_path / "unused").read_text()) >= 3000  # for the next run
-        run.ready -= 1000  # so long ago
+        run.ready -= 1000  # as if ready long ago
         with socket.create_connection(("127.0.0.1", one.port)):
-            assert run.unused(one) == 0.0  # somebody came back
+            assert run.unused(one) == 0.0  # the user came back
         assert SessionRun(JobDirectory(str(tmp_path))).before == 0.0
     finally:
         one.end()
@@ -281,7 +282,7 @@ def test_what_nobody_used_before_its_job_was_requeued_counts(tmp_path: Path, wai
 
 @pytest.fixture
 def sqlite_web(request: pytest.FixtureRequest) -> Path:
-    """A virtual environment with a small server that knows of prefixes, made once for all runs of the tests."""
+    """Provide a virtual environment with a small server that supports prefixes, made once for all test runs."""
     folder = Path(str(request.config.cache.mkdir("servers"))) / f"sqlite-web-{sys.version_info.minor}"  # type: ignore[union-attr]
     if not (folder / "is-whole").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)

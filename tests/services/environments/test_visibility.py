@@ -1,4 +1,4 @@
-"""Nodes that do not see everything that this machine has: an embedded cluster hides a directory from them."""
+"""Tests of nodes that do not see all files of this machine: an embedded cluster hides a directory from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.root, pytest.mark.carrier("paramiko
 
 @pytest.fixture
 def far(new_cluster, short_tmp):
-    """A cluster whose node does not see a directory of this machine, and that directory."""
+    """Provide a cluster whose node does not see a directory of this machine, and that directory."""
     if os.geteuid() != 0:
         pytest.skip("needs root, to mount something over a directory")
     directory = short_tmp / "here"
@@ -48,7 +48,7 @@ async def test_a_python_that_the_node_does_not_see_is_told_before_and_after(far,
 
 @pytest.mark.parametrize(("text", "python"), [("#!/bin/sh\n", None), ("print(1)", "/usr/bin/python3")])
 async def test_job_folders_that_the_node_does_not_see_are_told(far, open_desk, tmp_path, text, python):
-    """Slurm itself opens the output, and says no more than a number."""
+    """Slurm itself opens the output, and reports only a number."""
     cluster, directory = far
     async with open_desk(cluster, tmp_path, job_root=str(directory / "jobs")) as desk:
         job = await desk.finished((await desk.submit(text, python=python))["key"])

@@ -1,4 +1,4 @@
-"""Images that a job makes on its node, with every real builder that runs here, from a real registry."""
+"""Tests of images that a job builds on its node, with every real builder of this machine, from a real registry."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SHOW = ["/bin/sh", "-c", "cat /etc/image /etc/told /etc/built"]
 
 @pytest.fixture
 def folder(node: Node, short_path: Path) -> Path:
-    """Where images are kept: of alice."""
+    """Provide the folder of images, owned by alice."""
     return _of_alice(node, short_path / "im ages")
 
 
@@ -52,7 +52,7 @@ def _of_alice(node: Node, path: Path) -> Path:
 
 @pytest.fixture(params=["docker", "apptainer", "charliecloud"])
 def runtime(request: pytest.FixtureRequest, unavailable: Callable[[str], None]) -> tuple[str, dict[str, str]]:
-    """A runtime, and what its jobs need in their environment."""
+    """Provide a runtime, and the environment variables of its jobs."""
     if request.param == "apptainer":
         return "apptainer", {"PATH": f"{request.getfixturevalue('apptainer')}:/usr/bin:/bin:/usr/sbin"}
     if request.param == "charliecloud" and shutil.which("ch-image") is None:
@@ -61,7 +61,7 @@ def runtime(request: pytest.FixtureRequest, unavailable: Callable[[str], None]) 
 
 
 class Builder:
-    """Runs jobs that make images."""
+    """Runner of jobs that build images."""
 
     def __init__(self, node: Node, folder: Path, env: dict[str, str]) -> None:
         self.node, self.folder, self.env = node, folder, env
@@ -81,7 +81,7 @@ class Builder:
         return process.returncode, out, err
 
     def ask(self, what: str, **asked: str) -> dict[str, Any]:
-        """Ask about the images, as on a login node."""
+        """Query the images, as on a login node."""
         argv = ["/usr/bin/python3", str(self.node.folder / "runner-x-container-image_notes.py"), what]
         told = json.dumps({"image_dir": str(self.folder), **asked})
         done = subprocess.run(argv, user=self.node.user, input=told, capture_output=True, text=True, check=True)
@@ -89,7 +89,7 @@ class Builder:
         return answer
 
     def images(self) -> list[dict[str, Any]]:
-        """Return the images that there are."""
+        """Return the existing images."""
         images: list[dict[str, Any]] = self.ask("list")["images"]
         return images
 
@@ -149,7 +149,7 @@ TAKEN["charliecloud"] = TAKEN["docker"]
 def test_what_it_takes_of_a_laptop_comes_with_the_job(
     node: Node, registry: Registry, folder: Path, runtime: tuple[str, dict[str, str]], tmp_path: Path, short_path: Path
 ) -> None:
-    """And is unpacked where the site has room; nothing of it stays but in the image."""
+    """The files are unpacked in the site's scratch space; they remain only in the image."""
     name, env = runtime
     base, _ = registry.add(f"base/{name}")
     for path, text in {"told": "told/", "src/deep/run.sh": "echo with a script\n", "src/no.log": "no"}.items():
@@ -223,7 +223,7 @@ def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_h
 def test_packages_of_a_python_become_an_image(
     node: Node, registry: Registry, folder: Path, wheels: Path, unavailable: Callable[[str], None]
 ) -> None:
-    """By the pip of the image, from an index of its own."""
+    """With the pip of the image, from an index of the test."""
     if shutil.which("ch-image") is None:
         unavailable("charliecloud-builders is not installed")
     files = {
@@ -295,7 +295,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _hears(process: subprocess.Popen[str], said: str) -> None:
-    """Read what a job prints until it has said something."""
+    """Read the output of a job up to a text."""
     assert process.stdout is not None
     heard, patience = "", threading.Timer(60, process.kill)
     patience.start()
@@ -337,7 +337,7 @@ def test_what_is_unpacked_lies_in_no_folder_of_somebody_elses(tmp_path, monkeypa
 
 
 def test_what_others_leave_in_a_folder_of_images_neither_stops_who_looks_nor_who_removes(tmp_path):
-    """A pipe in place of a note, or of a lock, and the lock of a job that was killed."""
+    """A pipe in place of a note, or of a lock, and the lock of a killed job."""
     notes, images = (runpy.run_path(BUILD.replace("build.py", f"{name}.py")) for name in ("image_notes", "images"))
     for name in ("a.sif.json", ".docker-n1-b.json", "c.sif.lock"):
         os.mkfifo(tmp_path / name)

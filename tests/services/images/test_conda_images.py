@@ -1,7 +1,7 @@
-"""Environments of conda as images: solved, fetched and linked from a real channel, into a prefix of their own.
+"""Tests of conda environments as images: solved, fetched and linked from a real channel, into a separate prefix.
 
-conda itself comes from its channels alone. What stands in the image under its name takes the command that the file has,
-and does it by rattler, the library of pixi: it solves, fetches packages and links them as conda does.
+conda itself comes only from its channels. Its replacement in the image takes the same command and uses rattler, the
+library of pixi, which solves, fetches and links packages as conda does.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ print(*sorted(name for name in os.listdir("/opt/env/conda-meta") if name.endswit
 
 @pytest.fixture(scope="session")
 def rattler() -> Path:
-    """The wheel of py-rattler: kept between runs."""
+    """Provide the wheel of py-rattler, kept between runs."""
     return next(kept_wheels("rattler", "--no-deps", "py-rattler").glob("*.whl"))
 
 
@@ -98,7 +98,7 @@ def _package(name: str, version: str, path: str, text: str, *depends: str) -> tu
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[str]:
-    """Address of a channel: a Python, two versions of a package, and a Jupyter that depends on one of them."""
+    """Provide the address of a channel: a Python, two versions of a package, and a Jupyter that needs one of them."""
     folder = tmp_path / "channel"
     packages = [
         _package("python", "3.11.2", "bin/python3", PYTHON),
@@ -135,7 +135,7 @@ def test_an_environment_of_conda_becomes_an_image(
     monkeypatch: pytest.MonkeyPatch,
     unavailable: Callable[[str], None],
 ) -> None:
-    """One is made here, exported as a notebook's own is, and made again on a node, beside the base's own Python."""
+    """An environment is made locally, exported as a notebook's own, and made again on a node, beside the base."""
     if shutil.which("ch-image") is None:
         unavailable("charliecloud-builders is not installed")
     (tmp_path / "library").mkdir()
@@ -153,7 +153,8 @@ def test_an_environment_of_conda_becomes_an_image(
     assert told["conda"] == {"channels": [channel], "packages": ["python=3.11.2", "tiny=1.5", "jupyterlab"]}
 
     files = {"etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "opt/conda/bin/conda": CONDA, **library}
-    files["etc/ssl/certs/ca-certificates.crt"] = registry.certificate.read_bytes()  # rattler does not begin without any
+    # rattler does not start without certificates
+    files["etc/ssl/certs/ca-certificates.crt"] = registry.certificate.read_bytes()
     base, _ = registry.add("conda", files=files)
     env = {**registry.env, "PATH": "/usr/bin:/bin:/usr/sbin"}
     folder = short_path / "images"

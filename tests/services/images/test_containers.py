@@ -1,4 +1,4 @@
-"""What runs in a container on the node, with a real Docker, as an ordinary user whom the image does not know."""
+"""Tests of containers on the node, with a real Docker, as an ordinary user who is unknown to the image."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def test_exit_codes_output_and_signals_go_through(node: Node, wait_for: Callable
         process = node.start(node.job(run=["/bin/sh", "-c", script]))
         assert process.stdout is not None
         assert process.stdout.readline() == "on\n"
-        process.send_signal(number)  # as Slurm does: to the process of the batch script alone
+        process.send_signal(number)  # as Slurm does: only to the process of the batch script
         assert process.stdout.read() == said
         assert process.wait(30) == expected
     assert node.docker.running() == []
 
 
 def test_no_container_outlives_its_job(node: Node, wait_for: Callable[..., Any]) -> None:
-    """Whatever is killed: what runs it, Docker's client, both at once, as with the control group of a job, or slurmstepd."""
+    """After a kill of the runner, Docker's client, both at once (as by the control group of a job), or slurmstepd."""
     held = ["/bin/sh", "-c", "trap '' TERM HUP INT; echo on; while :; do sleep 0.1; done"]
     for which in ("runner", "client", "both", "parent"):
         process = node.start(node.job(run=held), under=("sh", "-c", '"$@"; exit 9', "sh") if which == "parent" else ())
@@ -98,7 +98,7 @@ def _children(pid: int) -> list[int]:
 
 
 def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same_user(node: Node, bob: str) -> None:
-    """Not one of somebody else, nor one whose job runs, or ran on another node; also one that was never begun."""
+    """Not a container of another user, of a running job, or of another node; also a container that never started."""
     sleep = ["--entrypoint=/bin/sleep", node.docker.image, "1000"]
     own = ["--network=none", f"--label=jupyter_slurm.user={pwd.getpwnam(node.user).pw_uid}"]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -133,10 +133,10 @@ def test_a_container_that_a_daemon_forgot_is_removed_by_the_next_job_of_the_same
 
 
 def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> None:
-    """No image, no Python, no daemon, no GPUs, no permission, no folder, no runtime: what to do, and the end of the job."""
+    """No image, Python, daemon, GPUs, permission, folder or runtime: the message, and the end of the job."""
     (short_path / "locked").touch(mode=0o600)
     (short_path / "shim").mkdir()
-    for name in ("docker", "podman"):  # as the package podman-docker has it
+    for name in ("docker", "podman"):  # as in the package podman-docker
         (short_path / "shim" / name).write_text("#!/bin/sh\n# podman\nexit 125\n")
         (short_path / "shim" / name).chmod(0o755)
     no = "docker://example.invalid/no/such:1".removeprefix("docker://")
@@ -169,7 +169,7 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
 def test_the_daemon_may_die_in_the_middle(
     node: Node, new_docker: Callable[[str], Any], wait_for: Callable[..., Any]
 ) -> None:
-    """The job ends, and says why; what the daemon has left running ends by itself."""
+    """The job ends with a message; the remaining container ends by itself."""
     with new_docker("dying") as dying:
         place = node.job("import os, time\nprint(os.stat('/proc/1').st_ctime, flush=True)\nwhile True: time.sleep(0.1)")
         process = node.start(place, DOCKER_HOST=dying.host)
@@ -186,7 +186,7 @@ def test_the_daemon_may_die_in_the_middle(
 def test_no_container_waits_for_a_daemon_that_hangs(
     node: Node, new_docker: Callable[[str], Any], wait_for: Callable[..., Any]
 ) -> None:
-    """The job is killed, and the daemon hears of nothing."""
+    """The job is killed, and the daemon gets no request."""
     with new_docker("frozen") as frozen:
         place = node.job("import time\nprint('on', flush=True)\nwhile True: time.sleep(0.1)")
         process = node.start(place, DOCKER_HOST=frozen.host)
@@ -216,7 +216,7 @@ def charliecloud(unavailable: Callable[[str], None]) -> None:
 def test_unpacked_images_run_as_the_jobs_own_process(
     node: Node, image_tree: Path, runtime: str, request: pytest.FixtureRequest, wait_for: Callable[..., Any]
 ) -> None:
-    """Signals and exit codes are as without a container; what is killed leaves nothing."""
+    """Signals and exit codes are as without a container; a killed job leaves no process."""
     found = request.getfixturevalue("charliecloud" if runtime == "charliecloud" else "apptainer")
     path = {"PATH": f"{found}:/usr/bin:/bin"} if found else {}
     data = node.folder / "it's data"

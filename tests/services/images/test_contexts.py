@@ -1,4 +1,4 @@
-"""What a build takes along of a laptop's folder: what its file names, and nothing from elsewhere."""
+"""Tests of the build context from a laptop's folder: the files that the build file names, and no other files."""
 
 from __future__ import annotations
 

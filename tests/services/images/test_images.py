@@ -1,4 +1,4 @@
-"""Images of registries on the node: fetched once, by one of several jobs, with real runtimes from a real registry."""
+"""Tests of images from registries on the node: fetched once for several jobs, with real runtimes and registry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOW = ["/bin/cat", "/etc/image"]
 
 @pytest.fixture
 def folder(node: Node, short_path: Path) -> Path:
-    """Where images are kept: of alice."""
+    """Provide the folder of images, owned by alice."""
     made = short_path / "im ages"
     made.mkdir()
     os.chown(made, pwd.getpwnam(node.user).pw_uid, -1)
@@ -34,7 +34,7 @@ def folder(node: Node, short_path: Path) -> Path:
 
 @pytest.fixture(params=RUNTIMES)
 def runtime(request: pytest.FixtureRequest, unavailable: Callable[[str], None]) -> tuple[str, dict[str, str]]:
-    """A runtime, and what its jobs need in their environment."""
+    """Provide a runtime, and the environment variables of its jobs."""
     if request.param == "apptainer":
         return "apptainer", {"PATH": f"{request.getfixturevalue('apptainer')}:/usr/bin:/bin"}
     if request.param == "charliecloud" and shutil.which("ch-image") is None:
@@ -49,7 +49,7 @@ def _kept(folder: Path) -> list[str]:
 def test_of_several_jobs_one_gets_an_image_and_the_others_wait_for_it(
     node: Node, registry: Registry, folder: Path, runtime: tuple[str, dict[str, str]]
 ) -> None:
-    """Also when the one is killed, or told to end: it leaves no half of an image, and the next one begins at once."""
+    """Also if the fetching job is killed or terminated: no partial image remains, and the next job starts at once."""
     name, path = runtime
     image, let_go = registry.add(f"once/{name}", is_held=True)
     described = {"image": image, "runtime": name, "image_dir": str(folder)}
@@ -123,7 +123,7 @@ def test_why_an_image_cannot_be_had_is_one_sentence(
             assert _kept(full) == []
     finally:
         subprocess.run(["umount", full], check=True)
-    if name == "docker":  # which each node has for itself
+    if name == "docker":  # each node has its own images
         made = f"{registry.host}/made/elsewhere:1"
         (folder / ".docker-far-made.json").write_text(json.dumps({"image": made, "node": "dgx01"}))
         place = node.job(run=SHOW, runtime=name, image=made, image_dir=str(folder))

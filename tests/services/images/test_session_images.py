@@ -1,4 +1,4 @@
-"""Sessions in containers: every runtime that can run here, real images, a kernel's cell through the local port."""
+"""Tests of sessions in containers: every runtime of this machine, real images, a kernel's cell by the local port."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
     pytest.mark.here_only(HERE),
-    pytest.mark.xdist_group("session-images"),  # they share images, which take a minute to be unpacked
+    pytest.mark.xdist_group("session-images"),  # shared images, whose unpacking takes a minute
 ]
 
 
@@ -56,9 +56,9 @@ class Launcher:
         return await run_a_cell(Address(told["session"]["url"], token), code)
 
     async def over(self, key: str) -> str:
-        """Wait for the end of one that cannot begin; return why."""
+        """Wait for the end of a session that cannot start; return the reason."""
         await self.desk.finished(key)
-        told = await self.desk.until(key, lambda job: job["error"])  # it may come a moment after the end
+        told = await self.desk.until(key, lambda job: job["error"])  # may come a moment after the end
         assert told["state"] == "FAILED"
         return f"{told['error']['detail']} {told['error'].get('hint')}"
 
@@ -67,7 +67,7 @@ class Launcher:
 def environments(
     docker: Docker, registry: Registry, jupyter_tar: Path, jupyter_tree: Path, pip_tree: Path, wheels: Path
 ) -> dict[str, Any]:
-    """Images for sessions, by name."""
+    """Provide images for sessions, by name."""
     notebook = "jupyter-slurm/notebook:6"
     docker.run("import", str(jupyter_tar), notebook)
     client = {"DOCKER_HOST": docker.host}
@@ -91,7 +91,7 @@ def environments(
 async def sessions(
     open_desk: Any, cluster: Any, tmp_path: Path, environments: dict[str, Any]
 ) -> AsyncIterator[Launcher]:
-    """On a cluster that has images for sessions."""
+    """Provide a cluster with images for sessions."""
     images = {"image_dir": str(tmp_path / "images")}
     async with open_desk(cluster, tmp_path, environments=environments, container=images) as desk:
         launcher = Launcher(desk)
@@ -115,7 +115,7 @@ async def test_a_jupyter_of_2022_in_every_runtime_from_its_launch_to_its_end(
         assert told["session"]["server"] == "notebook 6.4.12"
         assert not any("no Jupyter" in warning for warning in told["warnings"])
     (container,) = docker.running()
-    inspected = docker.run("inspect", container)  # the same for everybody whom the daemon answers
+    inspected = docker.run("inspect", container)  # the same for every user of the daemon
     assert ready[0]["folder"] in inspected
     assert Path(ready[0]["folder"], "serving", "token").read_text() not in inspected
     await asyncio.gather(*(sessions.desk.core.sessions.end(sessions.desk.id, key) for key in keys))
@@ -161,7 +161,7 @@ async def test_a_jupyter_is_put_beside_the_python_of_an_image_once(
     if shutil.which("ch-run") is None:
         unavailable("charliecloud-runtime is not installed")
     offline = {"cwd": sessions.desk.folder, "env": {**sessions.desk.env, "PIP_NO_INDEX": "1"}}
-    python = {"python": "/usr/bin/python3", "env": None}  # in no image
+    python = {"python": "/usr/bin/python3", "env": None}  # without an image
     alone = await sessions.launch("alone", jupyter="install", context=offline, **python)
     assert "is not reached here" in await sessions.over(alone)
     assert (Path(sessions.desk.folder) / "images" / "jupyter").is_dir()

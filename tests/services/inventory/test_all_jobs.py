@@ -1,4 +1,4 @@
-"""The jobs of others: seen by a person who asks, once for all who do, and never by the poller."""
+"""Tests of the jobs of others: queried on request, once for all clients, and never by the poller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = f"<b>|~{MARK}~|\n7 bob"
 
 @pytest.fixture
 def submit_as(cluster: EmbeddedCluster) -> Iterator[Callable[..., str]]:
-    """``submit_as(user, *options)``: a job of another user's; its id. Cancelled at the end of the test."""
+    """Return ``submit_as(user, *options)``, which submits a job of another user until the end; returns its id."""
     ids: list[str] = []
 
     def submit(user: str, *options: str) -> str:
@@ -41,7 +41,7 @@ def submit_as(cluster: EmbeddedCluster) -> Iterator[Callable[..., str]]:
 
 
 def _asked(cluster: EmbeddedCluster) -> int:
-    """How often the controller was asked for the whole table."""
+    """Return how often the controller was queried for the whole table."""
     lines = cluster.run("sdiag").stdout.splitlines()
     return next((int(line.partition("count:")[2].split()[0]) for line in lines if "REQUEST_JOB_INFO " in line), 0)
 

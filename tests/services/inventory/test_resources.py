@@ -1,4 +1,4 @@
-"""What is free on a real cluster: GPUs in use, drained nodes, limits; asked once for all who look."""
+"""Tests of free resources on a real cluster: GPUs in use, drained nodes, limits; queried once for all clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COST = {"unit": "credits", "gpu_hour": {"a100": 4, "1g.10gb": 0.5}}
 
 @pytest.fixture
 def mixed(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
-    """GPUs of two types on one node, of a type with a dot and digits (MIG) on another, and limits on both."""
+    """Provide GPUs of two types on one node, of a type with a dot and digits (MIG) on another, and limits on both."""
     urgent = Qos("urgent", limits={"MaxTRESPerUser": "gres/gpu=2", "MaxJobsPerUser": "3"})
     described = replace(load_description(), qos=(urgent,)).with_users("root")
     dgx = replace(described.nodes[0], gpus={"a100": 3, "1g.10gb": 7})
@@ -50,7 +50,7 @@ def mixed(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
 
 
 def _asked(cluster: EmbeddedCluster) -> int:
-    """How often the controller was asked for its nodes."""
+    """Return how often the controller was queried for its nodes."""
     lines = cluster.run("sdiag").stdout.splitlines()
     return next((int(line.partition("count:")[2].split()[0]) for line in lines if "REQUEST_NODE_INFO " in line), 0)
 
@@ -86,7 +86,7 @@ async def test_what_is_free_is_what_slurm_gives(
         assert (partitions["arandu"]["time_limit"], partitions["devwork"]["is_default"]) == (7200, True)
         nodes = {one["name"]: one for one in told["nodes"]}
         assert (nodes["c4aiscw3"]["is_up"], nodes["c4aiscw3"]["reason"]) == (False, "disk | free=9 Gres=gpu:9")
-        assert sorted(nodes["dgx01"]["partitions"]) == ["all", "arandu"]  # Slurm gives them in any order
+        assert sorted(nodes["dgx01"]["partitions"]) == ["all", "arandu"]  # in the arbitrary order of Slurm
         assert (nodes["dgx01"]["cpus_used"], nodes["dgx01"]["memory_used"]) == (5, 2048)
         assert nodes["dgx01"]["load"] is not None
         assert (told["use"]["jobs"], told["use"]["gres/gpu"], told["use"]["mem"]) == (3, 6, 3 << 30)
@@ -120,7 +120,7 @@ def _free(gpus: list[dict[str, Any]]) -> dict[str, tuple[int, int, int]]:
 
 
 async def _others_see_none_of_it(desk: Any, cluster: EmbeddedCluster, other: str) -> None:
-    """Where a site hides jobs (PrivateData), that is said."""
+    """Check the note on a site that hides jobs (PrivateData)."""
     assert (await desk.core.cluster(desk.id).inventory.all_jobs.told(wait=60.0))["is_private"]
     env, group = cluster.env(), pwd.getpwnam(other).pw_gid
     argv = everybody_argv("01234567")
@@ -154,10 +154,10 @@ async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[
     ("has", "used", "expected"),
     [
         ("gpu:4(S:0-1)", "gpu:(null):1(IDX:0)", {"": (4, 1)}),
-        ("gpu:4", "gpu:nvidia_a100:3(IDX:0-2)", {"": (4, 3)}),  # types that a plugin found
+        ("gpu:4", "gpu:nvidia_a100:3(IDX:0-2)", {"": (4, 3)}),  # types detected by a plugin
         ("gpu:a100:2,gpu:4", "gpu:a100:2(IDX:0-1),gpu:h100:1(IDX:2)", {"a100": (2, 2), "": (4, 1)}),
         ("gpu:a100_3g.20gb:2,mps:100,shard:8", "gpu:a100_3g.20gb:1(IDX:0),mps:50,shard:3", {"a100_3g.20gb": (2, 1)}),
-        ("gpu:a:2,gpu:b:2", "gpu:a:9(IDX:0-8)", {"a": (2, 2), "b": (2, 2)}),  # more than there are: none is free
+        ("gpu:a:2,gpu:b:2", "gpu:a:9(IDX:0-8)", {"a": (2, 2), "b": (2, 2)}),  # more than exist: none is free
         ("gpu:0", "gpu:0", {}),
         ("(null)", "gpu:0", {}),
     ],

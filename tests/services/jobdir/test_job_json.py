@@ -1,4 +1,4 @@
-"""The typed model of job.json against its schema."""
+"""Tests of the typed model of job.json against its schema."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _UNKNOWN = st.dictionaries(st.sampled_from(["later", "of_another_version"]), _AN
 
 
 def _documents(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
-    """Return documents that a schema allows, of the words that this one uses; objects also with unknown fields."""
+    """Return documents valid in a schema, with the keywords used in this schema; objects also with unknown fields."""
     if "const" in schema:
         return st.just(schema["const"])
     if "enum" in schema:
@@ -62,7 +62,7 @@ def _of_type(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def _objects(schema: Mapping[str, Any], cls: type) -> list[tuple[Mapping[str, Any], type]]:
-    """Return all objects of the schema that have properties, with their classes."""
+    """Return all objects of the schema with properties, and their classes."""
     found = [(schema, cls)]
     for key, (_, part, is_list) in attributes_of(cls).items():
         below = schema["properties"].get(key, {})

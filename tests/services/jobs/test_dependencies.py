@@ -1,4 +1,4 @@
-"""Whose fault it is that a job can never start."""
+"""Tests of the cause why a job can never start."""
 
 from __future__ import annotations
 

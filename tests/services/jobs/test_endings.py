@@ -1,4 +1,4 @@
-"""How a job ended, when nobody was there to see it and the controller has forgotten it."""
+"""Tests of a job's end that nobody has observed and the controller has forgotten."""
 
 import asyncio
 import dataclasses
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("openssh"
 
 @pytest.fixture(scope="module", params=[False, True], ids=["no-accounting", "accounting"])
 def forgetful(request, short_tmp):
-    """A cluster whose controller forgets jobs two seconds after their end, without and with slurmdbd."""
+    """Provide a cluster whose controller forgets jobs two seconds after their end, without and with slurmdbd."""
     description = load_description()
     description = dataclasses.replace(description, extra=(*description.extra, "MinJobAge=2"), accounting=request.param)
     directory = short_tmp / f"e{int(request.param)}"
@@ -49,10 +49,10 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
     async with open_desk(cluster, tmp_path) as desk:
         ended = await desk.finished(cell["key"])
         assert (ended["state"], ended["exit_code"]) == ("FAILED", 4)
-        # The queue never told of it, its runner did.
+        # The queue never listed the job, its runner reported it.
         assert (ended["partition"], bool(ended["account"])) == ("devwork", accounting)
         assert ended["nodes"].startswith("c4aiscw")
-        report = await desk.core.cluster(desk.id).results.report(cell["key"])  # what it had is known, too
+        report = await desk.core.cluster(desk.id).results.report(cell["key"])  # its resources are known, too
         assert (report["source"], report["cpus"]) == ("sacct" if accounting else "runner", 2)
         assert report["memory_asked"] == 300 << 20
         assert report["cpu_efficiency"] is not None or report["elapsed"] == 0  # accounting counts whole seconds
@@ -67,7 +67,7 @@ async def test_python_cell_by_its_end_marker_script_by_the_accounting_or_unknown
 async def test_job_that_came_and_went_before_anybody_looked_does_not_run_again(
     forgetful, open_desk, tmp_path, wait_for, own_output
 ):
-    """As when the machine slept between sbatch and its answer: that the queue does not show the job proves nothing."""
+    """As after a sleep of the machine between sbatch and its answer: a missing job in the queue proves nothing."""
     cluster, accounting = forgetful
     sbatch = tmp_path / "bin" / "sbatch"
     sbatch.parent.mkdir()

@@ -1,4 +1,4 @@
-"""How jobs end and why they wait, each brought about on a real cluster: what is said of it, and what is to be done."""
+"""Tests of how jobs end and why they wait, each on a real cluster: the explanation, and the next step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [
 SLEEP = "#!/bin/sh\nexec sleep 300\n"
 
 ENDS = {
-    # script: state, exit code, signal, words, what to do
+    # script: state, exit code, signal, explanation, next step
     "exit 1": ("FAILED", 1, None, "ended with exit code 1", "last lines of its output"),
     "no-such-command": ("FAILED", 127, None, "A command was not found.", "Load its module"),
     "/etc/passwd": ("FAILED", 126, None, "could not be run", "chmod +x"),
@@ -29,7 +29,7 @@ ENDS = {
     "kill -15 $$": ("FAILED", None, 15, "The job was ended by SIGTERM", "on purpose"),
 }
 WAITS = {
-    # options: reason, words, what to do
+    # options: reason, explanation, next step
     "--hold": ("JobHeldUser", "It is held.", "scontrol release {id}"),
     "--begin=now+1hour": ("BeginTime", "earliest start time", "by itself"),
     "-L solver:1": ("Licenses", "waits for a licence", "scontrol show licenses"),
@@ -84,7 +84,8 @@ async def test_every_end_has_words_and_a_next_step(desk, cluster):
         assert is_said(waits, f"Job {failed['exit 1']['id']} (cell.sh) ended as FAILED.", "remove the dependency")
     finally:
         cluster.start_node("c4aiscw2")
-        cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume", check=False)  # it may be back by itself
+        # the node may be back by itself
+        cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume", check=False)
     ended = await desk.finished(victim["key"])
     assert (ended["state"], ended["exit_code"]) == ("PREEMPTED", None)
     assert is_said(ended, "A job of higher priority took the nodes.", "with `resume`")

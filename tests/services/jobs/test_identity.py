@@ -1,4 +1,4 @@
-"""Which job a number is: ids begin again when a controller has lost its state."""
+"""Tests of the identity of job numbers: ids restart when a controller has lost its state."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ def state_of(desk, number):
 
 
 async def lose_state(cluster):
-    """As when a controller comes back with an empty StateSaveLocation."""
+    """Restart the controller with an empty StateSaveLocation."""
     await asyncio.to_thread(cluster.stop)
     await asyncio.to_thread(cluster.start)
 
@@ -40,9 +40,9 @@ async def test_job_that_got_a_lost_number_is_another_one(new_cluster, open_desk,
         assert (ended["state"], ended["id"]) == ("UNKNOWN", number)
         await desk.core.cluster(desk.id).actions.cancel(old["key"])
         assert state_of(desk, number) in ("PENDING", "RUNNING")
-        # One of ours gets the next number, and one that was lost had it before.
+        # A job of jupyter_slurm gets the next number, which a lost job had before.
         mine = await desk.submit(SCRIPT)
-        # A look at the empty queue in between said UNKNOWN already: then the number is known by the next one.
+        # If a query of the empty queue in between has set UNKNOWN, the number is known after the next query.
         found = await desk.until(number, lambda j: j["key"] is None)
         assert (found["name"], found["finished"]) == ("precious", False)
         assert (await desk.core.cluster(desk.id).actions.cancel(mine["key"]))["state"] in ("CANCELLED", "COMPLETING")
@@ -55,7 +55,7 @@ async def test_new_agent_does_not_cancel_what_got_the_number(new_cluster, open_d
         old = await desk.submit(SCRIPT)
         if len(str(old["id"])) > 1:
             pytest.fail("ids do not begin with 1")
-    # Killed before the queue had shown it: then its submit time is not known.
+    # Killed before the queue listed the job: then its submit time is unknown.
     path = Path(old["folder"], "job.json")
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "job": {"id": old["id"], "submit_time": None}}))

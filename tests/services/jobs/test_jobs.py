@@ -1,4 +1,4 @@
-"""Jobs are followed, found, cancelled and cleaned away."""
+"""Tests of following, finding, cancelling and cleaning jobs."""
 
 import asyncio
 import base64
@@ -88,12 +88,12 @@ async def test_requeued_job_is_not_over(desk, text):
 
 
 async def test_a_job_that_prints_is_running(desk):
-    """The queue is looked at every ten seconds; what lies in the job's own folder is seen at once."""
+    """The queue is queried every ten seconds; files in the job directory are seen at once."""
     job = await desk.submit("#!/bin/sh\necho hello\nuntil [ -e go ]; do sleep 0.1; done\n")
     printed, state = False, ""
     async for event, data in desk.core.cluster(desk.id).results.stream(job["key"], {}):
         printed, state = printed or event == "output", data["state"] if event == "job" else state
-        if printed and state == "RUNNING":  # the queue may have been looked at just before
+        if printed and state == "RUNNING":  # the queue may have been queried just before
             break
     Path(desk.folder, "go").touch()
     assert (await desk.finished(job["key"]))["state"] == "COMPLETED"
@@ -101,8 +101,10 @@ async def test_a_job_that_prints_is_running(desk):
 
 @pytest.mark.here_only("what is asked is the same everywhere")
 async def test_jobs_of_others_hands_have_their_names(desk):
-    """Also one that would break a row; asked once, not with every look at the list. Who looks at an empty list hears of
-    them, with their names, without asking."""
+    """Also names that would break a row; they are queried once, not with every list.
+
+    A client with an empty list receives the jobs, with names, without a query.
+    """
     for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True):
         await desk.core.cluster(desk.id).actions.cancel(job["key"] or job["id"])
         await desk.finished(job["key"] or job["id"])
@@ -116,7 +118,7 @@ async def test_jobs_of_others_hands_have_their_names(desk):
             unheard -= {data["name"]} if event == "job" else set()
             if not unheard:
                 break
-        watcher.interval = 300.0  # as after a long time in which nothing changed
+        watcher.interval = 300.0  # as after a long time without changes
         assert watcher.status()["interval"] <= 30, "only the queue tells of them, and somebody looks"
     watcher.interval = 300.0
     assert watcher.status()["interval"] == 300
@@ -127,7 +129,7 @@ async def test_jobs_of_others_hands_have_their_names(desk):
 
 
 async def test_what_slurm_says_of_an_end_holds_against_the_runner(cluster, open_desk, tmp_path):
-    """The runner's marker comes first; killed processes and what happens after it are Slurm's to tell."""
+    """The runner's marker comes first; only Slurm reports killed processes and later events."""
     async with open_desk(cluster, tmp_path) as desk:
         asked = desk.asked("pass")
         folder = Path(desk.root)
@@ -150,7 +152,7 @@ async def test_what_slurm_says_of_an_end_holds_against_the_runner(cluster, open_
 
 async def test_many_cancellations_do_not_wait_in_line(desk):
     jobs = [await desk.submit("#!/bin/sh\ntrue\n", "--hold") for _ in range(12)]
-    async with asyncio.timeout(9):  # the seventh would wait ten seconds for a question of its own
+    async with asyncio.timeout(9):  # a seventh query would wait ten seconds
         for job in jobs:
             await desk.core.cluster(desk.id).actions.cancel(job["key"])
 
@@ -194,17 +196,17 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     others = [subprocess.check_output(by_hand, env=desk.env, text=True).strip() for _ in range(3)]
     for other in others:
         await desk.until(other, lambda j: j["state"] == "PENDING")
-    for other in others:  # as the queue has shown them
+    for other in others:  # as listed by the queue
         desk.core.cluster(desk.id).tracker.find(other).slurm.described = False
-    client.named.reserve(client.named._burst)  # no question about a job that is known is to be had
-    async with asyncio.timeout(15):  # the first would wait for twenty seconds
+    client.named.reserve(client.named._burst)  # no further query about a known job is available
+    async with asyncio.timeout(15):  # the first query would wait twenty seconds
         assert (await act("hold", *others))[0] == dict.fromkeys(others)
     client.named.give_back(client.named._burst)
     part = f"{others[0]}.0"
-    for name in (f"{others[0]}x", f"{others[0]}_1-3"):  # what is no id means no job, least of all more than it says
+    for name in (f"{others[0]}x", f"{others[0]}_1-3"):  # an invalid id matches no job, in particular not more jobs
         assert (await act("cancel", name))[0][name].startswith("there is no job")
     assert (await act("hold", part))[0] == {part: f"{part} is only a part of job {others[0]}."}
-    await act("cancel", part)  # there is no such step, and Slurm may say so
+    await act("cancel", part)  # the step does not exist, and Slurm may report that
     assert (await desk.job(others[0]))["state"] == "PENDING"
     commands.clear()
     client.singles.give_back(client.singles._burst)
@@ -395,7 +397,7 @@ async def test_only_old_finished_jobs_are_cleaned_away(desk):
 
 
 async def test_old_jobs_are_cleaned_away_by_themselves(cluster, open_desk, tmp_path, monkeypatch):
-    """As soon as a cluster is reached, and again every day."""
+    """As soon as a cluster is connected, and again every day."""
     async with open_desk(cluster, tmp_path) as desk:
         old, held = await desk.submit("print(1)"), await desk.submit("#!/bin/sh\ntrue\n", "--hold")
         assert (await desk.finished(old["key"]))["finished"]

@@ -1,4 +1,4 @@
-"""The parts of an array: submitted once, all of them or none, whatever happens between two of them."""
+"""Tests of arrays in parts: submitted once, completely or not at all, despite events between two parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster(strict_cluster: EmbeddedCluster) -> EmbeddedCluster:
 @pytest.mark.parametrize("odd", ["...", "", "x", "3-1", "0-3", "1,2%0"])
 def test_what_slurm_takes_or_refuses_as_it_is_has_no_parts(odd):
     assert divided("20260101-000000-00000000", odd, {}, (4, 1000)) == []
-    assert divided("20260101-000000-00000000", "0-9", {}, (0, 1000)) == []  # MaxArraySize is not known
+    assert divided("20260101-000000-00000000", "0-9", {}, (0, 1000)) == []  # MaxArraySize is unknown
 
 
 def in_queue(cluster: EmbeddedCluster, states: str = "all") -> list[str]:
@@ -45,7 +45,7 @@ async def test_a_part_that_is_refused_takes_the_others_with_it(desk, cluster):
 
 @pytest.fixture
 def slow_second_sbatch(tmp_path: Path) -> tuple[Path, str]:
-    """A file that the second sbatch waits for, and the PATH on which it is found."""
+    """Provide a file that the second sbatch waits for, and the PATH with that sbatch."""
     go, calls = tmp_path / "go", tmp_path / "calls"
     wrapper = tmp_path / "bin" / "sbatch"
     wrapper.parent.mkdir()
@@ -58,7 +58,7 @@ def slow_second_sbatch(tmp_path: Path) -> tuple[Path, str]:
 
 
 async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, open_desk, tmp_path, slow_second_sbatch):
-    """The second part is with sbatch when the agent ends: it is found. The third is not begun, and that is said."""
+    """The agent ends during the second sbatch: the part is found. The third part is reported as not submitted."""
     go, path = slow_second_sbatch
     async with open_desk(cluster, tmp_path, submit_timeout=1.0) as desk:
         asked = desk.asked(SCRIPT, "-n1", "--hold", "--array=0-9", context={"env": {**desk.env, "PATH": path}})
@@ -77,7 +77,7 @@ async def test_an_agent_that_ends_between_two_parts_leaves_no_doubt(cluster, ope
         rows = (await desk.core.cluster(desk.id).jobs.tasks(told["key"], parameters=False))["rows"]
         assert [row[:2] for row in rows[7:]] == [[7, "PENDING"], [8, "NOT_SUBMITTED"], [9, "NOT_SUBMITTED"]]
         assert len(await desk.core.cluster(desk.id).jobs.list_jobs(active=True)) == 1
-        # Whoever asks for the same once more gets the rest, and nothing twice.
+        # A repeated request submits the rest, and nothing twice.
         again = await desk.core.cluster(desk.id).submit(asked)
         assert [part["id"] for part in again["parts"][:2]] == [part["id"] for part in known["parts"][:2]]
         assert (again["parts"][2]["id"] is not None, again["error"]) == (True, None)
@@ -98,7 +98,7 @@ async def test_a_signal_leaves_no_part_out(cluster, open_desk, tmp_path, slow_se
         job = await desk.submit(sleeps, "-n1", "--array=0-9", context={"env": {**desk.env, "PATH": path}})
         while not any(line.startswith(job["id"]) for line in in_queue(cluster, "running")):
             await asyncio.sleep(0.2)
-        with pytest.raises(SubmissionUnknown, match="it can get no signal"):  # the second part, that is
+        with pytest.raises(SubmissionUnknown, match="it can get no signal"):  # the second part
             await desk.core.cluster(desk.id).actions.cancel(job["key"], "USR1")
         go.touch()
         await desk.until(job["key"], lambda job: all(part["id"] for part in job["parts"]))

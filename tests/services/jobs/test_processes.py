@@ -1,4 +1,4 @@
-"""Processes for cells in allocations: on a real cluster, over each way to it."""
+"""Tests of processes for cells in allocations: on a real cluster, over each transport."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slurm
 
 
 class Bench:
-    """A desk with an allocation and its processes."""
+    """A test desk with an allocation and its processes."""
 
     def __init__(self, desk: Any) -> None:
         self.desk = desk
@@ -77,10 +77,10 @@ async def test_there_is_one_and_its_cells_run_in_their_order(bench: Bench, marks
     marks("go").touch()
     done, out = await bench.ran(second, "import os\nprint(seen, os.environ['SLURM_NTASKS'])")
     assert (done["state"], out) == ("COMPLETED", "[0, 1, 2, 3, 4, 5] 1\n")
-    left, _ = await bench.ran(second, "import sys\nsys.exit(127)")  # which says that there is no Python elsewhere
+    left, _ = await bench.ran(second, "import sys\nsys.exit(127)")  # otherwise the exit code of a missing Python
     assert (left["state"], left["exit_code"], "The node has no" in left["reason_text"]) == ("FAILED", 127, False)
     ids = {(await bench.desk.finished(cell["key"]))["id"] for cell in cells}
-    assert ids == {done["id"]}  # that of the one process
+    assert ids == {done["id"]}  # that of the only process
     states = [(await bench.desk.job(key))["state"] for key in (first, second)]
     assert sorted(states) == ["COMPLETED", "RUNNING"]
     with pytest.raises(UsageError, match="is not a process of this allocation"):
@@ -115,7 +115,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     assert (await bench.desk.finished(process))["state"] == "CANCELLED"
     with pytest.raises(JobError, match="has ended"):
         await bench.step("1", process=process)
-    # Before the agent has heard of the end, it takes a cell that comes too late.
+    # A late cell, before the agent knows that the process has ended.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jupyter_slurm.services.allocations.steps.owner_of", lambda *_: None)
         late = await bench.step("1", process=process)

@@ -1,4 +1,4 @@
-"""What the API tells of a job."""
+"""Tests of the API object of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_slurm.services.jobs.serialize import job_dict
 
 @pytest.mark.parametrize(("state", "reason"), [("PENDING", "BeginTime"), ("RUNNING", ""), ("CANCELLED", "BeginTime")])
 def test_why_a_job_waited_is_not_told_of_one_that_has_begun(state: str, reason: str) -> None:
-    """The runner tells of the begin at once, the queue with the next look."""
+    """The runner reports the start at once, the queue with the next query."""
     latest = JobRecord(JobId(12), state=JobState("PENDING"), reason="BeginTime")
     told = job_dict(TrackedJob("c", id=JobId(12), state=JobState(state), slurm=SlurmView(latest=latest)))
     assert told["reason"] == reason
@@ -22,7 +22,7 @@ def test_why_a_job_waited_is_not_told_of_one_that_has_begun(state: str, reason: 
 
 
 def test_what_killed_a_cell_is_told_before_the_queue_tells_it() -> None:
-    """Its runner, which did not die with it (resume, launchers), has left the exit code alone."""
+    """Its runner, which survived (resume, launchers), has stored the exit code separately."""
     told = job_dict(TrackedJob("c", id=JobId(12), state=JobState("FAILED"), exit_code=137))
     assert (told["reason"], told["reason_text"]) == ("NonZeroExitCode", "A program of the job was ended by SIGKILL.")
     assert "--mem" in told["next_step"]

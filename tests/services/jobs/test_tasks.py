@@ -1,4 +1,4 @@
-"""How the tasks of an array and the components of a job stand and ended, also when Slurm is not there to tell."""
+"""Tests of the states and ends of array tasks and components, also without an answer of Slurm."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
     async with open_desk(cluster, tmp_path) as desk:
         asked = _questions(desk, monkeypatch)
         large = await desk.submit("#!/bin/sh\ntrue\n", "-n1", "--hold", sweep=LARGE)
-        # Half of them are records of their own, since something was said of them alone.
+        # Half of them have records of their own, because of individual changes.
         await asyncio.to_thread(slurm, desk, "scontrol", "update", f"JobId={large['id']}_[0-4999]", "Nice=2")
         await asyncio.to_thread(slurm, desk, "scancel", f"{large['id']}_[9000-9999]")
         script = await desk.submit("#!/bin/sh\n[ $n != 1 ]\n", "-n1", sweep=SWEEP)
@@ -65,7 +65,7 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
 
 
 def _questions(desk, monkeypatch):
-    """Note what Slurm is asked from now on."""
+    """Record the queries to Slurm from now on."""
     client, asked = desk.core.cluster(desk.id).client, []
     ask = client.ask
 
@@ -88,14 +88,14 @@ async def _components(desk, job):
 
 
 async def _ten_thousand(desk, job, asked):
-    """One row, and all tasks of it, without a question about any of them."""
+    """Check one row, and all tasks of it, without a query for a single task."""
     seen = await desk.until(job["key"], lambda job: (job["tasks"] or {}).get("PENDING") == 9_000)
     assert (seen["state"], seen["array"]) == ("PENDING", "0-9999")
     asked.clear()
     for _ in range(3):
         told = await desk.core.cluster(desk.id).jobs.tasks(job["key"], parameters=True)
     assert set(asked) <= {"squeue"}
-    # Slurm does not tell of a task any more that was cancelled before it began.
+    # Slurm no longer lists a task that was cancelled before its start.
     assert [told["rows"][task][:2] for task in (0, 8999, 9000)] == [
         [0, "PENDING"],
         [8999, "PENDING"],
@@ -115,10 +115,11 @@ async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell)
         for key, before in told.items():
             assert await desk.core.cluster(desk.id).jobs.tasks(key, parameters=True) == before
         values = await desk.core.cluster(desk.id).jobs.task_values(cell, 0)
-        assert [task for task, _ in values["values"]] == [0, 1, 2]  # of the one that failed, why there is no value
+        # for the failed task, the reason of the missing value
+        assert [task for task, _ in values["values"]] == [0, 1, 2]
         assert base64.b64decode(values["values"][1][1]).startswith(file_of.MAGIC)
         assert (await desk.core.cluster(desk.id).jobs.task_values(cell, 1))["values"] == values["values"][1:]
-        if not desk.way.is_remote:  # others can have written there
+        if not desk.way.is_remote:  # another program may have written there
             folder = Path((await desk.job(cell))["folder"])
             folder.chmod(0o777)
             assert (await desk.core.cluster(desk.id).jobs.task_values(cell, 0))["values"] == []
@@ -131,7 +132,7 @@ async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell)
         file.write_text("[" if file.parent.name == cell else '{"columns": 1}')
     async with open_desk(cluster, tmp_path) as desk:
         rows = (await desk.core.cluster(desk.id).jobs.tasks(cell, parameters=False))["rows"]
-        assert [row[:3] for row in rows] == ENDS  # the runner's own markers are left
+        assert [row[:3] for row in rows] == ENDS  # only the runner's markers are left
         other = next(key for key in told if key != cell)
         rows = (await desk.core.cluster(desk.id).jobs.tasks(other, parameters=False))["rows"]
         assert {row[1] for row in rows} == {"UNKNOWN"}

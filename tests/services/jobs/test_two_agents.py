@@ -1,4 +1,4 @@
-"""Two agents of one person on the same job directories, as on two login nodes: neither spoils what the other does."""
+"""Tests of two agents of one user on the same job directories, as on two login nodes: neither disturbs the other."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ SCRIPT = "#!/bin/sh\nsleep 120\n"
 
 @pytest.fixture(scope="module")
 def own_cluster(short_tmp):
-    """A cluster whose controller may be disturbed."""
+    """Provide a cluster whose controller may be disturbed."""
     with EmbeddedCluster(directory=short_tmp / "t") as running:
         yield running
 
@@ -30,7 +30,7 @@ async def desks(own_cluster, open_desk, tmp_path):
 
 
 def slow_wrapper(folder, *, first):
-    """An ``sbatch`` that is slow, and the first time does what ``first`` says instead of submitting."""
+    """Write a slow ``sbatch`` that runs ``first`` the first time instead of a submission."""
     folder.mkdir()
     script = folder / "sbatch"
     script.write_text(
@@ -47,7 +47,7 @@ def times_in_queue(desk, path):
 
 
 async def listed(desk, keys, timeout=60):
-    """The jobs with these keys, once the desk lists all of them with an id."""
+    """Return the jobs with these keys, once the desk lists all of them with an id."""
     async with asyncio.timeout(timeout):
         while True:
             found = {
@@ -59,7 +59,7 @@ async def listed(desk, keys, timeout=60):
 
 
 async def only(desk, job):
-    """The one who asks for a job knows its id, and no second one is there."""
+    """Check that the requesting desk knows the id, and that only one job exists."""
     found = await desk.until(job["key"], lambda j: j["id"] is not None or j["finished"])
     assert (found["id"] is not None, found["error"]) == (True, None)
     return found
@@ -90,7 +90,7 @@ async def test_job_of_the_other_is_found_by_its_id_at_once(desks):
 
 
 async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, open_desk, tmp_path):
-    """The first sbatch is killed before it asked; the second try of the one agent must not be spoilt by the other."""
+    """The first sbatch is killed before its request; the other agent must not disturb the second attempt."""
     path = slow_wrapper(tmp_path / "bin", first=f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; kill -9 $$")
     async with open_desk(own_cluster, tmp_path, submit_timeout=1.0) as one:
         asked = one.asked(SCRIPT, context={"env": {**one.env, "PATH": path}})
@@ -108,7 +108,7 @@ async def test_submission_under_way_is_left_to_whoever_makes_it(own_cluster, ope
         await one.core.cluster(one.id).actions.cancel(job["key"])
 
 
-@pytest.mark.carrier("paramiko", "openssh")  # whose connection ends with the agent, and whose stays
+@pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
 async def test_submission_goes_on_when_the_agent_that_made_it_dies(own_cluster, open_desk, tmp_path):
     own_cluster.freeze_controller()
     try:
@@ -125,7 +125,7 @@ async def test_submission_goes_on_when_the_agent_that_made_it_dies(own_cluster, 
 
 
 async def begun(desk, tmp_path):
-    """Submit with an sbatch that stands still until there is a file ``go``; return the submission and its task."""
+    """Submit with an sbatch that blocks until a file ``go`` exists; return the submission and its task."""
     path = slow_wrapper(
         tmp_path / "bin", first=f"touch {tmp_path}/began; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
     )
@@ -161,7 +161,7 @@ async def test_cancelled_by_the_other_while_the_answer_is_open(desks, tmp_path):
 
 
 async def test_both_hear_the_runner(desks, own_cluster):
-    """What they know while the controller is silent, they know from the signs: none takes them away from the other."""
+    """Without the controller, both agents read the runner's signs: neither consumes the signs of the other."""
     one = desks[0]
     job = await one.submit("import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)")
     for desk in desks:
@@ -176,7 +176,7 @@ async def test_both_hear_the_runner(desks, own_cluster):
 
 
 async def test_folder_is_kept_when_the_record_says_that_the_job_goes_on(desks):
-    """As after a requeue that the other agent has seen and we have not."""
+    """As after a requeue that only the other agent has seen."""
     one, two = desks
     job = await one.submit("#!/bin/sh\ntrue\n")
     await one.finished(job["key"])

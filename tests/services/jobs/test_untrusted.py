@@ -1,4 +1,4 @@
-"""What a job leaves in its job directory, where that is not what our runner writes: it can run anything."""
+"""Tests of untrusted files in a job directory, which a job can write in place of the runner."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def _of(transport: LocalTransport, folder: Path) -> dict:
         "c", id=JobId(12), folder=JobFolder(str(folder)), record=JobRecordFile.from_json({"kind": "python"})
     )
     told = await sampled(transport, entry)
-    assert json.loads(encode(told)) == told  # as the agent says it
+    assert json.loads(encode(told)) == told  # as the agent sends it
     return told
 
 
@@ -117,7 +117,7 @@ async def test_an_end_that_no_runner_tells_is_none_and_stops_nobody(
         os.truncate(path, 1 << 40)
     else:
         path.write_text(text)
-    assert not await tracker.read_end(entry)  # nor is anything raised: the looks at all other jobs would end with it
+    assert not await tracker.read_end(entry)  # no error either: it would end the checks of all other jobs
     assert entry.state.is_running
     path.unlink()
     path.write_text(json.dumps({**_END, "had": {"account": "lab\udcff", "qos": 5}}))
@@ -163,7 +163,7 @@ def test_only_an_id_means_a_job() -> None:
 
 
 def test_what_is_no_number_is_told_as_null() -> None:
-    """A browser reads no NaN: of no job would it know anything any more."""
+    """A browser cannot parse NaN: it would lose the data of every job."""
     told = [{"end_time": float("nan"), "start_time": 1.5, "also": (float("inf"), "NaN", True, None)}]
     assert json.loads(encode(told), parse_constant=pytest.fail) == [
         {"end_time": None, "start_time": 1.5, "also": [None, "NaN", True, None]}
@@ -215,5 +215,5 @@ async def test_neither_a_fifo_nor_a_huge_file_is_waited_for(transport: LocalTran
     assert len(told["node"]) < 300
     os.truncate(path, 10 << 30)
     assert (await _of(transport, tmp_path))["note"] == _DAMAGED
-    tmp_path.chmod(0o777)  # somebody else may have written it
+    tmp_path.chmod(0o777)  # another user may have written the file
     assert (await _of(transport, tmp_path))["points"] == []

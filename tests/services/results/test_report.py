@@ -1,4 +1,4 @@
-"""What a job used of what it had, and who told it."""
+"""Tests of the report of a job's resource usage, and of its sources."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_what_nobody_knows_and_what_has_none(desk):
     assert (await desk.core.cluster(desk.id).results.report(f"{array['id']}_1"))["id"] == f"{array['id']}_1"
 
 
-# As NVIDIA's: of each GPU that the step may see, a line.
+# As NVIDIA's program: a line for each GPU visible to the step.
 NVIDIA_SMI = """#!/bin/sh
 query="--query-gpu=name,utilization.gpu,memory.used,memory.total --format=csv,noheader,nounits"
 [ "$*" = "$query --id=$CUDA_VISIBLE_DEVICES" ] || { echo "$* for $CUDA_VISIBLE_DEVICES" >&2; exit 9; }
@@ -98,7 +98,7 @@ done
 @pytest.mark.alone
 @pytest.mark.here_only("the cluster belongs to another test file as well")
 async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkeypatch):
-    """And its GPUs by nvidia-smi on its nodes, in a step for which nothing of the job is free."""
+    """And its GPUs by nvidia-smi on its nodes, in a step that needs no free resources of the job."""
     tools, env = tmp_path / "tools", accounting_cluster.env()
     tools.mkdir()
     env["PATH"] = f"{tools}:{env.get('PATH', os.environ['PATH'])}"
@@ -132,7 +132,8 @@ async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkey
         await desk.core.cluster(desk.id).actions.cancel(whole["key"])
         async with asyncio.timeout(90):
             report = await desk.core.cluster(desk.id).results.report(job["key"])
-            while report["source"] != "sacct" or not report["memory_peak"]:  # its step is written down after it
+            # accounting receives the step after the job's end
+            while report["source"] != "sacct" or not report["memory_peak"]:
                 await asyncio.sleep(0.2)
                 report = await desk.core.cluster(desk.id).results.report(job["key"])
         assert (report["cpus"], report["memory_asked"], report["time_limit"]) == (4, 1 << 30, 300)

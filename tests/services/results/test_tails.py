@@ -1,4 +1,4 @@
-"""Many jobs are followed with few questions, and long logs are not read for their end."""
+"""Tests that many jobs are followed with few queries, and that long logs are read only at their end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JOBS = 20
 
 
 async def followed(desk, job, received, offset=0):
-    """Follow a job to its end; what it printed goes into ``received``."""
+    """Follow a job to its end; append its output to ``received``."""
     async for event, data in desk.core.cluster(desk.id).results.stream(job["key"], {"stdout": offset}):
         if event == "output" and data["stream"] == "stdout":
             assert data["offset"] == len(received)
@@ -32,7 +32,7 @@ async def until(condition, seconds=90.0):
 
 @pytest.fixture
 def asked(desk, monkeypatch):
-    """How often each verb of the transport was used."""
+    """Count the uses of each verb of the transport."""
     transport, count = desk.core.cluster(desk.id).client.transport, collections.Counter()
 
     def counted(name, verb):
@@ -56,11 +56,11 @@ async def test_many_silent_jobs_cost_a_question_a_second(desk, asked):
         for job, text in zip(jobs, received, strict=True):
             group.create_task(followed(desk, job, text))
         await until(lambda: all(text.endswith(b"begins\n") for text in received))
-        await asyncio.sleep(5)  # until nobody expects more
+        await asyncio.sleep(5)  # until no more output is expected
         asked.clear()
         begun = time.monotonic()
         await asyncio.sleep(10)
-        # What was learned of the jobs is written down once, whenever the poller learned it.
+        # Each fact about the jobs is written once, whenever the poller learned it.
         rate = (asked.total() - asked["write"]) / (time.monotonic() - begun)
         assert asked["stat_all"] >= 5
         assert not asked["read"]
@@ -77,7 +77,7 @@ async def test_output_comes_whole_from_a_job_that_prints_all_the_time(desk, aske
     tracker = desk.core.cluster(desk.id).tracker
 
     async def tell() -> None:
-        """Have the listener look again and again, with sizes that are older than what it has read."""
+        """Wake the listener repeatedly, with sizes older than its position."""
         while True:
             for event in [event for events in tracker._listeners.values() for event in events]:
                 event.set()

@@ -1,4 +1,4 @@
-"""Another user of the node and of the laptop: what that one tries against a session of ours, and fails at."""
+"""Tests of attacks of another user of the node and of the laptop against a session, all of which fail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = [
 
 RUNNER = Path(str(resources.files("jupyter_slurm.runner")))
 
-# Everything of processes and files that a user of this machine gets to read.
+# All information about processes and files that a user of this machine can read.
 _SNOOP = """
 import os, subprocess, sys
 def show(path):
@@ -50,7 +50,7 @@ for top in sys.argv[2:]:
 for command in ("ps auxwwe", f"scontrol show job -dd {sys.argv[1]}", "squeue -O ALL", f"sacct -P -o ALL -j {sys.argv[1]}"):
     print(command, subprocess.run(command.split(), capture_output=True, text=True).stdout)
 """
-# Takes a port, says what it hears, and answers as a Jupyter would.
+# Takes a port, prints the received data, and answers as Jupyter would.
 _IMPOSTOR = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -64,7 +64,7 @@ while True:
 """
 
 
-# Says how what listens on a port wants to be spoken to (the greeting of ZMTP 3.1).
+# Prints the protocol of the listener on a port (the greeting of ZMTP 3.1).
 _GREETS = """
 import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20) as peer:
@@ -90,7 +90,7 @@ class Stranger:
 
     @contextlib.contextmanager
     def takes(self, port: int) -> Iterator[Callable[[], str]]:
-        """Listen on a port; gives a function that returns what was heard, and ends it."""
+        """Listen on a port; return a function that stops and returns the received data."""
         argv = ["/usr/bin/python3", "-c", _IMPOSTOR, str(port)]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **self._who)
         assert process.stdout is not None
@@ -121,7 +121,7 @@ async def test_nothing_that_others_can_read_has_the_token_and_no_port_lets_them_
         seen = await asyncio.to_thread(stranger.run, _SNOOP, told["id"], *places)
         assert f"JobId={told['id']}".encode() in seen
         assert f"sacct -P -o ALL -j {told['id']}".encode() in seen
-        assert re.search(rb"\n[^\n]*-serve\.py", seen)  # it sees that it runs, and where
+        assert re.search(rb"\n[^\n]*-serve\.py", seen)  # the existence and the path of the process are visible
         assert page.token.encode() not in seen
         for port, said in ((told["session"]["port"], b"403"), (told["session"]["local_port"], b"")):
             url = f"http://127.0.0.1:{port}/jupyter-slurm/{told['key']}/api/contents"
@@ -138,13 +138,13 @@ async def test_nothing_that_others_can_read_has_the_token_and_no_port_lets_them_
 
 
 def one_of(told: dict[str, Any], pattern: str) -> int | None:
-    """The process of a session whose command line has a part."""
+    """Return the process of a session whose command line contains a text."""
     found = [int(line.split()[0]) for line in processes(told["folder"]) if re.search(pattern, line)]
     return found[0] if found else None
 
 
 def killed(pid: int) -> Callable[[], bool]:
-    """Kill a process; the function says whether it holds nothing any more, as its parent may be stopped."""
+    """Kill a process; return a function that tells whether its files are closed, as its parent may be stopped."""
     os.kill(pid, signal.SIGKILL)
     return lambda: ") Z " in Path(f"/proc/{pid}/stat").read_text()
 
@@ -160,7 +160,7 @@ async def until(true: Callable[[], Any], what: str) -> Any:
 async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     desk: Any, launched: Any, stranger: Stranger
 ) -> None:
-    """Neither from the runner, which has yet to see its end, nor from the person's browser."""
+    """Neither from the runner, which has not yet detected its end, nor from the user's browser."""
     starts, runs = await asyncio.gather(
         launched("-p", "arandu", name="starts", wait=False), launched("-p", "arandu", name="runs", wait=False)
     )
@@ -170,7 +170,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     signs = Path(starts["folder"]) / "serving" / "runtime"
 
     def listens() -> Any:
-        with contextlib.suppress(StopIteration, ValueError):  # it is not there, or half written
+        with contextlib.suppress(StopIteration, ValueError):  # missing, or incomplete
             return json.loads(next(signs.glob("jpserver-*.json")).read_text())["port"]
         return None
 
@@ -186,7 +186,7 @@ async def test_who_takes_the_port_of_a_jupyter_that_died_hears_nothing(
     assert "port" not in json.loads((Path(starts["folder"]) / "served.json").read_text())
 
     asks = runpy.run_path(str(RUNNER / "session" / "jupyter.py"))["JupyterServer"]
-    lives = object.__new__(asks)  # one that goes on, and whose port is not its own any more
+    lives = object.__new__(asks)  # a running process whose port belongs to another one
     lives.port, lives.base_url, lives.token, lives.process = port, "/", token, SimpleNamespace(pid=os.getpid())
     with stranger.takes(port) as heard:
         assert await asyncio.to_thread(lives.query, "api") is None
@@ -229,17 +229,17 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
         text = old.read_text()
         assert str(wanted) in text
     assert not old.exists()
-    old.write_text(text)  # as where the agent was killed
+    old.write_text(text)  # as after a kill of the agent
     with stranger.takes(wanted) as heard:
         async with open_desk(cluster, tmp_path) as desk:
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
             assert f"{wanted} here is taken by another user ({stranger.uid})" in told["session"]["message"]
-            assert not old.exists()  # it would have posted the token there
+            assert not old.exists()  # it would have posted the token to the foreign port
             with pytest.raises(TunnelError, match="is taken by another user"):
                 await desk.core.sessions.open(desk.id, "mine")
             assert heard() == ""
             await desk.until(asked["key"], lambda job: job["session"]["state"] == "ready")
-            # And where the agent keeps its pages, others cannot have put a folder of theirs.
+            # Others cannot create the folder in which the agent keeps its pages.
             theirs, ours = tmp_path / "theirs", tmp_path / "state" / f"sessions-{socket.gethostname()}"
             theirs.mkdir()
             os.chown(theirs, stranger.uid, -1)
@@ -272,7 +272,7 @@ _NO_STEPS = "#!/bin/sh\necho 'srun: error: no steps from this host' >&2\nexit 1\
 async def test_a_port_of_the_node_is_for_its_person_where_the_login_node_reaches_nothing_else(
     open_desk: Any, cluster: Any, tmp_path: Path, stranger: Stranger
 ) -> None:
-    """The agent is on the login node itself, and no step leads to the node."""
+    """The agent runs on the login node itself, and no step can reach the node."""
     (tmp_path / "srun").write_text(_NO_STEPS)
     (tmp_path / "srun").chmod(0o755)
     env = {**cluster.env(), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
@@ -300,7 +300,7 @@ async def test_a_port_of_the_node_is_for_its_person_where_the_login_node_reaches
 
 @pytest.fixture
 async def swapped(desk: Any, launched: Any, stranger: Stranger) -> AsyncIterator[Callable[[], Any]]:
-    """A session in whose place somebody has put a directory of their own, as the owner of a shared folder can."""
+    """Provide a session whose directory was replaced, as the owner of a shared folder can do."""
     told = await launched("-p", "arandu", name="mine")
     own, aside, theirs = Path(told["folder"]), Path(desk.root) / "aside", Path(desk.root) / "theirs"
     (theirs / "serving").mkdir(parents=True)

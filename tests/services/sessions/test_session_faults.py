@@ -1,4 +1,4 @@
-"""Faults of sessions, with real parts: each is told in words, and nothing is left of a session on either end."""
+"""Tests of faults of sessions, with real parts: each has a message, and nothing remains of a session on either end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALL = ("-c1", "--mem=300")
 
 @pytest.fixture(scope="module")
 def cluster(short_tmp: Path) -> Iterator[EmbeddedCluster]:
-    """Two nodes to disturb; jobs in ``high`` take the nodes of those in ``low``, which are requeued."""
+    """Provide two nodes to disturb; jobs in ``high`` take the nodes of those in ``low``, which are requeued."""
     arandu = load_description()
     nodes = replace(arandu.nodes[1], names=("c4aiscw1", "c4aiscw2"))
     low = Partition("low", nodes.names, default=True, priority_tier=1, preempt_mode="requeue")
@@ -57,7 +57,7 @@ async def state(desk: Any, told: dict[str, Any], wanted: str) -> dict[str, Any]:
 
 
 async def test_whatever_ends_one_is_said_and_nothing_is_left(desk: Any, launched: Any, cluster: Any) -> None:
-    """The time limit, the end of its node, of its Jupyter; a controller that restarts ends nothing."""
+    """The time limit, the end of its node, or of Jupyter; a restart of the controller ends no session."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(SubmitRefused, match="Requested node configuration is not available"):
@@ -72,7 +72,7 @@ async def test_whatever_ends_one_is_said_and_nothing_is_left(desk: Any, launched
     await run_a_cell(page, escapes)
     assert set(left(desk, limited)) == {"job", "processes", "port there", "port here", "tunnels"}
     assert any("sleep 1000" in one for one in left(desk, limited)["processes"])
-    cluster.run("scontrol", "update", f"jobid={limited['id']}", "timelimit=0")  # slurmctld looks every half a minute
+    cluster.run("scontrol", "update", f"jobid={limited['id']}", "timelimit=0")  # slurmctld checks every half minute
     told = await state(desk, second, "unreachable")
     assert f"{port} is taken by another program of yours" in told["session"]["message"]
 
@@ -90,7 +90,8 @@ async def test_whatever_ends_one_is_said_and_nothing_is_left(desk: Any, launched
         await nothing_left(desk, lost)
     finally:
         cluster.start_node("c4aiscw2")
-        cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume", check=False)  # it may be back by itself
+        # the node may be back by itself
+        cluster.run("scontrol", "update", "nodename=c4aiscw2", "state=resume", check=False)
 
     over = await desk.finished(limited["key"])
     assert (over["state"], over["session"]["state"], over["session"]["url"]) == ("TIMEOUT", "ended", None)
@@ -113,7 +114,7 @@ async def test_whatever_ends_one_is_said_and_nothing_is_left(desk: Any, launched
 async def test_one_that_is_requeued_comes_back_at_the_same_address(
     open_desk: Any, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    """Also where another program has its port on the node by then, and the agent is another one; if that was asked for."""
+    """Also if another program has its port on the node by then, with another agent; only if requested."""
     async with open_desk(cluster, tmp_path) as desk:
         asked = launch(desk, *SMALL, "-p", "low", "-w", "c4aiscw1", "--requeue", name="moved")
         other = launch(desk, *SMALL, "-p", "low", "-w", "c4aiscw1", name="ended")
@@ -152,7 +153,7 @@ async def test_one_that_is_requeued_comes_back_at_the_same_address(
 
 @pytest.fixture
 async def small(open_desk: Any, cluster: EmbeddedCluster, tmp_path: Path) -> AsyncIterator[Any]:
-    """A desk whose job directories lie on a disk of two megabytes."""
+    """Provide a desk whose job directories are on a disk of two megabytes."""
     disk = tmp_path / "small"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M,mode=700", "none", str(disk)], check=True)
@@ -164,7 +165,7 @@ async def small(open_desk: Any, cluster: EmbeddedCluster, tmp_path: Path) -> Asy
 
 
 def fill(desk: Any) -> Path:
-    """Leave no space on the disk of the job directories."""
+    """Fill the disk of the job directories."""
     path = Path(desk.root) / "others"
     with contextlib.suppress(OSError), path.open("wb", buffering=0) as file:
         while True:
@@ -173,7 +174,7 @@ def fill(desk: Any) -> Path:
 
 
 async def test_a_full_disk_is_told(small: Any, cluster: EmbeddedCluster) -> None:
-    """Before it is submitted, when it begins; one that is ready goes on."""
+    """Before the submission, and at the start; a ready session continues."""
     asked, held = launch(small, *SMALL, name="kept"), launch(small, *SMALL, "--hold", name="late")
     for one in (asked, held):
         await small.core.sessions.launch(small.id, one)
@@ -191,7 +192,7 @@ async def test_a_full_disk_is_told(small: Any, cluster: EmbeddedCluster) -> None
     assert any("The record of this job could not be written" in said for said in told["warnings"]), told
     full.unlink()
     told = await small.core.sessions.rename(small.id, "still", "kept")
-    assert not told["warnings"]  # it could be, by now
+    assert not told["warnings"]  # possible again by now
     fill(small)
     page = Page((await small.core.sessions.open(small.id, "kept"))["page"])
     await page.log_in()
@@ -206,7 +207,7 @@ async def test_a_full_disk_is_told(small: Any, cluster: EmbeddedCluster) -> None
 async def test_no_image_and_no_docker_any_more_are_told(
     open_desk: Any, cluster: EmbeddedCluster, tmp_path: Path, new_docker: Callable[[str], Any]
 ) -> None:
-    """The daemon of Docker dies under a session: that ends, and says why; what the daemon left running ends as well."""
+    """The daemon of Docker dies under a session: the session ends with a message, and its container ends as well."""
     if sys.base_prefix == "/usr" and sys.version_info[:2] != (3, 11):
         pytest.skip("the image has Python 3.11, and takes others only with what they need")
     with new_docker("sessions") as docker:

@@ -1,4 +1,4 @@
-"""The way to a session breaks, in each way in which it can: told meanwhile, and the same page is there again."""
+"""Tests of each kind of connection loss to a session: it is reported meanwhile, and the same page works afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.root, pytest.mark
 
 @pytest.fixture(scope="module")
 def login_host(ssh_host: Any, short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A login node that allows as many sessions as OpenSSH's own settings do: one is for the tunnel."""
+    """Provide a login node with OpenSSH's default limit of sessions, one of them for the tunnel."""
     host = new_login_host(ssh_host, short_tmp, tmp_path_factory, sessions=10)
     yield host
     host.restore()
@@ -51,7 +51,7 @@ async def test_sshd_restarts_and_packets_are_lost(
         assert where(await state(desk, "ready")) == where(before)
         assert await page.get("api/contents") == 200
 
-        login_host.drop()  # until the pings have found it out
+        login_host.drop()  # until the pings have detected it
         try:
             await state(desk, "reconnecting")
         finally:

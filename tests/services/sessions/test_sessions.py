@@ -1,4 +1,4 @@
-"""Sessions: a real Jupyter in a real job, reached through the local port as a browser does."""
+"""Tests of sessions: a real Jupyter in a real job, reached through the local port as by a browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def login_host(ssh_host: Any, short_tmp: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A login node that allows as many sessions as OpenSSH's own settings do: one is for the tunnel."""
+    """Provide a login node with OpenSSH's default limit of sessions, one of them for the tunnel."""
     return new_login_host(ssh_host, short_tmp, tmp_path_factory, sessions=10)
 
 
@@ -49,22 +49,22 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         page = Page((await desk.core.sessions.open(desk.id, "training"))["page"])
         assert await page.get("api/contents") == 403
         assert await page.log_in() == base_url
-        assert (await page.leads_to("")).startswith(f"{base_url}lab/workspaces/training")  # with tabs of its own
+        assert (await page.leads_to("")).startswith(f"{base_url}lab/workspaces/training")  # with separate tabs
         way = {"port": session["local_port"], "path": base_url, "base_url": base_url, "token": page.token}
         assert await desk.core.sessions.way(desk.core.clusters.reached(), told["key"]) == way
         assert await page.get("lab") == 200
         assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
         assert page.token not in str(told)
         assert page.token not in await desk.text(told["key"], "stdout") + await desk.text(told["key"], "stderr")
-    with socket.create_server(("127.0.0.1", session["local_port"])):  # somebody was quicker
+    with socket.create_server(("127.0.0.1", session["local_port"])):  # another program was faster
         async with open_desk(cluster, tmp_path) as desk:
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
             assert f"{session['local_port']} here is taken by another program of yours" in told["session"]["message"]
     async with open_desk(cluster, tmp_path) as desk:
         now = (await ready(desk, asked))["session"]
         assert [step["state"] for step in now["steps"]] == ["submitted", "pending", "starting", "ready"]
-        assert {**now, "steps": session["steps"]} == session  # when it began, Slurm knows better than its runner
-        assert await page.get("api/contents") == 200  # who was logged in still is, on the same port
+        assert {**now, "steps": session["steps"]} == session  # Slurm knows the start time better than the runner
+        assert await page.get("api/contents") == 200  # the login stays valid, on the same port
         kept = await desk.core.sessions.rename(desk.id, "training", "serious")
         assert kept["label"] == "serious"
         assert [one["key"] for one in desk.core.sessions.told(desk.id, active=True)] == [told["key"]]
@@ -100,7 +100,7 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     )
     await desk.until(early["key"], lambda job: job["session"]["state"] == "starting")
     await desk.core.sessions.end(desk.id, early["key"])
-    assert any("/usr/bin/python3 has no Jupyter." in said for said in bare["warnings"])  # a node may find another
+    assert any("/usr/bin/python3 has no Jupyter." in said for said in bare["warnings"])  # a node may find another one
     over = await desk.finished(lost["key"])
     assert (over["state"], over["session"]["state"]) == ("FAILED", "ended")
     assert re.fullmatch(r"\S+ has no folder .*/no/such 'folder'\.", over["error"]["detail"])
@@ -145,7 +145,7 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(
     told = await desk.core.sessions.open(desk.id, "one")
     assert (told["session"]["state"], told["session"]["local_port"]) == ("ready", port)
     assert httpx.get(f"{told['session']['url']}api/contents?token=known", trust_env=False).status_code == 403
-    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):  # it listens on 127.0.0.1 only
+    with socket.socket() as probe, pytest.raises(ConnectionRefusedError):  # it listens only on 127.0.0.1
         probe.connect(("127.0.0.2", told["session"]["port"]))
     async with open_desk(cluster, tmp_path / "other-machine", job_root=desk.core.settings.job_root) as another:
         await another.until(told["key"], lambda job: job["label"] == "one")
@@ -179,11 +179,11 @@ async def test_it_ends_with_its_runner_by_itself_and_when_nobody_uses_it(desk: A
         launched("-p", "arandu", name="unused", idle=2.0, wait=False),
     )
     page = Page((await desk.core.sessions.open(desk.id, "killed"))["page"])
-    await run_a_cell(page, "1")  # so that there is a kernel
+    await run_a_cell(page, "1")  # to start a kernel
     os.kill(runner_of(killed["folder"]), signal.SIGKILL)
     page = Page((await desk.core.sessions.open(desk.id, "over"))["page"])
     async with httpx.AsyncClient(trust_env=False, headers={"Authorization": f"token {page.token}"}) as http:
-        with contextlib.suppress(httpx.RemoteProtocolError):  # it may be gone before it answers
+        with contextlib.suppress(httpx.RemoteProtocolError):  # the server may end before its answer
             await http.post(f"{page.url}api/shutdown")
     assert (await desk.finished(over["key"]))["state"] == "COMPLETED"
     last = await desk.finished(unused["key"])
@@ -204,24 +204,24 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
         await desk.core.sessions.launch(desk.id, asked)
         first = await ready(desk, asked)
         assert first["session"]["ends"] is None
-        monkeypatch.setattr("jupyter_slurm.domain.advice.endings._SHARE", 1.0)  # as if it were near already
+        monkeypatch.setattr("jupyter_slurm.domain.advice.endings._SHARE", 1.0)  # as if the end was near already
         async for event, told in desk.core.cluster(desk.id).results.stream(asked["key"], {}):
             if event == "job" and told["session"]["ends"]:
                 break
         assert told["session"]["ends"] == told["start_time"] + 600
         page = Page((await desk.core.sessions.open(desk.id, "long"))["page"])
         await page.log_in()
-        await run_a_cell(page, "1")  # so that there is a kernel
+        await run_a_cell(page, "1")  # to start a kernel
         soon = (datetime.datetime.now() + datetime.timedelta(seconds=6)).strftime("%Y-%m-%dT%H:%M:%S")
         cluster.run("scontrol", "update", f"jobid={first['id']}", f"endtime={soon}")
-        cluster.run("scancel", "--batch", "--signal=USR1", first["id"])  # as Slurm does it before the time limit
+        cluster.run("scancel", "--batch", "--signal=USR1", first["id"])  # as Slurm does before the time limit
         waits = await desk.until(first["key"], lambda job: job["session"]["state"] == "pending")
         assert waits["session"]["message"] == "it goes on under the same address; its kernels are gone"
-        assert "ready" not in [step["state"] for step in waits["session"]["steps"]]  # that was the first run
+        assert "ready" not in [step["state"] for step in waits["session"]["steps"]]  # a step of the first run
         with pytest.raises(JobError, match="session long is not ready: pending"):
             await desk.core.sessions.open(desk.id, "long")
 
-    def has_begun() -> bool:  # without the two minutes that Slurm lets a requeued job wait
+    def has_begun() -> bool:  # without the two minutes for which Slurm holds a requeued job
         cluster.run("scontrol", "update", f"jobid={first['id']}", "starttime=now", check=False)
         return "RUNNING" in str(cluster.run("squeue", "-h", "-j", first["id"], "-o", "%T").stdout)
 
@@ -229,14 +229,14 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
     async with open_desk(cluster, tmp_path) as desk:
         again = await ready(desk, asked)
         assert (again["id"], again["session"]["url"]) == (first["id"], first["session"]["url"])
-        assert await page.get("api/contents") == 200  # who was logged in still is
+        assert await page.get("api/contents") == 200  # the login stays valid
         assert await run_a_cell(page, "import os; print(os.environ['SLURM_RESTART_COUNT'])") == "1\n"
         over = await desk.core.sessions.end(desk.id, "long")
         assert (over["state"], over["session"]["state"]) == ("CANCELLED", "ended")
         await nothing_left(desk, again)
 
 
-# What people had installed by the end of 2018, 2021 and 2023, with what else it takes on the Pythons of today.
+# Common installations at the end of 2018, 2021 and 2023, with the additions needed on present Pythons.
 OLD = {
     "notebook 5.7.16": ("notebook==5.7.16", "nbconvert<6", "mistune<1", "jinja2<3.1", "tornado<6.3", "six"),
     "jupyterlab 2.3.2": ("jupyterlab==2.3.2", "notebook==6.4.12", "jinja2<3.1"),
@@ -247,7 +247,7 @@ COMMON = ("traitlets<5.10", "jupyter_client<8", "ipykernel<7")
 
 @pytest.fixture(scope="module")
 def old_pythons(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Pythons with old Jupyters, made once for all runs of the tests."""
+    """Provide Pythons with old Jupyters, made once for all test runs."""
     folder = request.config.rootpath / ".build" / "jupyters"
     places = {name: folder / f"{name.replace(' ', '-')}-{sys.version_info.minor}" for name in OLD}
     missing = [name for name, place in places.items() if not (place / "is-whole").exists()]

@@ -1,4 +1,4 @@
-"""When the poller asks: on a clock of the test's own, in real tasks."""
+"""Tests of the poller's schedule: on a simulated clock, in real tasks."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 
 
 class World:
-    """Simulated monotonic seconds: ``asyncio.sleep`` and time-outs of the event loop run on them."""
+    """Simulated monotonic seconds: ``asyncio.sleep`` and timeouts of the event loop use them."""
 
     def __init__(self, monkeypatch):
         self.now = 1000.0
@@ -142,7 +142,7 @@ async def test_nothing_is_asked_while_there_is_nothing_to_ask_about(world, watch
     world.needed = False
     await world.go(600)
     assert len(world.asked) == 1
-    world.needed = True  # somebody looks, and nobody says so
+    world.needed = True  # a client needs the state, without an event
     await world.go(11)
     assert len(world.asked) == 2
 
@@ -181,7 +181,7 @@ async def test_nobody_stands_in_line_for_longer_than_is_worth_it():
     for _ in range(3):
         with pytest.raises(Throttled) as caught:
             await bucket.take(longest=15)
-        assert caught.value.details == {"retry_after": 20}  # who is refused takes nobody's place
+        assert caught.value.details == {"retry_after": 20}  # a refused query does not take the place of another
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -194,4 +194,4 @@ async def test_what_goes_wrong_with_one_job_does_not_end_the_looks_at_all(world,
     await world.go(120)
     assert world.asked[0] < world.broken_until
     assert world.asked[-1] > world.broken_until
-    assert len(world.asked) <= 13  # it is not hurried, either
+    assert len(world.asked) <= 13  # it is not accelerated, either

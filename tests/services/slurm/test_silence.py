@@ -1,4 +1,4 @@
-"""What is a no, and what is no answer at all."""
+"""Tests of the distinction between a refusal and a missing answer."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""A seal tells what this machine has written itself from what others have."""
+"""Tests of seals, which distinguish files written by this machine from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders that travel with a job, by real rsync: there before it is submitted, and back when it is over."""
+"""Tests of staged folders, by real rsync: sent before the submission, and copied back after the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ sys.exit(3)
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with names that a shell, or a line of output, would take for something else."""
+    """Provide a folder with names that a shell, or a line of output, would misinterpret."""
     folder = tmp_path / "laptop's project: 1"
     (folder / "sub").mkdir(parents=True)
     for name in ("a file", "two\nlines", "-rf", "changed", "mine", "sub/\\#134", "sub/é"):
@@ -60,12 +60,12 @@ def project(tmp_path: Path) -> Path:
 
 
 def staged(*folders: Path, **how: bool) -> dict[str, Any]:
-    """What the API is told."""
+    """Return the API object of a staged folder."""
     return {"stage": {"folders": [{"source": str(folder)} for folder in folders], **how}}
 
 
 async def there(desk: Any, job: dict[str, Any]) -> Path:
-    """The folder of the cluster; the test sees it, too."""
+    """Provide the folder of the cluster, visible to the test."""
     return Path(job["stage"]["folders"][0]["dest"])
 
 
@@ -106,7 +106,7 @@ async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(de
     dest = await there(desk, job)
     (project / "changed").write_text("by the person, meanwhile\n")
     (project / "mine").write_text("edited while it runs\n")
-    # Another job of the same folder: what the first one is about to write is not touched, what the person edits goes.
+    # Another job of the same folder: files that the first one writes are kept, changes by the user are sent.
     (dest / "a file").write_text("half a result\n")
     second = await desk.submit("1", **staged(project, delete=True))
     assert (dest / "mine").read_text() == "edited while it runs\n"
@@ -120,7 +120,7 @@ async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(de
     assert (dest / "changed").read_text() == "by the person, meanwhile\njob\n"
     assert (project / "a file").read_text() == "half a result\n"
 
-    # What is gone here goes there, too, if that is said; nothing else does. Size and time tell, or what is in a file.
+    # Local deletions are repeated on the cluster only on request. Changes are detected by size and time, or by content.
     old = (project / "-rf").stat()
     (project / "-rf").write_text("-RF\n")
     os.utime(project / "-rf", ns=(old.st_atime_ns, old.st_mtime_ns))
@@ -133,7 +133,7 @@ async def test_what_both_changed_stays_and_what_went_before_is_not_sent_again(de
     assert not (project / "mine").exists(), "what the person has removed does not come back"
     elsewhere = tmp_path / "elsewhere"
     shutil.move(dest / "sub", elsewhere)
-    (dest / "sub").symlink_to(elsewhere)  # as a job does that has no room
+    (dest / "sub").symlink_to(elsewhere)  # as a job without space does
     (project / "sub" / "é").unlink()
     await desk.finished((await desk.submit("1", **staged(project, delete=True, checksum=True)))["key"])
     assert not (dest / "mine").exists()
@@ -192,12 +192,12 @@ async def test_jobs_of_one_folder_that_are_submitted_at_once_have_it_travel_once
 
         monkeypatch.setattr(FolderSync, name, counted)
     text = "import os; open('of ' + os.environ['SLURM_JOB_ID'], 'w').write('results')"
-    async with staging.alone(prepared.work_dir):  # as if a job before them had it travel
+    async with staging.alone(prepared.work_dir):  # as if a transfer for an earlier job is running
         submitting = [asyncio.ensure_future(desk.submit(text, **staged(project))) for _ in range(4)]
         async with asyncio.timeout(120):
             while sum(joint.count for joint in staging._joint.values()) < 4:
                 await asyncio.sleep(0.02)
-        submitting[0].cancel()  # who gives up leaves it to the others
+        submitting[0].cancel()  # a cancelled submission leaves the transfer to the others
         await asyncio.wait(submitting[:1])
     jobs = await asyncio.gather(*submitting[1:])
     assert (transfers, listings) == ([False], [False])
@@ -207,7 +207,7 @@ async def test_jobs_of_one_folder_that_are_submitted_at_once_have_it_travel_once
     assert len([*project.glob("of *")]) == 3
 
 
-# The rsync of the other side, as long as there is a file.
+# The remote rsync, which fails as long as a file exists.
 BREAKS = """#!/bin/sh
 case " $* " in *" --server "*) if [ -e {flag} ]; then echo >>{flag}; echo 'it is broken' >&2; exit 5; fi;; esac
 exec {rsync} "$@"
@@ -249,7 +249,7 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
     assert (brought["given_up"], brought["error"], brought["files"]) == (False, None, 2)
     assert (project / "new").read_text() == "result"
 
-    # A copy goes with the last job that had it; a folder that somebody has named never does.
+    # A copy is removed with its last job; a folder named by the user never is.
     other = await desk.submit("import time; time.sleep(600)", **staged(project))
     assert (await desk.core.housekeeping.clean(older_than_days=0))["removed"] == [job["folder"]]
     (project / "changed").write_text("here\n")
@@ -259,7 +259,7 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
     assert over["stage"]["left"] == ["changed"]
     assert (await desk.core.housekeeping.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
     (dest / "changed").unlink()
-    checkpoint = dest / "checkpoint.large"  # the filter leaves it out: it is there alone
+    checkpoint = dest / "checkpoint.large"  # excluded by the filter: it exists only on the cluster
     checkpoint.touch()
     assert (await desk.core.housekeeping.clean(older_than_days=0, dry_run=True))["removed"] == [other["folder"]]
     checkpoint.unlink()
@@ -293,7 +293,7 @@ async def _on_the_node(desk, project, output):
     assert (project / "out" / " -n").read_text() == "deep\n"
     assert not list(output.glob("*/*")), "nothing is left on the node"
 
-    # A script that does not end when it is told to; what it has written by then is there.
+    # A script that ignores the termination; its output so far is copied back.
     text = "#!/bin/sh\ntrap : TERM\necho half > half\nwhile :; do sleep 0.1; done\n"
     job = await desk.submit(text, **staged(project))
     while not [*output.glob("*/*/half")]:
@@ -321,14 +321,14 @@ os.mkfifo('pipe')
         assert desk.core.holds()["folders"] == 1
     dest = await there(desk, job)
     (dest / "go").touch()
-    async with open_desk(cluster, tmp_path) as desk:  # ends when results are about to come
+    async with open_desk(cluster, tmp_path) as desk:  # ends just before the copy of the results
         await desk.until(job["key"], lambda told: told["finished"])
     async with open_desk(cluster, tmp_path) as desk:
         over = await desk.until(job["key"], lambda told: told["stage"]["state"] == "back")
-        async with asyncio.timeout(60):  # the record is written before the folder is let go
+        async with asyncio.timeout(60):  # the record is written before the folder is released
             while desk.core.holds().get("folders") is not None:
                 await asyncio.sleep(0.05)
-    assert (over["stage"]["files"], over["stage"]["error"]) in ((3, None), (2, None), (0, None))  # what is left of them
+    assert (over["stage"]["files"], over["stage"]["error"]) in ((3, None), (2, None), (0, None))  # the remaining files
     assert "outside/evil" in over["stage"]["left"]
     assert not (tmp_path / "evil").exists()
     assert not {"leak", "up", "pipe"} & set(os.listdir(project))
@@ -336,7 +336,7 @@ os.mkfifo('pipe')
     assert (project / "large").stat().st_size == 50_000_000
     assert not (project / "large").stat().st_mode & 0o6000
 
-    # Who can write into the job directory, as a job can, has this machine send and take no other folder than was said.
+    # A job can write into the job directory, but cannot make this machine send or receive another folder.
     home, path = tmp_path / "home", Path(desk.root, job["key"], "job.json")
     home.mkdir()
     record = json.loads(path.read_text())
@@ -352,7 +352,7 @@ os.mkfifo('pipe')
             await desk.core.cluster(desk.id).resubmit(job["key"], {"key": asked["key"], "context": asked["context"]})
     assert os.listdir(home) == []
 
-    # Another laptop of the same name, with a folder of the same name, has a copy of its own.
+    # Another laptop of the same name, with a folder of the same name, has a separate copy.
     next(tmp_path.rglob("seal.key")).unlink()
     async with open_desk(cluster, tmp_path) as desk:
         assert await there(desk, await desk.submit("1", **staged(project))) != dest
@@ -377,7 +377,7 @@ LARGE = 150_000_000
 
 
 async def on_the_way(desk: Any, project: Path, text: str) -> tuple[str, asyncio.Future[Any]]:
-    """Submit a cell with a large folder; return its key, and what becomes of it, while that travels."""
+    """Submit a cell with a large folder; return its key and its task, during the transfer."""
     (project / "large").write_bytes(os.urandom(LARGE))
     asked = desk.asked(text, **staged(project))
     submitting = asyncio.ensure_future(desk.core.cluster(desk.id).submit(asked))
@@ -386,7 +386,7 @@ async def on_the_way(desk: Any, project: Path, text: str) -> tuple[str, asyncio.
 
 
 async def part_of_it(desk: Any, key: str, submitting: asyncio.Future[Any], after: int = 0) -> int:
-    """Wait until a third of it has travelled, in the first try or, after so many bytes of one, in the next."""
+    """Wait until a third is transferred, in the first attempt or, after a number of bytes, in the next one."""
     last, is_next = after, not after
     while not (is_next and last > LARGE // 3):
         assert not submitting.done(), submitting.result()
@@ -406,7 +406,7 @@ async def test_a_link_that_breaks_on_the_way_is_waited_for_and_who_gives_up_leav
         with Meter(login_host.port) as meter:
             key, submitting = await on_the_way(desk, project, text)
             first = await part_of_it(desk, key, submitting)
-            hanging = login_host.sessions()  # what has come lies there with a process that hears nothing of the end
+            hanging = login_host.sessions()  # the received data is held by a process that does not notice the end
             for pid in hanging:
                 os.kill(pid, signal.SIGSTOP)
             try:
@@ -439,7 +439,7 @@ async def test_a_disk_without_room_is_told_before_anything_travels(desk, project
     try:
         with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*/small/copy, and 2\.1 MB are free there"):
             await desk.core.cluster(desk.id).submit(asked)
-        # The kernels that tests run on have no quotas; the program says what it would.
+        # The kernels of test machines have no quotas; the program prints what it would.
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "quota").write_text("#!/bin/sh\necho '  tmpfs  500*  900  1000  0  9  0  0  0'\n")
         (tmp_path / "bin" / "quota").chmod(0o755)
@@ -463,7 +463,7 @@ async def test_without_rsync_nothing_is_submitted_and_it_is_said_where_it_lacks(
 
 
 def test_results_are_safe_before_the_time_limit_and_what_cannot_go_back_is_told_with_its_place(project, tmp_path):
-    """The runner as Slurm would start it, with the signal of --signal, and then that of the end."""
+    """The runner as Slurm would start it, with the signal of --signal, and then with that of the end."""
     folder, output = tmp_path / "job", tmp_path / "output"
     folder.mkdir()
     text = (
@@ -518,7 +518,7 @@ def test_what_a_job_removes_while_it_is_copied_back_ends_nothing(tmp_path):
 
 @pytest.mark.root
 def test_a_place_on_the_node_that_is_anothers_is_not_used(project, tmp_path):
-    """On a disk where all may make folders, somebody was quicker."""
+    """On a disk where all users may create folders, another user was faster."""
     folder, taken = tmp_path / "job", tmp_path / "output" / "me"
     folder.mkdir()
     stage = {"folders": [{"dest": str(project)}], "local": str(taken)}
@@ -529,7 +529,7 @@ def test_a_place_on_the_node_that_is_anothers_is_not_used(project, tmp_path):
     for mode, owner, nodes, said in (
         (0o755, 12345, "1", "another user"),
         (0o777, 0, "1", "others may write"),
-        (0o1777, 0, "2", "the job has several nodes"),  # which would have a copy each
+        (0o1777, 0, "2", "the job has several nodes"),  # each would have a copy
         (0o1777, 0, "1", ""),
     ):
         env["SLURM_JOB_NUM_NODES"] = nodes

@@ -1,4 +1,4 @@
-"""Everything that can go wrong between a cell and its job: the job exists once, and is found."""
+"""Tests of faults between a cell and its job: the job exists once, and is found."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ SCRIPT = "#!/bin/sh\nsleep 120\n"
 
 @pytest.fixture(scope="module")
 def own_cluster(short_tmp):
-    """A cluster whose controller may be disturbed."""
+    """Provide a cluster whose controller may be disturbed."""
     with EmbeddedCluster(directory=short_tmp / "f") as running:
         yield running
 
@@ -34,7 +34,7 @@ def times_in_queue(desk, job):
 
 
 async def once(desk, job):
-    """The job is found, and there is one of it, also a while later."""
+    """Check that the job is found, and exists once, also a while later."""
     found = await desk.until(job["key"], lambda j: j["id"] is not None)
     await asyncio.sleep(1)
     assert await asyncio.to_thread(times_in_queue, desk, job) == 1
@@ -57,7 +57,7 @@ async def test_controller_frozen_during_submission(own_cluster, faulty):
         job = await faulty.submit(SCRIPT)
         assert (job["state"], job["known"], job["id"]) == ("SUBMITTING", False, None)
         assert faulty.core.holds().get("submissions") == 1
-        await asyncio.sleep(11)  # until sbatch itself has given up: that takes it 10 s
+        await asyncio.sleep(11)  # until sbatch itself has given up, after 10 s
     finally:
         own_cluster.thaw_controller()
     found = await once(faulty, job)
@@ -98,7 +98,7 @@ async def test_banners_of_a_wrapper_do_not_hide_the_id(own_cluster, faulty, tmp_
     await once(faulty, job)
 
 
-@pytest.mark.carrier("paramiko", "openssh")  # whose connection ends with the agent, and whose stays
+@pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
 async def test_core_ends_while_the_answer_is_open(own_cluster, open_desk, tmp_path):
     own_cluster.freeze_controller()
     try:
@@ -132,7 +132,7 @@ async def test_cancelled_while_the_answer_is_open_is_cancelled_when_it_is_found(
     assert (ended["state"], ended["id"] is None) == ("CANCELLED", False)
 
 
-@pytest.mark.carrier("paramiko", "openssh")  # whose connection ends with the agent, and whose stays
+@pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
 async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_cluster, open_desk, tmp_path):
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
     async with open_desk(own_cluster, tmp_path, submit_timeout=1.0) as desk:
@@ -144,7 +144,7 @@ async def test_cancellation_of_what_is_not_found_yet_outlives_the_agent(own_clus
 
 @pytest.mark.here_only("a PATH of this machine leads nowhere there")
 async def test_trouble_while_a_submission_is_looked_for_is_no_refusal(own_cluster, faulty, tmp_path):
-    """For a while the question is refused: nothing is known, so nothing is said, and the job is found later."""
+    """For a while the query is refused: the state stays unknown, and the job is found later."""
     path = wrapper(tmp_path / "bin", '#!/bin/sh\n/usr/bin/sbatch "$@" >/dev/null\nsleep 3\nkill -9 $$\n')
     squeue = tmp_path / "bad" / "squeue"
     squeue.parent.mkdir()
@@ -161,7 +161,7 @@ async def test_trouble_while_a_submission_is_looked_for_is_no_refusal(own_cluste
 
 
 async def test_half_written_answer_is_not_read(own_cluster, faulty, tmp_path):
-    """The id comes in two parts, and the time that we wait for it ends between them."""
+    """The id arrives in two parts, with the end of the wait between them."""
     text = '#!/bin/sh\nid=$(/usr/bin/sbatch "$@")\nprintf 9\nsleep 4\nprintf "\\n%s\\n" "$id"\n'
     path = wrapper(tmp_path / "bin", text)
     job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})

@@ -1,4 +1,4 @@
-"""What is said against a job from what is known of the cluster, and whether Slurm agrees."""
+"""Tests of warnings about a job from facts of the cluster, compared with Slurm's decision."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [
 
 SCRIPT = "#!/bin/sh\nexit 0\n"
 
-# Options, and what is said of them; nothing: nothing is.
+# Options, and the warning; empty: no warning.
 SAID = [
     (["-p", "arndu"], "There is no partition arndu. Did you mean arandu?"),
     (["-A", "c4a"], "You have no account c4a here. Did you mean c4ai?"),
@@ -102,7 +102,7 @@ FINE = [
 
 @pytest.fixture
 def limited(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
-    """A cluster with limits: of time, by account, by QOS; one partition is closed, one night is reserved."""
+    """Provide a cluster with limits: of time, by account, by QOS; with a closed partition and a reserved night."""
     urgent = Qos("urgent", limits={"MaxWall": "60"}, flags=("DenyOnLimit",))
     described = replace(load_description(), qos=(urgent,)).with_users("root")
     dgx, stations = described.nodes[0], replace(described.nodes[1], names=("c4aiscw1", "c4aiscw2"), gpus={})
@@ -119,7 +119,7 @@ def limited(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
         users=described.users,
         qos=described.qos,
         enforce=("associations", "limits", "qos"),
-        extra=("EnforcePartLimits=ANY",),  # else a job that can never start is taken, too, and waits
+        extra=("EnforcePartLimits=ANY",),  # otherwise a job that can never start is accepted, too, and waits
     )
     night = ["ReservationName=night", "StartTime=now+1hour", "Duration=60", "Users=root", "Nodes=c4aiscw2"]
     cluster.run("scontrol", "create", "reservation", *night)
@@ -132,7 +132,7 @@ def limited(new_cluster: Callable[..., EmbeddedCluster]) -> EmbeddedCluster:
 
 @pytest.mark.slow
 async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_path: Any, open_desk: Any) -> None:
-    """Each doubt is refused by sbatch; what is not doubted is taken."""
+    """sbatch refuses each job with a warning, and accepts the others."""
     async with open_desk(limited, tmp_path) as desk:
         await _while_the_controller_sleeps(desk, limited)
         names = (await desk.core.clusters.list_names(desk.id, "partition", 60.0))["names"]
@@ -169,7 +169,7 @@ async def test_what_is_said_is_what_slurm_does(limited: EmbeddedCluster, tmp_pat
 
 
 async def _told(desk: Any, options: list[str]) -> tuple[str, bool]:
-    """Return what was said of a submission, and whether sbatch refused it."""
+    """Return the warnings of a submission, and whether sbatch refused it."""
     try:
         job = await desk.submit(SCRIPT, "--begin=now+1hour", *options)
     except SubmitRefused as error:
@@ -199,7 +199,7 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
     assert "--time=40-0" in holder["doubts"][0]
     assert "--time=40-0" in (await desk.submit(SCRIPT, "-M", "arandu", "-t", "40-0", "--hold"))["doubts"][0]
 
-    # A partition that has come since: sbatch knows better, and nothing false is said.
+    # A partition that was created since: sbatch decides, and no wrong warning remains.
     cluster.run("scontrol", "create", "PartitionName=new", "Nodes=c4aiscw1")
     assert (await desk.submit(SCRIPT, "-p", "new", "--hold"))["doubts"] == []
 
@@ -209,24 +209,24 @@ async def _header_environment_and_age_count(desk: Any, cluster: EmbeddedCluster)
 
 
 def test_groups_and_hidden_nodes_and_plugins() -> None:
-    """What the embedded cluster cannot be: groups of other names, nodes that a site hides, plugins that move jobs."""
+    """Cases outside the embedded cluster: groups of other names, hidden nodes, plugins that move jobs."""
     line = b"PartitionName=p AllowGroups=domain users,staff AllowAccounts=ALL State=UP Default=YES MaxTime=60 TotalNodes=2\n"
     partitions = tuple(parse_partitions(line))
     said = "Partition p is for the groups domain users,staff only, and you are in none of them."
     for groups, expected in [({"guests"}, [said]), ({"domain users"}, []), (set(), []), ({"root"}, [])]:
         facts = Facts(0.0, partitions, groups=frozenset(groups))
         assert [doubt.text for doubt in doubts_about(facts, Request({}))] == expected
-    # One of two nodes is not shown: the other one may be larger.
+    # One of two nodes is hidden: it may be larger.
     hidden = Facts(0.0, partitions, (Node("n1", cpus=4, memory=1 << 34, partitions=("p",)),))
     assert doubts_about(hidden, Request({"cpus-per-task": "99", "mem": "9T", "gpus": "9", "nodes": "9"})) == []
-    # Where it would fit is said of partitions that are open to everybody, or certainly to this person.
+    # Alternatives are partitions open to everybody, or certainly to this user.
     closed = b"RootOnly=YES", b"Hidden=YES", b"AllowGroups=staff", b"AllowAccounts=a", b"AllowQos=q", b"State=DOWN"
     others = b"".join(b"PartitionName=o%d MaxTime=UNLIMITED %s\n" % one for one in enumerate(closed))
     choice = Facts(0.0, tuple(parse_partitions(b"PartitionName=p Default=YES MaxTime=60\n" + others)))
     assert doubts_about(choice, Request({"time": "2:00:00"}))[0].text.endswith(
         "allows (01:00:00). At most: --time=01:00:00."
     )
-    # A site that chooses the partition: only one that was named is compared.
+    # A site that chooses the partition: only a named one is compared.
     moved = Facts(
         0.0,
         (*partitions, *parse_partitions(b"PartitionName=q State=UP MaxTime=UNLIMITED")),
@@ -242,7 +242,7 @@ def test_groups_and_hidden_nodes_and_plugins() -> None:
 
 
 def test_limits_of_the_cluster_other_clusters_and_later_versions() -> None:
-    """A limit of the whole cluster, a job that may go elsewhere, and accounts that mean those below them as well."""
+    """A limit of the whole cluster, a job that may go elsewhere, and accounts that include their subaccounts."""
 
     tree: dict[str, str] = {}
 

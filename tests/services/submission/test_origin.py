@@ -1,4 +1,4 @@
-"""The commit of a notebook's folder: found with the real git, and without running anything of the repository's."""
+"""Tests of the commit of a notebook's folder: found with the real git, without running code of the repository."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def here() -> AsyncIterator[LocalTransport]:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with a commit."""
+    """Provide a repository with a commit."""
     path = tmp_path / "it's a repo"
     path.mkdir()
     (path / "one.txt").write_text("one\n")
@@ -75,13 +75,13 @@ async def test_nothing_of_the_repository_is_run_or_written(here: LocalTransport,
     (repository / ".git" / "info" / "attributes").write_text("* filter=trap\n")
     index = repository / ".git" / "index"
     before = index.read_bytes()
-    os.utime(repository / "one.txt", (1, 1))  # git has to look into it
+    os.utime(repository / "one.txt", (1, 1))  # git must read the file
     found = await look_at(here, str(repository))
     assert found is not None
     assert found.dirty is False
     assert not sprung.exists()
     assert index.read_bytes() == before
-    git(repository, "config", "filter.a=b.clean", str(trap))  # this one cannot be switched off on a command line
+    git(repository, "config", "filter.a=b.clean", str(trap))  # a command line cannot disable this filter
     assert await look_at(here, str(repository)) == replace(found, branch=None, dirty=None)
     assert not sprung.exists()
     subprocess.run(["git", "status"], cwd=repository, check=False, capture_output=True)

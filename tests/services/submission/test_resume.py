@@ -1,4 +1,4 @@
-"""A training loop that loses no epoch, whatever ends its job."""
+"""Tests of a training loop that loses no epoch, whatever ends its job."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ echo "all done" "$@"
 
 @pytest.fixture(scope="module")
 def preempting(short_tmp: Path) -> Iterator[EmbeddedCluster]:
-    """A cluster of two nodes and two partitions; jobs of one make room for those of the other, after a grace time."""
+    """Provide a cluster of two nodes and two partitions; jobs of one preempt those of the other, after a grace time."""
     arandu = load_description()
     nodes = dataclasses.replace(arandu.nodes[1], names=("c4aiscw1", "c4aiscw2"))
     low = Partition("low", nodes.names, default=True, priority_tier=1, preempt_mode="requeue", grace_time=16)
@@ -72,20 +72,20 @@ def preempting(short_tmp: Path) -> Iterator[EmbeddedCluster]:
 
 
 def begun(job: dict[str, Any]) -> Callable[[], bool]:
-    """Whether a job waits in its fourth epoch."""
+    """Return whether a job waits in its fourth epoch."""
     output = Path(job["folder"], "stdout")
     return lambda: output.exists() and "epoch 2\n" in output.read_text()
 
 
 def start_now(cluster: EmbeddedCluster, job: dict[str, Any]) -> bool:
-    """Have a requeued job begin without the two minutes for which the credentials of its last run are good."""
+    """Start a requeued job without the two minutes for which the credentials of its last run are valid."""
     cluster.run("scontrol", "update", f"jobid={job['id']}", "excnodelist=", "starttime=now", check=False)
     shown = cluster.run("squeue", "-h", "-j", job["id"], "-O", "state,restartcnt").stdout.split()
     return shown == ["RUNNING", "1"]
 
 
 async def ended_well(desk: Any, job: dict[str, Any], *, lost: int = 0) -> str:
-    """Follow a job to its end: every epoch is there, in order; return what was said beside it."""
+    """Follow a job to its end, check that every epoch is there in order, and return its other output."""
     ended = await desk.finished(job["key"])
     said = await desk.text(job["key"], "stderr")
     assert (ended["state"], ended["restarts"]) == ("COMPLETED", 1), said
@@ -98,7 +98,7 @@ async def ended_well(desk: Any, job: dict[str, Any], *, lost: int = 0) -> str:
 
 
 async def preempt(desk: Any, cluster: EmbeddedCluster, job: dict[str, Any], node: str) -> None:
-    """Have a job of higher priority take the node of one that runs there; come back when that waits again."""
+    """Preempt a running job with a job of higher priority; return when the preempted job waits again."""
     cluster.run("sbatch", "-p", "high", "-w", node, "--exclusive", "-o", "/dev/null", "--wrap", "true")
     waits = await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING")
     assert not waits["finished"]
@@ -107,7 +107,7 @@ async def preempt(desk: Any, cluster: EmbeddedCluster, job: dict[str, Any], node
 async def preempted(
     desk: Any, cluster: EmbeddedCluster, go: Path, wait_for: Any, node: str, asks: bool, launcher: str | None = None
 ) -> str:
-    """Run a loop that has to make room; return what was said beside it."""
+    """Run a loop that is preempted; return its other output."""
     options = ["-p", "low", "-w", node, "-c1", "--mem=200", "-t", "10"]
     job = await desk.submit(LOOP.format(go=str(go), asks=asks), *options, resume=5, launcher=launcher)
     await asyncio.to_thread(wait_for, begun(job), "the fourth epoch")
@@ -120,7 +120,7 @@ async def preempted(
 
 
 async def script_goes_on(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for: Any, *options: str, trap: str) -> str:
-    """Run a script whose node or time others take; return what was said beside it."""
+    """Run a script whose node or time is taken; return its other output."""
     text = SCRIPT.format(go=go, trap=trap)
     job = await desk.submit(text, *options, resume=5, python=sys.executable)
     waits = await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING", timeout=120)
@@ -133,10 +133,10 @@ async def script_goes_on(desk: Any, cluster: EmbeddedCluster, go: Path, wait_for
 
 async def test_preempted_it_goes_on_whether_or_not_it_asks(preempting, open_desk, tmp_path, wait_for):
     async with open_desk(preempting, tmp_path) as desk:
-        # A rank, which the signal of the preemption reaches itself, is to end no sooner than any other cell.
+        # A rank gets the signal of the preemption directly, and must not end sooner than any other cell.
         ranks = None if desk.way.is_remote else "srun"
         saves = preempted(desk, preempting, tmp_path / "go1", wait_for, "c4aiscw1", asks=True, launcher=ranks)
-        if desk.way.is_remote:  # what a run does by itself has nothing to do with the way there
+        if desk.way.is_remote:  # a run is independent of the connection
             await saves
             return
         goes_on = preempted(desk, preempting, tmp_path / "go2", wait_for, "c4aiscw2", asks=False)
@@ -179,7 +179,7 @@ async def on_a_node_that_fails(desk: Any, cluster: EmbeddedCluster, folder: Path
     job = await desk.submit(LOOP.format(go=str(folder / "go2"), asks=True), "--exclude=c4aiscw2", resume=5)
     await asyncio.to_thread(wait_for, begun(job), "the fourth epoch")
     cluster.kill_node("c4aiscw1")
-    cluster.run("scontrol", "update", "nodename=c4aiscw1", "state=down", "reason=test")  # noticed at once
+    cluster.run("scontrol", "update", "nodename=c4aiscw1", "state=down", "reason=test")  # detected at once
     try:
         await desk.until(job["key"], lambda job: job["restarts"] == 1 and job["state"] == "PENDING")
         (folder / "go2").touch()
@@ -187,7 +187,8 @@ async def on_a_node_that_fails(desk: Any, cluster: EmbeddedCluster, folder: Path
         assert "without a warning" in await ended_well(desk, job)
     finally:
         cluster.start_node("c4aiscw1")
-        cluster.run("scontrol", "update", "nodename=c4aiscw1", "state=resume", check=False)  # it may be back by itself
+        # the node may be back by itself
+        cluster.run("scontrol", "update", "nodename=c4aiscw1", "state=resume", check=False)
 
 
 @pytest.mark.here_only("nothing of it depends on the way there")
@@ -208,7 +209,7 @@ async def test_what_fails_or_is_cancelled_stays_so(desk, tmp_path, wait_for):
     job = await desk.submit("import time\nprint('here')\ntime.sleep(1000)", resume=5)
     output = Path(job["folder"], "stdout")
     await asyncio.to_thread(wait_for, lambda: output.exists() and output.read_text(), "the cell to run")
-    # No job of this cluster makes room for another: no step of the job listens for that.
+    # No job of this cluster preempts another: no step of the job waits for the signal.
     argv = ["squeue", "-h", "-s", "-j", job["id"], "-o", "%i"]
     steps = subprocess.run(argv, env={**os.environ, **desk.env}, capture_output=True, text=True, check=True).stdout
     assert {step.partition(".")[2] for step in steps.split()} == {"batch"}

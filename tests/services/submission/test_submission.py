@@ -1,4 +1,4 @@
-"""Cells become jobs of a real Slurm."""
+"""Tests of cells that become jobs of a real Slurm."""
 
 import asyncio
 import json
@@ -92,7 +92,7 @@ async def test_record_follows_its_schema_before_and_after(desk):
     assert (record["job"]["id"], record["end"]["state"], record["label"]) == (job["id"], "COMPLETED", "mine")
     assert oct(path.stat().st_mode & 0o777) == "0o600"
     assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
-    # Over SSH two more tell whether an execution of sbatch was ours, and how it ended.
+    # Over SSH two more files identify the execution of sbatch, and record its end.
     assert len(os.listdir(path.parent)) <= (11 if desk.way.is_remote else 9)
 
 
@@ -135,7 +135,7 @@ async def test_one_key_is_worked_on_once_at_a_time_also_by_those_who_come_later(
     early = [asyncio.create_task(intake.submit(asked)) for _ in range(2)]
     go.set()
     await early[0]
-    late = asyncio.create_task(intake.submit(asked))  # while the second, who waited, is at work
+    late = asyncio.create_task(intake.submit(asked))  # while the second request, which waited, is running
     await asyncio.gather(*early, late)
     assert most == 1
     assert not intake._locks
@@ -163,7 +163,7 @@ async def test_show_submits_nothing_and_says_what_would_be(desk):
         (["-p", "no-such"], SubmitRefused, "no-such"),
         (["--gres", "gpu:h100:1"], SubmitRefused, "gres|generic|configuration"),
         (["--time", "soon"], SubmitRefused, "time"),
-        # Words of a silent controller, but the person's own:
+        # Messages of a silent controller, but in the user's own words:
         (["-p", "Connection refused"], SubmitRefused, "partition"),
         (["-p", "x\nsbatch: error: Batch job submission failed: Socket timed out"], SubmitRefused, "partition"),
         (["-N", "Connection refused"], SubmitRefused, "node count"),
@@ -192,7 +192,7 @@ async def test_waiting_sbatch_in_the_header_is_refused_and_in_the_environment_le
 
 
 async def test_a_folder_of_chdir_that_is_not_there_is_told(desk):
-    """Slurm takes it, and the job runs in /tmp."""
+    """Slurm accepts the job, which then runs in /tmp."""
     told = await desk.submit("#!/bin/sh\ntrue\n", "-D", "/no/such/folder", dry_run=True)
     assert told["warnings"] == [
         "There is no folder /no/such/folder where sbatch runs: on a node without it the job runs in /tmp."
@@ -212,7 +212,7 @@ def _named(root: Path) -> list[str]:
 
 @pytest.mark.here_only("the limit is one of this process; a full disk far away is in tests/transport")
 async def test_disk_that_fills_up_leaves_no_half_folder(desk):
-    """A write that fails in the middle, as on a full disk (here: the limit on a file's size)."""
+    """A write that fails in the middle, as on a full disk (simulated by the limit on a file's size)."""
     first = await desk.submit("#!/bin/sh\ntrue\n", "--hold")
     root = Path(first["folder"]).parent
     before = _named(root)
@@ -224,7 +224,7 @@ async def test_disk_that_fills_up_leaves_no_half_folder(desk):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert _named(root) == before
-    assert not [path for path in root.glob(".*/*") if path.stat().st_size]  # empty ones are there for the next job
+    assert not [path for path in root.glob(".*/*") if path.stat().st_size]  # empty folders for the next job exist
     assert [job["key"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=True) if job["key"]] == [
         first["key"]
     ]

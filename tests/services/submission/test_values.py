@@ -1,4 +1,4 @@
-"""The file in which values travel, as the runner writes and reads it: with and without cloudpickle."""
+"""Tests of the file of values, written and read by the runner: with and without cloudpickle."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_arrays_travel_beside_their_pickle_without_a_second_copy() -> None:
         header, found = values.read(file)
         back = values.unpack(*found[0], header)["array"]
         assert (back == array).all()
-        back[0] = 8  # it can be changed
+        back[0] = 8  # it is writable
     content[-8:] = bytes(8)
     assert back[-1] == 0, "it stays where it was received"
 
 
 def test_values_that_have_in_common_what_can_be_changed_stay_one() -> None:
-    class Tensor(list):  # as one of torch: hashed by what it is
+    class Tensor(list):  # as one of torch: hashed by its content
         def __hash__(self) -> int:  # type: ignore[override]
             return id(self)
 
@@ -93,7 +93,7 @@ def test_values_with_objects_in_common_come_back_as_large_as_each_may_be(tmp_pat
 
 
 class _Tensor:
-    """What a tensor is for us: torch is large, and this machine need not have a GPU."""
+    """Replacement of a tensor: torch is large, and this machine may have no GPU."""
 
     layout = "strided"
     copied = 0
@@ -158,7 +158,7 @@ def test_what_is_too_large_is_not_pickled_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_large_value_is_written_without_a_second_copy(tmp_path: Path) -> None:
-    """Written by a process that may not have twice as much."""
+    """Written by a process whose memory limit is below twice the size."""
     code = (
         f"import sys; sys.path[:0] = [{os.path.dirname(FILE)!r}]\nimport pickle, resource, values\n"
         "class Large:\n    def __init__(self): self.raw = bytearray(2**29 + 5)\n"
@@ -259,7 +259,7 @@ def test_values_are_read_from_a_private_file_only(tmp_path: Path) -> None:
 
 
 class Notebook:
-    """Cells as a kernel runs them, and what they defined on its way to another Python."""
+    """Cells as a kernel runs them, and their definitions for another Python."""
 
     def __init__(self, main: types.ModuleType, folder: Path) -> None:
         self.names, self._folder = main.__dict__, folder
@@ -272,7 +272,7 @@ class Notebook:
         exec(compile(source, name, "exec", dont_inherit=True), self.names)
 
     def send(self, names: str, expression: str, python: str = sys.executable) -> str:
-        """Return what the expression gives where the names came from a file."""
+        """Return the value of an expression whose names came from a file."""
         sent = parcel({"in": names}, self.names, 10**6)
         code = (
             "import sys, runpy, __main__\n"
@@ -355,7 +355,7 @@ def test_what_would_arrive_as_something_else_is_refused_once(notebook: Notebook,
 
 
 def test_a_function_without_source_travels_alone_as_in_a_list(notebook: Notebook) -> None:
-    """By its bytecode, which this Python reads; it finds those that have travelled as source, and no namesake."""
+    """As bytecode, which this Python can load; it finds functions sent as source, and no others of the same name."""
     notebook.run("def helper(n): return 10 * n\ndef make(n):\n    def g(): return helper(n)\n    return g\n")
     notebook.run("g, fs = make(1), [make(2), lambda: helper(3)]\nh = fs[1]\ndef user(): return g() + h()")
     assert notebook.send("g,fs", "g(), fs[0](), fs[1]()") == "(10, 20, 30)"
@@ -366,7 +366,7 @@ def test_a_function_without_source_travels_alone_as_in_a_list(notebook: Notebook
 
 
 def test_a_class_without_source_travels_with_what_is_of_it(notebook: Notebook) -> None:
-    """As one that a job made, and brought back with the model that it trained."""
+    """As a class made by a job, returned with the model that the job trained."""
     notebook.run("exec('class Net:\\n    width = 3\\n    def size(self): return helper(self.width)')\nnet = Net()")
     notebook.run(
         "def helper(n): return 10 * n\nfrom collections import namedtuple\ng = namedtuple('Pair', 'a b')\nx = g(1, 2)"

@@ -1,4 +1,4 @@
-"""What an agent finds of its tunnels after a restart may be torn, and never keeps it from starting."""
+"""Tests of an agent's stored tunnels after a restart: the file may be damaged, and never prevents the start."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_torn_memory_is_no_memory(found: Any, tmp_path: Path) -> None:
 
 
 async def test_a_port_is_taken_again_before_anybody_logs_in(tmp_path: Path) -> None:
-    """Who connects meanwhile is turned away; nothing is held for its sake."""
+    """A connection meanwhile is refused; nothing waits for it."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -69,7 +69,7 @@ async def test_a_port_is_taken_again_before_anybody_logs_in(tmp_path: Path) -> N
 async def test_of_login_nodes_with_one_home_each_has_its_own_ports_and_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The port of a page on one of them may be somebody else's on another."""
+    """The port of a page on one of them may belong to another user on the other."""
     state, settings = tmp_path / "state", {"job_root": str(tmp_path / "jobs"), "state_dir": str(tmp_path / "state")}
     state.mkdir(mode=0o700)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -83,7 +83,7 @@ async def test_of_login_nodes_with_one_home_each_has_its_own_ports_and_pages(
         core = Core(Settings(**settings))
         await core.start()
         assert [tunnel["local_port"] for tunnel in core.tunnels.told("x")] == ports
-        assert page.exists() == has_page  # an agent removes those of its own that was killed
+        assert page.exists() == has_page  # an agent removes pages of its killed predecessor
         await core.stop()
     assert json.loads(memory_of(state, "login1").read_text())[0]["local_port"] == port
 
@@ -91,7 +91,7 @@ async def test_of_login_nodes_with_one_home_each_has_its_own_ports_and_pages(
 async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a session that is cancelled before its Jupyter listens: nobody else has heard of the way to its node."""
+    """For a session cancelled before Jupyter listens: no other code knows the route to its node."""
     found, looked, closed = asyncio.Event(), asyncio.Event(), []
     reach = NodeRoutes(*cast(Any, (None, None, None, None)))
 
@@ -115,5 +115,5 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
     found.set()
     await approaching
     assert closed == ["n1"]
-    entry.record = replace(record, granted=GrantRecord(nodes="n[1"))  # as no cluster says it
+    entry.record = replace(record, granted=GrantRecord(nodes="n[1"))  # a value of no real cluster
     await tunnels.approach("here", entry)

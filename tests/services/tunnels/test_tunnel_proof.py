@@ -1,4 +1,4 @@
-"""Who answers at the far end of a tunnel has proved itself, also when the program there has just ended."""
+"""Tests of the proof of a tunnel's remote program, also after a recent end of the program."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ while True:
 
 
 class _Transport(LocalTransport):
-    """One whose name may lead to another machine from one connection to the next."""
+    """Transport whose host name may lead to another machine for each connection."""
 
     generation = 1  # type: ignore[assignment]
     reconnects = breaks = False
@@ -65,7 +65,7 @@ class _Transport(LocalTransport):
 
 
 class Server(subprocess.Popen[str]):
-    """A program that listens."""
+    """A listening program."""
 
     def __init__(self, user: int, port: int = 0) -> None:
         argv = [sys.executable, "-c", _SERVER, str(user), str(port)]
@@ -89,7 +89,7 @@ async def transport() -> AsyncIterator[_Transport]:
 async def new_tunnels(
     tmp_path: Path, transport: _Transport, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Callable[[], Tunnels]]:
-    """``new_tunnels()``: those to this machine, of one agent after the other."""
+    """Return ``new_tunnels()``: tunnels to this machine, for one agent after another."""
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o777)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(theirs))
@@ -111,13 +111,13 @@ async def new_tunnels(
 
 @pytest.fixture
 def tunnels(new_tunnels: Callable[[], Tunnels]) -> Tunnels:
-    """Those of one agent."""
+    """Provide the tunnels of one agent."""
     return new_tunnels()
 
 
 @pytest.fixture
 def opened(tunnels: Tunnels) -> Callable[[dict[str, Any]], Any]:
-    """Opens a tunnel."""
+    """Provide a function that opens a tunnel."""
     return lambda wanted: tunnels.open("x", wanted)
 
 
@@ -154,7 +154,7 @@ async def test_who_takes_the_port_of_a_program_that_ended_hears_nothing(opened: 
 async def test_when_nobody_was_connected_who_comes_to_listen_meanwhile_hears_nothing(
     was_used: bool, opened: Callable[..., Any], tunnels: Tunnels
 ) -> None:
-    """At once: nobody could see the program end."""
+    """At once: the end of the program cannot be observed."""
     server = Server(0)
     tunnel = await opened({"port": server.port})
     local = ("127.0.0.1", tunnel["local_port"])
@@ -184,7 +184,7 @@ async def test_many_connections_are_served_by_few_questions(opened: Callable[...
 
     answers = await asyncio.gather(*(asyncio.to_thread(one) for _ in range(30)))
     assert {answer.partition(b" ")[2] for answer in answers} == {b"secret"}
-    assert transport.asked == asked == 2  # when it was opened, and when somebody came
+    assert transport.asked == asked == 2  # at its opening, and at a connection
     first.close()
     server.end()
 
@@ -192,7 +192,7 @@ async def test_many_connections_are_served_by_few_questions(opened: Callable[...
 async def test_by_a_new_connection_to_the_login_node_it_is_asked_again(
     opened: Callable[..., Any], transport: _Transport
 ) -> None:
-    """Of several machines behind one name it may be another."""
+    """With several machines behind one name, it may be another machine."""
     server = Server(os.getuid())
     local = ("127.0.0.1", (await opened({"port": server.port}))["local_port"])
     transport.reconnects = True
@@ -219,7 +219,7 @@ async def test_a_way_that_breaks_while_it_is_asked_is_made_again(
 
 
 async def test_sockets_are_in_a_folder_of_ours(opened: Callable[..., Any], tmp_path: Path) -> None:
-    """Where others may rename it, what the person connects to may be theirs."""
+    """If others may rename the folder, the socket may be theirs."""
     server = Server(os.getuid())
     path = Path((await opened({"port": server.port, "socket": True}))["socket"])
     assert path.parent == tmp_path / "ours" / "tunnels"
@@ -233,7 +233,7 @@ async def test_sockets_are_in_a_folder_of_ours(opened: Callable[..., Any], tmp_p
 async def test_a_port_that_somebody_has_taken_meanwhile_is_waited_for(
     new_tunnels: Callable[[], Tunnels], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The person is told, and it is there again by itself."""
+    """The user is notified, and the port is taken again automatically."""
     monkeypatch.setattr("jupyter_slurm.services.tunnels.manager._LOOK", 0.05)
     server, first = Server(os.getuid()), new_tunnels()
     opened = await first.open("x", {"port": server.port})

@@ -1,4 +1,4 @@
-"""Tunnels to jobs on a real site: laptop -> gateway with a one-time code -> login node -> compute node."""
+"""Tests of tunnels to jobs on a real site: laptop -> gateway with a one-time code -> login node -> compute node."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ while True:
 """
 
 
-_HOST_KEYS: list[str] = []  # who was asked about
+_HOST_KEYS: list[str] = []  # hosts with a prompt about their key
 
 
 @contextlib.asynccontextmanager
 async def connected(
     folder: Path, site: RealSite, more: str = "", *, config: Path | None = None, accepts: Sequence[str] = ()
 ) -> AsyncIterator[Core]:
-    """A core that is logged in; its state stays in ``folder``. Of unknown hosts, those whose names begin so are accepted."""
+    """Provide a logged-in core; its state is in ``folder``. Unknown hosts with the given prefixes are accepted."""
     (folder / "sites").mkdir(exist_ok=True)
     login = f'[login]\nhost = "login"\nssh_config = "{config or site.ssh_config}"\n'
     (folder / "sites" / "far.toml").write_text(login + more)
@@ -110,7 +110,7 @@ async def until(true: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
 async def served(
     core: Core, name: str = "far", env: dict[str, str] | None = None, *, at_once: bool = False
 ) -> tuple[dict[str, Any], int]:
-    """A job that serves on a port of its node's loopback; ``at_once``: Slurm may not have told yet on which node."""
+    """Start a job that serves on its node's loopback; ``at_once``: Slurm may not have reported the node yet."""
     key = time.strftime("%Y%m%d-%H%M%S", time.gmtime()) + "-" + secrets.token_hex(8)
     context = {} if env is None else {"env": env, "cwd": "/tmp"}
     asked = {"key": key, "kind": "script", "text": _SERVER, "options": [], "args": [], "context": context}
@@ -134,7 +134,7 @@ async def served(
 
 @contextlib.contextmanager
 def program(host: SshHost, user: str, address: str = "127.0.0.1") -> Iterator[int]:
-    """The port on which a program of the person's serves on a host."""
+    """Start a program of the user on a host; yield its port."""
     argv = host.command("/usr/bin/python3", "-c", _SERVER, address, user=user)
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
@@ -147,7 +147,7 @@ def program(host: SshHost, user: str, address: str = "127.0.0.1") -> Iterator[in
 
 @contextlib.contextmanager
 def stranger(host: SshHost, user: str) -> Iterator[int]:
-    """The port on which another user listens on a host; what that one hears is nothing."""
+    """Listen on a host as another user; yield the port, and check that no data arrives."""
     listen = (
         "import socket; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True)\n"
         "while True: print(s.accept()[0].recv(100), flush=True)"
@@ -186,7 +186,7 @@ async def test_a_port_of_a_job_is_brought_here(
         ):
             await core.tunnels.open("far", {"job": job["key"], "port": taken})
         assert len(core.tunnels.told("far")) == 1
-        with program(ssh_site.nodes[tunnel["node"]], ssh_site.user, "::") as ipv6:  # and no IPv4, as with tornado
+        with program(ssh_site.nodes[tunnel["node"]], ssh_site.user, "::") as ipv6:  # without IPv4, as with tornado
             other = await core.tunnels.open("far", {"job": job["key"], "port": ipv6})
             assert (await asyncio.to_thread(ask, other["local_port"], b"x")).endswith(b" x")
             await core.tunnels.close("far", other["id"])
@@ -204,7 +204,7 @@ async def test_a_port_of_a_job_is_brought_here(
 
 @contextlib.contextmanager
 def configured(host: SshHost, **options: str) -> Iterator[None]:
-    """A host whose sshd has other words for new connections."""
+    """Change the sshd configuration of a host for new connections."""
     before = host.options
 
     def restart(words: Any) -> None:
@@ -268,7 +268,7 @@ async def test_a_key_that_lies_on_the_login_node_alone_leads_on_from_there(
             ):
                 await core.tunnels.open("far", {"job": job["key"], "port": taken})
             await core.tunnels.close("far", tunnel["id"])
-        known.write_text("")  # a node that the login node does not know is not believed
+        known.write_text("")  # a node unknown to the login node is not trusted
         async with connected(short_path, ssh_site, more) as core:
             tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
             why = tunnel["failed"]["nested"]
@@ -292,7 +292,7 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(short_pa
             ssh_site.gateway.kill_sessions()
             with pytest.raises(ConnectionResetError):
                 await asyncio.to_thread(lambda: b"".join(iter(lambda: sock.recv(1 << 18), b"")))
-        # Made while the link is down, it waits, here for another one-time code.
+        # A connection during an outage waits, in this test for another one-time code.
         assert (await asyncio.to_thread(ask, local, b"again")).endswith(b" again")
     state = short_path / "state" / f"tunnels-{socket.gethostname()}.json"
     assert state.stat().st_mode & 0o777 == 0o600
@@ -320,7 +320,7 @@ async def test_a_way_that_can_prove_nothing_is_not_used(short_path: Path, ssh_si
 
 
 def two_free() -> int:
-    """The first of two ports that nobody has, outside those that the system gives by itself."""
+    """Return the first of two free ports, outside the ephemeral range."""
     while True:
         first = random.randrange(20000, 30000)
         pair = [("127.0.0.1", port) for port in (first, first + 1)]
@@ -334,7 +334,7 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
         job, port = await served(core)
         with pytest.raises(TunnelError, match="nothing listens on port 9 of node"):
             await core.tunnels.open("far", {"job": job["key"], "port": 9})
-        for _ in range(2):  # the second has the first one's port: nothing is left behind
+        for _ in range(2):  # the second has the first one's port: nothing remains
             with pytest.raises(TunnelError, match="nothing listens"):
                 await core.tunnels.open("far", {"job": job["key"], "port": 9, "local_port": first})
         others = [socket.create_server(("127.0.0.1", taken)) for taken in (first, first + 1)]
@@ -357,7 +357,7 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
 
 
 async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_site: RealSite) -> None:
-    """Also where its sshd passes no connections on: a program there does."""
+    """Also if its sshd refuses forwarding: a remote program forwards instead."""
     login = ssh_site.logins["login1"]
     for options in ({}, {"AllowTcpForwarding": "no"}):
         with configured(login, **options), program(login, ssh_site.user) as port:
@@ -367,7 +367,7 @@ async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_si
                 assert (tunnel["way"], tunnel["proven"], tunnel["job"]) == ("login", True, None)
                 assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"login1 x"
                 await core.tunnels.close("far", tunnel["id"])
-                if options:  # and to a node no way leads: of each it is told why
+                if options:  # a node without a route: each attempt has its reason
                     _, reach = core.tunnels._reaches["far"]
                     way = await reach.way(RouteTarget("node1", "1"))
                     with pytest.raises(TunnelError, match=r"no way leads to node1: ssh: .*pass.*; direct: .*pass"):
@@ -397,7 +397,7 @@ async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
             assert ssh_site.codes.used == codes
             gateway.kill_sessions()
             assert await asyncio.to_thread(ask, tunnel["local_port"], b"x") == b"gateway x"
-        assert ssh_site.codes.used == codes + 1  # of the log-in, once
+        assert ssh_site.codes.used == codes + 1  # of the login, once
         await core.clusters.disconnect("far")
 
         async def is_left() -> bool:
@@ -409,9 +409,9 @@ async def test_a_port_of_the_gateway_is_brought_here_and_nothing_more_is_asked(
 async def test_a_master_of_the_persons_own_has_no_way_to_the_gateway_and_that_is_logged_in_to_once(
     short_path: Path, ssh_site: RealSite
 ) -> None:
-    """As where the log-in was made by other means: what leads through the gateway is not ours to use."""
+    """As after a login by other means: forwarding through the gateway's master is not available."""
     more = 'carrier = "openssh"\n[tunnels]\nports = [18100, 18200]\n'
-    others = set(ssh_site.gateway.sessions())  # log-ins that other tests have kept
+    others = set(ssh_site.gateway.sessions())  # logins kept by other tests
     async with connected(short_path, ssh_site, more) as core:
         (hop,) = (path for path in (short_path / "run" / "ssh").iterdir() if path.name.startswith("h"))
         hop.unlink()
@@ -431,7 +431,7 @@ async def test_a_master_of_the_persons_own_has_no_way_to_the_gateway_and_that_is
 
 @pytest.fixture
 def gateway6(ssh_site: RealSite) -> Iterator[str]:
-    """Another address of the gateway."""
+    """Provide another address of the gateway."""
     gateway, wire = ssh_site.gateway, cast(Any, ssh_site.gateway.link)
     network = f"fd{secrets.token_hex(1)}:{secrets.token_hex(2)}"
     here, there = f"{network}::1", f"{network}::2"
@@ -452,7 +452,7 @@ def gateway6(ssh_site: RealSite) -> Iterator[str]:
 async def test_a_gateway_that_has_no_name_but_an_ipv6_address(
     carrier: str, short_path: Path, ssh_site: RealSite, gateway6: str
 ) -> None:
-    """On the way, as the host that is meant, and programs that listen on ``::1``."""
+    """As jump host, as target, and for programs that listen on ``::1``."""
     address = str(ipaddress.ip_address(gateway6))
     config, known = short_path / "config", short_path / "known_hosts"
     known.write_text(ssh_site.known_hosts.read_text() + ssh_site.gateway.known_hosts_lines(address))
@@ -487,7 +487,7 @@ async def test_a_gateway_that_runs_no_commands_proves_nothing(
 
 
 async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh_site: RealSite) -> None:
-    """Once; the login node knows it as long as nobody says yes, and ssh does it from when somebody has, by hand perhaps."""
+    """Once; the login node knows the key until the user accepts it, then ssh does, perhaps after a manual login."""
     known, config = short_path / "known_hosts", short_path / "config"
     nodes = tuple(ssh_site.nodes)
     lines = ssh_site.known_hosts.read_text().splitlines(keepends=True)
@@ -511,7 +511,7 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh
             assert (tunnel["way"], tunnel["failed"]) == ("ssh", {})
             sock.sendall(b"still here")
             while not (said := await asyncio.to_thread(sock.recv, 100)).endswith(b"here"):
-                assert said  # what was open goes on
+                assert said  # open connections continue
         await core.cluster("far").actions.cancel(job["key"])
     known.write_text("".join(line for line in lines if not line.startswith(nodes)))
     async with connected(short_path, ssh_site, more, config=config, accepts=nodes) as core:
@@ -546,7 +546,7 @@ async def test_a_node_that_is_gone_without_a_word_is_found_out(
 async def test_on_a_login_node_itself(
     short_path: Path, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No SSH on the way; the node of the embedded cluster takes none either."""
+    """Without SSH; the node of the embedded cluster has no sshd either."""
     monkeypatch.setattr(tunnels, "_LOOK", 0.05)
     settings = Settings(
         job_root=str(short_path / "jobs"), state_dir=str(short_path / "state"), runtime_dir=str(short_path / "run")
@@ -563,7 +563,7 @@ async def test_on_a_login_node_itself(
             entry.submitted,
             None,
             job["submit_time"] - 2.5,
-        )  # no look at the queue yet
+        )  # the queue was not queried yet
         wanted = {"job": job["key"], "port": port}
         both = [asyncio.create_task(core.tunnels.open(name, wanted)) for _ in range(2)]
 
@@ -571,11 +571,11 @@ async def test_on_a_login_node_itself(
             return list(core.tunnels._new.values()) == [2]
 
         await until(both_wait)
-        both[0].cancel()  # it goes on for the other one
+        both[0].cancel()  # the other one continues
         tunnel = await both[1]
         assert [one["id"] for one in core.tunnels.told(name)] == [tunnel["id"]]
         entry.slurm.submitted = entry.submit_time = said
-        await asyncio.sleep(0.5)  # ten looks: what the queue says of its own job does not make it another one
+        await asyncio.sleep(0.5)  # ten checks: the state of the job in the queue does not make it another job
         assert tunnel["way"] == "step"
         assert (await asyncio.to_thread(ask, tunnel["local_port"], b"x" * 9)).endswith(b" " + b"x" * 9)
         await core.cluster(name).actions.cancel(job["key"])

@@ -1,4 +1,4 @@
-"""Log-ins that OpenSSH carries."""
+"""Logins with the OpenSSH carrier."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ def folder(short_tmp):
 
 @pytest.fixture
 async def log_in(folder):
-    """``log_in(config, name, person, **options)``: a transport; at the end the log-in is ended, too."""
+    """Return a factory: ``log_in(config, name, person, **options)`` is a transport; the login ends after the test."""
     made = []
 
     async def make(config, name, person, *, options=(), **more):
@@ -36,7 +36,7 @@ async def log_in(folder):
 
 @pytest.fixture
 def config(tmp_path):
-    """``config(host, *lines)``: another configuration of a host than its own."""
+    """Return a factory: ``config(host, *lines)`` is another configuration of a host."""
 
     def make(host, *lines):
         path = tmp_path / f"config{len(os.listdir(tmp_path))}"
@@ -48,7 +48,7 @@ def config(tmp_path):
 
 @pytest.fixture(scope="module")
 def asking(ssh_host, new_user):
-    """A host that takes a password."""
+    """Provide a host that accepts a password."""
     user = new_user(password="right horse")
     options = {"PasswordAuthentication": "yes", "UsePAM": "no", "MaxAuthTries": 6}
     return ssh_host(name="asking", users=[user], options=options), user

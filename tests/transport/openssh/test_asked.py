@@ -1,4 +1,4 @@
-"""What OpenSSH asks, and who hears it."""
+"""Questions of OpenSSH, and their delivery to the user."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ async def test_passwords_are_asked_again_as_ssh_does(asking, config, log_in):
 
 
 async def test_an_ssh_older_than_ssh_askpass_require_asks_too(asking, config, log_in, tmp_path, monkeypatch):
-    """Before 8.4 a display, and no terminal, is what makes it ask a program: no difference to the person."""
+    """Check OpenSSH before 8.4, which uses askpass only with a display and without a terminal."""
     environment = OpenSshLogin._environment
 
     def older(self, program):

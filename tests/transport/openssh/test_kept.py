@@ -1,4 +1,4 @@
-"""Log-ins that outlive us, and masters of the person: the OpenSSH carrier."""
+"""Logins that outlive the process, and masters of the user: the OpenSSH carrier."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,7 @@ async def test_what_is_let_go_is_found_again_and_ends_when_that_is_said(login_no
     again = await log_in(login_node.ssh_config, login_node.name, Person(), ping=0.1)
     await again.run(["true"])
     assert masters(folder) == [master]
-    # Who ends idle programs on login nodes, as many sites do, ends no log-in with our echo.
+    # A site that ends idle programs on login nodes, as many do, ends the echo session but not the login.
     before = _echoes(login_node)
     for pid in before:
         os.kill(pid, signal.SIGKILL)
@@ -102,7 +102,7 @@ async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folde
 
     def run(login):
         log_in(login)
-        (master.close if ends else master.leave)()  # from another thread, in this moment
+        (master.close if ends else master.leave)()  # from another thread, at this moment
 
     monkeypatch.setattr(OpenSshLogin, "run", run)
     await asyncio.to_thread(master.open)
@@ -116,17 +116,17 @@ async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folde
 
 
 def _leads_to(number, folder):
-    """Whether a file of ours is a socket with its other end in a folder."""
+    """Return whether a file of this process is a socket with its other end in a folder."""
     try:
         copy = os.dup(int(number))
     except OSError:
         return False
     try:
         end = socket.socket(fileno=copy)
-    except OSError:  # no socket
+    except OSError:  # not a socket
         os.close(copy)
         return False
-    with end, contextlib.suppress(OSError):  # no other end
+    with end, contextlib.suppress(OSError):  # no peer
         return str(end.getpeername()).startswith(folder)
     return False
 
@@ -166,7 +166,7 @@ async def test_a_folder_that_others_can_write_to_is_refused(login_node, folder, 
 
 @pytest.fixture
 def own_master(config, short_tmp):
-    """``own_master(host)``: a configuration, and a function that asks the master that the person has open."""
+    """Return a factory: ``own_master(host)`` is a configuration, and a function that queries the user's open master."""
     ended = contextlib.ExitStack()
 
     def make(host):

@@ -1,4 +1,4 @@
-"""What nobody else may see of an OpenSSH log-in, and what its streams say."""
+"""Secrecy of an OpenSSH login against other users, and errors of its streams."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ async def test_a_secret_is_in_no_command_line_environment_or_log(new_ssh_site, f
 
 
 async def test_nobody_else_is_answered(login_node, config, folder, asking, log_in):
-    """The socket for questions is private, and what comes by it is asked of the person, whoever sends it."""
+    """Check that the socket for questions is private, and that every question on it reaches the user."""
     host, _ = asking
     modes = []
 

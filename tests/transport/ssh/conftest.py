@@ -1,4 +1,4 @@
-"""A real sshd without a port or a network, one for each connection, and who logs in there."""
+"""A real sshd without a port or a network, one for each connection, and its users."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/l
 
 @functools.cache
 def _made(name: str, kind: str, options: tuple[str, ...]) -> tuple[bytes, bytes]:
-    """Make a key, and its public half, once for all tests: an RSA key takes as long as what is done with it."""
+    """Create a key pair once for all tests: an RSA key takes as long as the test itself."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, name)
         subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", name, *options, "-f", path], check=True)
@@ -37,11 +37,11 @@ def _made(name: str, kind: str, options: tuple[str, ...]) -> tuple[bytes, bytes]
 
 
 class PipedSshd:
-    """``sshd -i`` with keys and settings of its own; a name and a port of the host can be anything."""
+    """``sshd -i`` with its own keys and settings; the host's name and port are arbitrary."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.etc = folder / "etc"  # what it has as /etc/ssh
+        self.etc = folder / "etc"  # mounted as its /etc/ssh
         self.etc.mkdir()
         self._pam: Path | None = None
         self._config = folder / "sshd_config"
@@ -49,7 +49,7 @@ class PipedSshd:
         self.configure()
 
     def key(self, name: str, kind: str = "ed25519", *options: str) -> Path:
-        """Make a key, once."""
+        """Create a key, once."""
         path = self.folder / name
         if not path.exists():
             private, public = _made(name, kind, options)
@@ -64,7 +64,7 @@ class PipedSshd:
         return " ".join((self.folder / f"{name}.pub").read_text().split()[:2])
 
     def certify(self, name: str, authority: str, *options: str, suffix: str = "") -> Path:
-        """Have a key certified, and return the certificate."""
+        """Certify a key, and return the certificate."""
         public = self.folder / f"{name}{suffix}.pub"
         if suffix:
             shutil.copy(self.folder / f"{name}.pub", public)
@@ -80,7 +80,7 @@ class PipedSshd:
         certificate: Path | None = None,
         pam: str | None = None,
     ) -> None:
-        """Write its configuration; ``pam``: the text of its PAM service, which it sees instead of the machine's."""
+        """Write the configuration; ``pam``: the text of its PAM service, which replaces the machine's."""
         self._pam = None
         if pam is not None:
             self._pam = self.folder / "pam"
@@ -93,7 +93,7 @@ class PipedSshd:
 
     @property
     def command(self) -> str:
-        """What OpenSSH takes as ProxyCommand."""
+        """Return the value of ProxyCommand for OpenSSH."""
         sshd = shlex.join([str(SSHD), "-i", "-f", str(self._config), "-E", str(self.folder / "sshd.log")])
         if self._pam is None:
             return sshd
@@ -101,10 +101,10 @@ class PipedSshd:
         return shlex.join(["unshare", "--mount", "sh", "-c", mounts])
 
     def connect(self) -> socket.socket:
-        """Start one, and return our end of it."""
+        """Start a sshd, and return the local end of its connection."""
         ours, theirs = socket.socketpair()
         with theirs:
-            # A leader of its group, as a listening sshd makes it: so it ends its children with itself.
+            # The leader of its process group, as with a listening sshd: so it ends its children with itself.
             argv = shlex.split(self.command)
             self._running.append(subprocess.Popen(argv, stdin=theirs, stdout=theirs, start_new_session=True))
         return ours
@@ -113,7 +113,7 @@ class PipedSshd:
         return (self.folder / "sshd.log").read_text()
 
     def close(self) -> None:
-        """End those that are left."""
+        """End the remaining processes."""
         for process in self._running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -135,7 +135,7 @@ def piped_sshd(short_tmp: Path, unavailable) -> Iterator[PipedSshd]:
 
 
 class Person:
-    """Answers prompts in turn; each answer is a list, None (declines), or a function that makes it."""
+    """User who answers prompts in turn; each answer is a list, None (decline), or a function that returns it."""
 
     def __init__(self, *answers):
         self.answers, self.asked, self.taken_back = list(answers), [], []
@@ -158,7 +158,7 @@ class Person:
 
 
 class Door:
-    """One host, one user of it, and whoever is asked."""
+    """One host, one of its users, and the prompter."""
 
     person = Person
     password = "correct horse 7 Ω"
@@ -172,7 +172,7 @@ class Door:
         self.transport = None
 
     def configure(self, *lines, pam=None, certificate=None):
-        """Set words of sshd_config; keys alone open it where they do not say more."""
+        """Set options of sshd_config; by default only keys are accepted."""
         keys_only = ("PasswordAuthentication no", "KbdInteractiveAuthentication no")  # the first value wins
         self.sshd.configure(
             f"AuthorizedKeysFile {self.authorized}", *lines, *keys_only, pam=pam, certificate=certificate
@@ -217,7 +217,7 @@ class Door:
 
 @functools.cache
 def _user(new_user) -> str:
-    """Make one account for all tests here."""
+    """Create one account for all tests of this module."""
     return new_user(password=Door.password)
 
 
@@ -232,7 +232,7 @@ def door(piped_sshd, new_user, unavailable):
 
 @pytest.fixture
 def agent(tmp_path):
-    """A real ssh-agent: ``agent(*keys)`` adds keys and returns its socket."""
+    """Return a factory: ``agent(*keys)`` adds keys to a real ssh-agent and returns its socket."""
     path = tmp_path / "agent.sock"
     with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
         while not path.exists():

@@ -1,4 +1,4 @@
-"""What OpenSSH says with ``-v``, read as a walk from host to host; real walks are in tests/cli/test_doctor.py."""
+"""Diagnosis from OpenSSH's ``-v`` output; real connections are in tests/cli/test_doctor.py."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_where_it_ends_is_the_host_that_said_something_last() -> None:
 
 
 def test_a_host_on_the_way_that_says_nothing_is_passed() -> None:
-    """A ProxyCommand that runs ssh without -v."""
+    """Check a ProxyCommand that runs ssh without -v."""
     found = []
     walk = LoginLogDiagnosis(_WAY, found.append)
     walk.hear(said("login.example", 22, _KEY, _OVER[1]))

@@ -1,4 +1,4 @@
-"""Verdicts on host keys are those of OpenSSH: real ssh, real sshd, real ssh-keygen."""
+"""Verdicts on host keys equal those of OpenSSH: real ssh, real sshd, real ssh-keygen."""
 
 import base64
 import contextlib
@@ -24,7 +24,7 @@ from jupyter_slurm.transport.ssh.via_openssh.messages import failure
 
 
 class Both:
-    """One configuration, asked of OpenSSH and of us."""
+    """One configuration, evaluated by OpenSSH and by jupyter_slurm."""
 
     def __init__(self, sshd, folder):
         self.sshd, self.folder = sshd, folder
@@ -32,13 +32,13 @@ class Both:
         self.known.write_text("")
 
     def options(self, *more):
-        """The first value holds, also here."""
+        """Return the options; the first value counts here too."""
         files = [f"UserKnownHostsFile={self.known}", "GlobalKnownHostsFile=none"]
         strict = [] if "BatchMode=yes" in more else ["StrictHostKeyChecking=yes"]
         return [word for option in [*files, *strict, *more] for word in ("-o", option)]
 
     def openssh(self, name="some.host", *more):
-        """Return OpenSSH's verdict, and all that it said."""
+        """Return OpenSSH's verdict, and all its output."""
         argv = ["ssh", "-v", "-T", "-F", "none", "-o", f"ProxyCommand={self.sshd.command}", "-o", "BatchMode=yes"]
         said = subprocess.run([*argv, *self.options(*more), name, "true"], capture_output=True, text=True).stderr
         for word, verdict in [("REVOKED", "revoked"), ("in revoked keys file", "revoked"), ("revoked by file", "revoked"),
@@ -53,7 +53,7 @@ class Both:
         return (await way_to(name, config_file=str(self.folder / "config")))[-1]
 
     async def ours(self, name="some.host", *more):
-        """Return our verdict on what the server shows to us."""
+        """Return jupyter_slurm's verdict on the key that the server offers."""
         host = await self.host(name, *more)
         return host, judge(host, shown(self.sshd, host_key_order(host)))
 
@@ -189,7 +189,7 @@ async def test_verdict_on_certificates_is_that_of_openssh(case, both):
     key, ca = sshd.public("ca", authority), "@cert-authority *.host "
     host_key = f"host-{kind}"
     sshd.key(host_key, kind)
-    if "users" in case:  # sshd takes none of a user, so a forged one has to do: the server's side is not the question
+    if "users" in case:  # sshd refuses user certificates, so a forged one is used: the server's side is not under test
         made = sshd.certify(host_key, "ca", *options)
         blob = base64.b64decode(made.read_text().split()[1])
         both.known.write_text(f"{ca}{key}\n")
@@ -235,7 +235,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("case", ORDERS)
 async def test_known_types_are_asked_for_first(case, both):
-    """A server with three keys shows to us the one that it shows to OpenSSH."""
+    """Check that a server with three keys offers the same key as to OpenSSH."""
     text, options = ORDERS[case]
     sshd = both.sshd
     kinds = ("ed25519", "ecdsa", "rsa")
@@ -273,7 +273,7 @@ async def test_revoked_host_keys_file(both, tmp_path):
 
 
 async def test_nodes_of_two_clusters_may_have_one_name(both):
-    """A key that was accepted by the bare name is known; one of another cluster's node is no change of it."""
+    """Check that a key accepted under the bare name is known, and that a node of another cluster is no changed key."""
     blob, line = base64.b64decode(both.sshd.public("host").split()[1]), both.sshd.public("host")
     both.sshd.key("other", "rsa")
     other = both.sshd.public("other")
@@ -386,7 +386,7 @@ def test_keys_are_added_without_losing_any(tmp_path, piped_sshd):
     hosts = [HostConfig(f"h{n}", f"h{n}", user_known_hosts=("/dev/null", str(path))) for n in range(50)]
     add(hosts[0], blob)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    path.write_text(path.read_text().rstrip("\n"))  # an editor has left the last line open
+    path.write_text(path.read_text().rstrip("\n"))  # an editor has left the last line without a newline
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda host: add(host, blob), hosts[1:]))
     for host in hosts:
@@ -404,7 +404,7 @@ def test_key_that_cannot_be_written_is_told(tmp_path):
 
 
 async def test_who_says_yes_is_connected_where_the_key_cannot_be_kept(both, tmp_path):
-    """As with OpenSSH; the question says why, and a connection that comes back does not ask again."""
+    """Check that a key which cannot be recorded is accepted, as in OpenSSH: asked once, with the reason."""
     blob, occupied = base64.b64decode(both.sshd.public("host").split()[1]), tmp_path / "occupied"
     occupied.mkdir()
     host = replace(await both.host("some.host"), strict="ask")

@@ -1,4 +1,4 @@
-"""Logging in to a real sshd with what a person types: passwords, and what real PAM services ask."""
+"""Login to a real sshd with answers of the user: passwords, and questions of real PAM services."""
 
 import asyncio
 import gc
@@ -131,7 +131,7 @@ async def test_an_answer_that_is_no_utf8_is_not_shown(passwords, asked, caplog, 
     assert "hunter2" not in caplog.text + repr(error.to_problem()) + repr(error.__context__)
 
 
-# What PAM asks
+# Questions of PAM
 
 
 def second_factor(door, way):
@@ -205,7 +205,7 @@ async def test_key_and_then_a_push(door):
 
 
 class Telling(paramiko.ServerInterface):
-    """A server that tells something without asking; sshd never does, others do."""
+    """A server that sends a notice without a question; sshd never does, others do."""
 
     def __init__(self, allowed):
         self._allowed = allowed
@@ -223,7 +223,7 @@ class Telling(paramiko.ServerInterface):
 
 @pytest.fixture
 def telling(door):
-    """Serve one connection, and return what opens it."""
+    """Serve one connection, and return a function that connects."""
     allowed = threading.Event()
     ours, theirs = socket.socketpair()
     server = paramiko.Transport(theirs)
@@ -269,7 +269,7 @@ async def test_person_declines_to_wait(door, telling):
         await _log_in_there(door, Declines())
 
 
-# A person who does not answer
+# A user who does not answer
 
 
 @pytest.mark.parametrize("answer", [None, [], ["one", "two"]])
@@ -329,7 +329,7 @@ async def test_prompter_that_fails_is_not_swallowed(passwords):
         await passwords.open(passwords.person(fail))
 
 
-# Nothing secret
+# Secrecy
 
 
 async def test_nothing_secret_in_logs_errors_or_what_is_left(door, caplog, monkeypatch):
@@ -362,7 +362,7 @@ async def test_nothing_secret_in_logs_errors_or_what_is_left(door, caplog, monke
 
 
 class Secret(str):
-    """A secret that can be seen to be gone."""
+    """A secret whose deletion is observable."""
 
 
 def secret(text, alive):
@@ -372,7 +372,7 @@ def secret(text, alive):
 
 
 async def test_answers_are_not_kept(door):
-    """Neither by a connection that lives nor by an error that somebody keeps."""
+    """Check that neither a live connection nor a kept error holds an answer."""
     path, alive = door.key("k", "ed25519", "-N", "locked"), []
     codes = second_factor(door, "key+code")
     answers = [lambda: secret("locked", alive), lambda: secret("000000", alive), lambda: secret(codes.next(), alive)]
@@ -396,12 +396,12 @@ async def test_answers_are_not_kept(door):
     assert all(error.__context__ is None for error in errors)
 
 
-# All together
+# Complete logins
 
 
 @pytest.mark.parametrize("certified", [False, True])
 async def test_gate_of_a_connection(door, tmp_path, certified):
-    """A person says yes once; a host with a certificate needs none."""
+    """Check that a user confirms a key once, and never for a host with a certificate."""
     known = tmp_path / "known_hosts"
     if certified:
         authority = door.sshd.public("ca")

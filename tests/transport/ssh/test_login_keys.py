@@ -1,4 +1,4 @@
-"""Logging in to a real sshd with keys and certificates, from files and from a real agent, in the order of OpenSSH."""
+"""Login to a real sshd with keys and certificates, from files and from a real agent, in OpenSSH's order."""
 
 import os
 import re
@@ -153,7 +153,7 @@ async def test_agent_that_is_gone_is_said(door):
 async def test_agent_that_refuses_to_sign_is_passed_over(door, agent, monkeypatch):
     monkeypatch.setenv("SSH_ASKPASS", "/bin/false")
     path = door.key("asks")
-    socket = agent(path, options=["-c"])  # wants a yes for each use, and nobody is there
+    socket = agent(path, options=["-c"])  # needs a confirmation for each use, and no user is present
     error = await door.refused(door.person(), identity_agent=socket)
     assert "the agent did not sign" in error.message
     await door.open(door.person(), identity_agent=socket, identity_files=(door.key("k"),))
@@ -211,7 +211,7 @@ async def test_certificate_without_its_key_is_said(door):
     assert "its private key is neither in the agent nor among the IdentityFiles" in error.message
 
 
-# The order of OpenSSH
+# OpenSSH's order
 
 ORDERS = {
     "files": {"files": ["a", "b"], "agent": []},
@@ -228,7 +228,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("case", ORDERS)
 async def test_keys_are_offered_in_the_order_of_openssh(case, door, agent):
-    """What sshd says of each attempt is the same for OpenSSH and for us."""
+    """Check that sshd logs the same attempts for OpenSSH and for jupyter_slurm."""
     chosen = {"only": False, "beside": [], "named": [], **ORDERS[case]}
     door.configure("MaxAuthTries 20")
     door.sshd.key("ca")

@@ -1,4 +1,4 @@
-"""What channels have received, in pieces: the same bytes as paramiko's own array of them."""
+"""Received data of channels, kept in pieces: the same bytes as in paramiko's own array."""
 
 import array
 

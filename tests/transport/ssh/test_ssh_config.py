@@ -1,4 +1,4 @@
-"""The way to a host is the one that OpenSSH itself takes."""
+"""Routes to hosts equal those of OpenSSH."""
 
 import os
 import shlex
@@ -15,8 +15,8 @@ from jupyter_slurm.transport.ssh.config.ssh_config import way_to
 REAL_SSH = shutil.which("ssh")
 pytestmark = pytest.mark.skipif(REAL_SSH is None, reason="needs OpenSSH")
 
-# Each one: what stands in the file, and the names that are asked for.
-DEAD = "Host *\n ProxyCommand /bin/false\n"  # OpenSSH looks for keys once it has a connection, or a command for one
+# For each: the content of the file, and the requested names.
+DEAD = "Host *\n ProxyCommand /bin/false\n"  # OpenSSH searches keys after it has a connection, or a proxy command
 CONFIGS = {
     "nothing": ("", ["somewhere", "me@there"]),
     "hostname-port-user": ("Host t\n HostName h-%h.example\n Port 2222\n User bob\n", ["t", "ann@t"]),
@@ -62,7 +62,7 @@ def home(tmp_path):
 
 @pytest.fixture
 def recorded(home, monkeypatch):
-    """OpenSSH as ``ssh``, that writes down how it is called: it calls itself for each hop."""
+    """Provide an ``ssh`` that records its arguments: OpenSSH calls itself for each hop."""
     calls = home / "calls"
     folder = home / "bin"
     folder.mkdir()
@@ -76,7 +76,7 @@ def recorded(home, monkeypatch):
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def connect(config, name):
-        """Return the arguments of each OpenSSH of one attempt, the target first, and what they said."""
+        """Return the arguments of each OpenSSH of one attempt, the target first, and their output."""
         calls.unlink(missing_ok=True)
         argv = ["ssh", "-T", "-v", "-o", "ConnectTimeout=1", "-F", str(config), "--", name]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -87,7 +87,7 @@ def recorded(home, monkeypatch):
 
 
 def _options(arguments):
-    """Take ``-l``, ``-p``, ``-J``, ``-F`` and ``-W`` of an OpenSSH command line, and its host."""
+    """Return ``-l``, ``-p``, ``-J``, ``-F`` and ``-W`` of an OpenSSH command line, and its host."""
     found, name, rest = {}, "", list(arguments)
     while rest:
         word = rest.pop(0)
@@ -134,7 +134,7 @@ async def test_way_is_the_one_openssh_takes(case, home, recorded):
 
 
 def _same_files(way, said):
-    """Compare with the files that OpenSSH looked for; it tries ``-cert`` beside each key where no certificate is named."""
+    """Compare with the files that OpenSSH tried, including default certificates (``-cert``) beside keys."""
     looked = [line.split(" file ", 1)[1].rsplit(" type ", 1)[0] for line in said.splitlines() if " file /" in line]
     ours = []
     for hop in reversed(way):
@@ -147,7 +147,7 @@ def _same_files(way, said):
 @pytest.mark.parametrize(
     "command",
     [
-        "ssh -W %h:%p gate",  # reads ~/.ssh/config, and we were told another file
+        "ssh -W %h:%p gate",  # reads ~/.ssh/config, but another file was given
         "ssh -F {config} gate nc %h %p",
         "ssh -F {config} -i /key -W %h:%p gate",
         "ssh -F {config} -W other:22 gate",
@@ -185,7 +185,7 @@ JUMPS = [
 @pytest.mark.parametrize("command", JUMPS)
 @pytest.mark.parametrize("has_openssh", [True, False])
 async def test_commands_that_are_a_jump(home, monkeypatch, command, has_openssh):
-    """As ``ssh -J`` makes them, also where OpenSSH is not installed: nothing else could start that command there."""
+    """Check the commands of ``ssh -J``, also without OpenSSH, when no other program could run them."""
     config = home / "config"
     config.write_text(f"Host t\n HostName i\n ProxyCommand {command.replace('ssh -', f'ssh -F {config} -', 1)}\n")
     if not has_openssh:
@@ -201,7 +201,7 @@ async def test_commands_that_are_a_jump(home, monkeypatch, command, has_openssh)
 
 @pytest.mark.root
 async def test_canonical_names_are_those_of_openssh(home, monkeypatch):
-    """With an /etc/hosts of its own, in which the name stands as OpenSSH looks it up."""
+    """Check with a separate /etc/hosts, in which the name has the form that OpenSSH looks up."""
     (home / "hosts").write_text("127.0.0.1 localhost\n127.0.0.2 login.cluster.example.\n")
     (home / "bin").mkdir()
     ssh = home / "bin" / "ssh"

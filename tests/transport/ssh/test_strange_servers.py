@@ -1,4 +1,4 @@
-"""Servers that do what no honest one does: the log-in ends, and nothing of theirs moves a cursor."""
+"""Misbehaving servers: the login ends, and no text of theirs moves a cursor."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 
 class Person:
-    """Somebody who answers everything."""
+    """A user who answers every question."""
 
     def __init__(self):
         self.asked = []
@@ -33,7 +33,7 @@ class Person:
 
 
 class Insatiable(paramiko.ServerInterface):
-    """A server for which nothing is ever enough."""
+    """A server that always asks for more."""
 
     methods, questions = "password", ()
 
@@ -79,7 +79,7 @@ async def test_a_host_that_never_has_enough_is_left(methods, questions, most):
 
 @pytest.fixture
 def listening():
-    """``listening(serve)``: serve each connection in a thread, with a function that is given its socket; its port."""
+    """Return a factory: ``listening(serve)`` calls ``serve(socket)`` in a thread per connection; gives the port."""
     with contextlib.ExitStack() as stack:
 
         def listen(serve):
@@ -145,7 +145,7 @@ async def test_what_a_server_says_moves_no_cursor(listening, banner):
 
 
 def test_paramiko_shows_its_tracebacks_to_nobody():
-    """Not even where somebody, as a Jupyter server, shows what everybody logs."""
+    """Check that paramiko's tracebacks stay hidden, even if an application (a Jupyter server) shows all logs."""
     shown = """if True:
         import logging
         logging.basicConfig()

@@ -1,4 +1,4 @@
-"""How often a host is tried that was there and takes no connection any more: counted by what listens in its place."""
+"""Frequency of attempts to reconnect to a host that refuses connections, counted by a listener in its place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
 _PAUSE = 0.01
-_GROWING = 6  # steps until they grow no more
+_GROWING = 6  # steps until the pauses grow no more
 
 
 def _nobody(*_: object) -> None:
@@ -24,7 +24,7 @@ def _nobody(*_: object) -> None:
 
 
 async def test_it_is_tried_in_growing_steps_that_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest steps that there may be: the dice give any shorter ones, so that not all laptops come at once."""
+    """Check the longest pauses; random ones are shorter, so that laptops do not reconnect at the same time."""
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     tries: list[float] = []
 
@@ -37,7 +37,7 @@ async def test_it_is_tried_in_growing_steps_that_have_an_end(monkeypatch: pytest
     link = ParamikoLink(
         [HostConfig("gone", "127.0.0.1", port, "me", strict="yes")], HostVerifier(_nobody, _nobody), pause=_PAUSE
     )
-    link.generation = 1  # it was connected before
+    link.generation = 1  # was connected before
     try:
         with pytest.raises(LinkLost, match="no connection to gone yet"):
             await link.ready(0.001)
@@ -48,6 +48,6 @@ async def test_it_is_tried_in_growing_steps_that_have_an_end(monkeypatch: pytest
         link.close()
         server.close()
     gaps = [after - before for before, after in itertools.pairwise(tries)]
-    for number, gap in enumerate(gaps):  # a busy machine makes them longer
+    for number, gap in enumerate(gaps):  # a busy machine makes the gaps longer
         assert gap > 0.5 * _PAUSE * 2 ** min(number, _GROWING - 1)
     assert min(gaps[_GROWING + 2 :]) < 2 * gaps[_GROWING], gaps

@@ -1,4 +1,4 @@
-"""Programs to be reached through tunnels, and forwarders."""
+"""Programs at the remote end of tunnels, and forwarders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jupyter_slurm.transport.tunnel.listeners import listen_on_port
 
 @pytest.fixture
 def new_forwarder() -> Iterator[Callable[..., Forwarder]]:
-    """``new_forwarder(dial, ports=…)``; it is closed after the test."""
+    """Return a factory: ``new_forwarder(dial, ports=…)``, closed after the test."""
     made: list[Forwarder] = []
 
     def make(dial: Callable[[], Stream], ports: Any = range(18000, 19000), **options: Any) -> Forwarder:
@@ -33,7 +33,7 @@ def new_forwarder() -> Iterator[Callable[..., Forwarder]]:
 
 @pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[..., int]]:
-    """``serve(host, code, *args)``: a program of the host's user there, which prints its port; returns that."""
+    """Return a factory: ``serve(host, code, *args)`` runs a program of the host's user and gives the printed port."""
     running: list[subprocess.Popen[str]] = []
 
     def start(host: SshHost, code: str = ECHO, *args: str, user: str | None = None) -> int:
@@ -44,5 +44,5 @@ def serve() -> Iterator[Callable[..., int]]:
 
     yield start
     for process in running:
-        os.killpg(process.pid, signal.SIGKILL)  # it is a child of what has entered the host
+        os.killpg(process.pid, signal.SIGKILL)  # a child of the command that has entered the host
         process.communicate()

@@ -1,4 +1,4 @@
-"""The door of a session: who holds its key comes in, and knows whose door it is; nobody else does either."""
+"""TLS door of a session: the holder of its key gets in and knows the door; no other program does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def new_door(tmp_path: Path) -> Iterator[Callable[..., TlsDoor]]:
 
 @pytest.fixture
 def knock(pem: bytes) -> Iterator[Callable[..., Any]]:
-    """``knock(port, timeout=10)``: a stream through the door there."""
+    """Return a function: ``knock(port, timeout=10)`` is a stream through the door at the port."""
     transport = LocalTransport()
     with contextlib.ExitStack() as opened:
 
@@ -106,7 +106,7 @@ def test_who_has_taken_the_port_is_found_out_before_anything_is_said(
     pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor], knock: Callable[..., Any]
 ) -> None:
     with pytest.raises(TunnelUnproven, match="it is not this session's"):
-        knock(new_door(new_pem(), server.getsockname()[1]).port)  # with a key of its own
+        knock(new_door(new_pem(), server.getsockname()[1]).port)  # with another key
     for answer in (b"HTTP/1.1 200 OK\r\n\r\n", b""):
         with socket.create_server((HOST, 0)) as stranger:
             heard: list[bytes] = []
@@ -133,7 +133,7 @@ def test_who_cannot_read_the_file_does_not_come_in(
 ) -> None:
     door = new_door(pem, server.getsockname()[1])
     text = pem.decode()
-    certificate = text[text.index("-----BEGIN CERTIFICATE") :]  # which the door shows to everybody
+    certificate = text[text.index("-----BEGIN CERTIFICATE") :]  # which the door shows to every client
     for secret in (hashlib.sha256(certificate.encode()).digest(), b""):
         with socket.create_connection((HOST, door.port), 30) as sock:
             guest = TlsConnection(sock, context_of(certificate, is_server=False), is_server=False)
@@ -148,7 +148,7 @@ def test_who_cannot_read_the_file_does_not_come_in(
         answer = sock.recv(100)
         assert not answer.startswith(b"HTTP")
     knock(door.port).sendall(b"it is me")
-    with server.accept()[0] as first:  # nobody else has been here
+    with server.accept()[0] as first:  # nothing else has connected
         assert first.recv(100) == b"it is me"
 
 

@@ -54,7 +54,7 @@ async def connected(connect: Callable[..., Any], host: SshHost, **options: Any) 
 async def test_a_port_of_the_login_node_is_brought_here(
     connect: Callable[..., Any], login_node: SshHost, serve: Callable[..., int], new_forwarder: Callable[..., Forwarder]
 ) -> None:
-    """Both directions at once, half-closed in the end, byte for byte."""
+    """Check both directions at once, half-closed at the end, byte for byte."""
     port = serve(login_node)
     there = await connected(connect, login_node)
     forwarder = new_forwarder(lambda: there.transport.dial("127.0.0.1", port, 10))
@@ -67,7 +67,7 @@ async def test_a_port_of_the_login_node_is_brought_here(
 async def test_two_hundred_at_a_time(
     connect: Callable[..., Any], login_node: SshHost, serve: Callable[..., int], new_forwarder: Callable[..., Forwarder]
 ) -> None:
-    """As WebSockets: all open, each is served in turn, many times, both ways."""
+    """Check connections like WebSockets: all open, served in turn, many times, both ways."""
     port = serve(login_node)
     there = await connected(connect, login_node)
     forwarder = new_forwarder(lambda: there.transport.dial("127.0.0.1", port, 60))
@@ -96,8 +96,8 @@ async def test_a_websocket_stays_open_both_ways(
     serve: Callable[..., int],
     new_forwarder: Callable[..., Forwarder],
 ) -> None:
-    """Text, binary of more than a window, silence in between, the server's own closing code: real WebSockets, by tornado."""
-    # The host has no more of this machine's Python than what is laid there.
+    """Check real WebSockets by tornado: text, binary larger than a window, silence, the server's closing code."""
+    # The host has only the files of this machine's Python that are copied to it.
     shutil.copytree(Path(tornado.__file__).parent, common / "websockets" / "tornado")
     port = serve(login_node, WEBSOCKETS, str(common / "websockets"), user="root")
     there = await connected(connect, login_node)
@@ -125,7 +125,7 @@ async def test_a_websocket_stays_open_both_ways(
 async def test_resets_do_not_break_the_connection_that_all_share(
     connect: Callable[..., Any], login_node: SshHost, serve: Callable[..., int], new_forwarder: Callable[..., Forwarder]
 ) -> None:
-    """In the middle of a download, and while the client sends; by several clients at once."""
+    """Check resets during a download, and while the client sends, by several clients at once."""
     pours, echoes = serve(login_node, POUR), serve(login_node)
     there = await connected(connect, login_node)
     forwarders = [
@@ -154,7 +154,7 @@ async def test_resets_do_not_break_the_connection_that_all_share(
 async def test_a_slow_reader_holds_up_nobody(
     connect: Callable[..., Any], login_node: SshHost, serve: Callable[..., int], new_forwarder: Callable[..., Forwarder]
 ) -> None:
-    """What it does not read stays where it is, but for a window's worth."""
+    """Check that unread data stays at its source, except for one window."""
     pours, echoes = serve(login_node, POUR), serve(login_node)
     there = await connected(connect, login_node)
     streams: list[Any] = []
@@ -184,7 +184,7 @@ async def test_a_broken_link_is_waited_for_on_the_same_port(
     serve: Callable[..., int],
     new_forwarder: Callable[..., Forwarder],
 ) -> None:
-    """sshd is killed with traffic; the download breaks off as such, and a connection made meanwhile is served."""
+    """Check a sshd killed under traffic: the download breaks, and a connection made meanwhile is served."""
     host = ssh_host(name="breaks")
     pours, echoes = serve(host, POUR), serve(host)
     there = await connected(connect, host)
@@ -253,7 +253,7 @@ async def test_new_keys_are_agreed_upon_in_the_middle_of_a_transfer(
 
 
 def test_nothing_follows_the_end_of_a_channel() -> None:
-    """Until the server uses its number for another one."""
+    """Check until the server reuses the channel's number."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         packets = OrderlyPacketizer(ours)
@@ -286,7 +286,7 @@ def test_nothing_follows_the_end_of_a_channel() -> None:
 
 def test_a_hop_whose_way_has_broken_is_closed_in_silence() -> None:
     class Broken:
-        """A channel of a connection that has ended: its goodbye reaches nobody."""
+        """A channel of a connection that has ended: its farewell is not delivered."""
 
         def close(self) -> None:
             raise EOFError

@@ -46,7 +46,7 @@ def test_another_user_is_turned_away_before_anything_is_dialled(
     listener = listen_on_socket(where) if kind == "socket" else listen_on_port(range(18000, 19000), among="")
     forwarder = Forwarder(listener, dial)
     address = where if kind == "socket" else str(forwarder.address)
-    if kind == "socket":  # even with everything open: who asks is looked at
+    if kind == "socket":  # even if all users may connect: the peer is checked
         assert os.stat(where).st_mode & 0o777 == 0o600
         os.chmod(where, 0o666)
         for path in (folder, *folder.parents[:-2]):

@@ -1,4 +1,4 @@
-"""Who answers at the far end of a tunnel."""
+"""Proof of the peer at the remote end of a tunnel."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_tables_of_the_system_are_read() -> None:
 
 @pytest.fixture
 def multiplex(monkeypatch: pytest.MonkeyPatch) -> Iterator[Multiplex]:
-    """The relay, as a step of a job runs it, but here."""
+    """Provide the relay as a job step runs it, but locally."""
     monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._PING", 0.2)
     transport = LocalTransport()
     made = Multiplex(transport.pipe(relay_argv("hello", sys.executable), 30), "hello", "here", "the step here")
@@ -118,7 +118,7 @@ def test_a_relay_does_not_lead_to_another_users_program(multiplex: Multiplex) ->
 
 
 def test_a_connection_whose_listener_is_gone_before_it_was_looked_at_again_is_not_believed() -> None:
-    """Somebody else may have listened there for a moment, and has the connection."""
+    """Check that a connection is refused if its listener has gone: another user may have listened for a moment."""
     source, sink = os.pipe()
     one = relay.Relay(source, sink)
     try:
@@ -144,7 +144,10 @@ def test_a_connection_whose_listener_is_gone_before_it_was_looked_at_again_is_no
 
 
 def test_an_answer_goes_out_behind_nothing_that_nobody_has_acknowledged() -> None:
-    """Between srun and a step it would wait for that, 40 ms: so what a service got is told with its answer, or late."""
+    """Check that an answer follows no unacknowledged frame: between srun and a step it would wait 40 ms.
+
+    So credit is sent with the answer, or later.
+    """
     source, sink = os.pipe()
     incoming, told = os.pipe()
     one = relay.Relay(incoming, sink)
@@ -170,15 +173,15 @@ def test_an_answer_goes_out_behind_nothing_that_nobody_has_acknowledged() -> Non
                 one.serve(one.channels[1], selectors.EVENT_READ)
                 assert frames() == [relay.OPENED, relay.DATA]
                 one.handle(relay.DATA, 1, b"half of a question")
-                one.give_credit()  # as it does soon: the other half may wait for that
+                one.give_credit()  # soon after: the other side may wait for the credit
                 assert frames() == [relay.CREDIT]
                 os.write(told, relay.HEADER.pack(relay.DATA, 1, 20) + b"x" * 10)
                 assert one.receive()
-                assert frames() == [relay.CREDIT]  # the rest of the frame may wait for a word, too
+                assert frames() == [relay.CREDIT]  # the rest of the frame may also wait for a message
                 os.write(told, b"x" * 10)
                 assert one.receive()
                 one.give_credit()
-                assert frames() == [relay.CREDIT]  # that one, and nothing before it
+                assert frames() == [relay.CREDIT]  # this one, and nothing before it
     finally:
         if 1 in one.channels:
             one.drop(one.channels[1])
@@ -220,7 +223,7 @@ def test_a_relay_that_dies_breaks_its_connections_off(multiplex: Multiplex) -> N
 def test_a_relay_that_hangs_is_found_out_also_by_those_who_send(
     multiplex: Multiplex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It breaks no connection by itself, and takes nothing any more."""
+    """Check also the senders of a hanging relay, which breaks no connection by itself and reads nothing more."""
     monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._DEADLINE", 1.0)
     with subprocess.Popen([sys.executable, "-c", ECHO, "0"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -255,7 +258,7 @@ def test_a_relay_that_hangs_is_found_out_also_by_those_who_send(
 def test_a_relay_that_is_there_is_not_taken_for_one_that_hangs(
     multiplex: Multiplex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long nothing is carried."""
+    """Check a relay that carries nothing for long."""
     pings, send = list[int](), multiplex._send
 
     def counted(kind: int, number: int, data: bytes = b"") -> None:

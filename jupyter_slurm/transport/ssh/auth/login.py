@@ -1,4 +1,4 @@
-"""Logging in to one host: what OpenSSH would try, in its order, and the person's answers.
+"""Login to one host: the authentication methods in OpenSSH's order, and the user's answers.
 
 Sources: RFC 4252, RFC 4256; ssh(1), AUTHENTICATION; ssh_config(5), PreferredAuthentications.
 """
@@ -39,39 +39,39 @@ from jupyter_slurm.transport.ssh.prompts import Asker, Prompt, Question, printab
 
 __all__ = ["log_in"]
 
-_MOST_ROUNDS = 64  # of questions, in one log-in
-_MOST_PARTS = 16  # methods that a host may want one after the other
+_MOST_ROUNDS = 64  # of questions in one login
+_MOST_PARTS = 16  # methods that a host may require one after the other
 _AGAIN = "That was not accepted. Try again."
 _SOON = "Try again in a moment."
 
 
 def log_in(transport: paramiko.Transport, host: HostConfig, asker: Asker) -> tuple[str, ...]:
-    """Authenticate on a transport whose host key was verified; blocks, also for as long as a person thinks.
+    """Authenticate on a transport whose host key is verified. Blocks, also while a user answers.
 
     Returns
     -------
     tuple of str
-        What was tried, and what became of it: ``key PATH: accepted``, ``password: wrong`` …
+        The attempts and their results: ``key PATH: accepted``, ``password: wrong`` …
 
     Raises
     ------
     LoginDeclined
-        The person did not want to answer, or not in time.
+        The user declined, or did not answer in time.
     LoginFailed
-        The host did not let us in; says what was tried, and what to do. ``reason`` in the details: the connection
-        broke meanwhile, and may be better in a moment.
+        The host refused the login. The error lists the attempts and the next step. ``reason`` in the details: the
+        connection broke meanwhile, and a new attempt may succeed.
     """
     try:
         return _Login(transport, host, asker).run()
     except LoginFailed as error:
         failed = error
-    # Whoever keeps the error must not keep the frames in which a password was at hand.
+    # The error must not keep alive the frames that hold a password.
     failed.__context__ = None
     raise failed.with_traceback(None)
 
 
 class _Login:
-    """One attempt: ``tried`` grows a line for everything that was offered."""
+    """One login attempt. ``tried`` grows by a line for each method offered."""
 
     def __init__(self, transport: paramiko.Transport, host: HostConfig, asker: Asker) -> None:
         self._host, self._transport, self._asker = host, transport, asker
@@ -83,7 +83,7 @@ class _Login:
         self._loaded: dict[str, PrivateKey] = {}
 
     def run(self) -> tuple[str, ...]:
-        """Try the methods that the server takes until one of them is enough; return what was tried."""
+        """Try the methods that the server accepts until the login is complete; return the attempts."""
         try:
             self._auth.begin()
             reply = self._auth.request("none")
@@ -109,7 +109,7 @@ class _Login:
         return {name: ways[name]() for name in self._host.authentications if name not in quiet}
 
     def _next(self, methods: dict[str, Iterator[Reply]], refused: LoginRefused) -> Reply:
-        """Make one more attempt by the first method that the server takes and that has one left."""
+        """Make the next attempt, by the first method that the server accepts and that has attempts left."""
         for name, attempts in methods.items():
             if name in refused.methods and (reply := next(attempts, None)) is not None:
                 if isinstance(reply, PasswordExpired):
@@ -125,7 +125,7 @@ class _Login:
     # Keys ---------------------------------------------------------------------------------------------------------
 
     def _keys(self) -> Iterator[Reply]:
-        """Offer keys: each is shown first, and its passphrase asked for only when the server wants it."""
+        """Offer keys: first the public key; its passphrase is requested only if the server accepts the key."""
         mine, remarks = identities(self._host, self._agent)
         self._tried += remarks
         for identity in mine:
@@ -149,7 +149,7 @@ class _Login:
         return reply
 
     def _algorithm(self, identity: Identity, blob: bytes) -> str:
-        """Choose the signature: SHA-2 for RSA, whatever the key's own type says."""
+        """Choose the signature algorithm: SHA-2 for RSA, whatever the key's own type."""
         own = key_type(blob)
         if why := too_short(self._host, blob):
             raise self._skip(identity, why)
@@ -176,7 +176,7 @@ class _Login:
         return sign(self._private(identity, identity.path), data, algorithm)
 
     def _private(self, identity: Identity, path: str) -> PrivateKey:
-        """Load a key; one that needs a passphrase is asked for it, as often as NumberOfPasswordPrompts says."""
+        """Load a key. Ask for its passphrase if needed, at most NumberOfPasswordPrompts times."""
         if path in self._loaded:
             return self._loaded[path]
         passphrase, left = None, 0 if self._host.batch_mode else self._host.password_prompts
@@ -194,13 +194,13 @@ class _Login:
             question = Question(f"Passphrase for {path}")
             prompt = Prompt(self._host.label, "passphrase", "Your key is locked", instruction, (question,))
             (passphrase,) = self._ask(prompt)
-            left = left - 1 if passphrase else 0  # nothing typed: go on without this key
+            left = left - 1 if passphrase else 0  # empty answer: continue without this key
 
     def _skip(self, identity: Identity, reason: str) -> _Skipped:
         self._tried.append(f"{identity.label}: not offered, {reason}")
         return _Skipped()
 
-    # What a person types -------------------------------------------------------------------------------------------
+    # Answers of the user --------------------------------------------------------------------------------------------
 
     def _passwords(self) -> Iterator[Reply]:
         for attempt in range(self._host.password_prompts):
@@ -221,14 +221,14 @@ class _Login:
             if rounds:
                 self._tried.append(f"questions of the host: {'not accepted' if wrong else 'accepted'}")
             yield reply
-            if not rounds:  # it has nothing to ask: to try again would be the same again
+            if not rounds:  # no question: a second attempt would be the same
                 return
 
     def _answer(self, asked: InfoRequest, attempt: int) -> Reply:
         self._rounds += 1
         if self._rounds > _MOST_ROUNDS:
             raise LoginConnectionLost("it never stops asking", refusal=True)
-        # sshd puts what PAM says in front of the next question: only the last line is what is asked.
+        # sshd prepends PAM's messages to the next question: only the last line is the question.
         texts = [text.strip().rpartition("\n") for text, _ in asked.questions]
         questions = tuple(
             Question(last or "Answer", echo) for (_, _, last), (_, echo) in zip(texts, asked.questions, strict=True)
@@ -240,7 +240,7 @@ class _Login:
             return self._auth.answer(self._ask(prompt))
         if not (prompt.title or prompt.instruction):
             return self._auth.answer(())
-        shown = self._asker.start(prompt)  # something to be read while the server waits, for a telephone perhaps
+        shown = self._asker.start(prompt)  # a notice to show while the server waits, for a telephone perhaps
         try:
             return self._auth.answer((), lambda: self._still_wanted(shown))
         finally:
@@ -251,7 +251,7 @@ class _Login:
             raise self._declined()
 
     def _notice(self, attempt: int) -> str:
-        """Return what goes above a question: the server's banner once, and whether it is asked again."""
+        """Return the text above a question: the server's banner once, and whether the question is repeated."""
         banner, self._shown = ("" if self._shown else self._auth.notice), True
         return "\n".join(part for part in (banner, _AGAIN if attempt else "") if part)
 
@@ -265,7 +265,7 @@ class _Login:
         if answers is None:
             raise self._declined()
         if any(0xD800 <= ord(char) <= 0xDFFF for answer in answers for char in answer):
-            # To encode it would fail with an error that shows it.
+            # An encoding error would show the password.
             raise LoginFailed(
                 f"the answer for {self._host.label} cannot be sent: it is no UTF-8 text",
                 hint="Type it again; the terminal or the keyboard may be set to another encoding.",
@@ -278,7 +278,7 @@ class _Login:
         self._attempts += 1
         return self._auth.request(method, *fields)
 
-    # What is told when it fails --------------------------------------------------------------------------------------
+    # Errors after a failed login -------------------------------------------------------------------------------------
 
     def _declined(self, when: str = "") -> LoginDeclined:
         return LoginDeclined(
@@ -289,7 +289,7 @@ class _Login:
         )
 
     def _hung_up(self, lost: LoginConnectionLost) -> LoginFailed:
-        said = self._auth.remark.strip()  # that it is down until Monday, or that the account has expired
+        said = self._auth.remark.strip()  # for example maintenance until Monday, or an expired account
         hint = "Its own words say why: try again later, or ask the people who run it." if said else _SOON
         if "Too many authentication failures" in str(lost) or (self._attempts >= 3 and not said):
             hint = (
@@ -351,4 +351,4 @@ class _Login:
 
 
 class _Skipped(Exception):
-    """A key is out; the reason stands in the list of what was tried."""
+    """A key is skipped; the list of attempts has the reason."""

@@ -1,9 +1,9 @@
-"""The authentication protocol on one connection, a message at a time.
+"""Client side of the authentication protocol on one connection, a message at a time.
 
-paramiko's own handler signs for every key without asking first whether the server wants it (a passphrase for nothing),
-forgets which methods are left, keeps the password for as long as the connection lives, and waits for a person in the
-thread that reads the network. So this one takes its place; it needs three names of paramiko that are not public
-(``_handler_table``, ``_send_message``, ``_auth_trigger``), and tests hold it to the oldest and the newest release.
+paramiko's own handler signs with every key without asking whether the server accepts it (so a passphrase is asked for
+in vain). It forgets which methods are left, keeps the password as long as the connection lives, and waits for a user in
+the thread that reads the network. This class replaces the handler. It uses three private names of paramiko
+(``_handler_table``, ``_send_message``, ``_auth_trigger``). Tests check them with the oldest and the newest release.
 
 Sources: RFC 4252, RFC 4256.
 """
@@ -38,14 +38,14 @@ T = TypeVar("T")
 
 _SERVICE_REQUEST, _SERVICE_ACCEPT = 5, 6
 _REQUEST, _FAILURE, _SUCCESS, _BANNER, _SIXTY, _INFO_RESPONSE = 50, 51, 52, 53, 60, 61
-_PATIENCE: Final = 120.0  # seconds for an answer of the server: some wait a while after a wrong password
-_PUSH: Final = 600.0  # seconds: it may wait for a telephone in somebody's pocket
-_TICK: Final = 0.2  # seconds between two looks whether the connection is there
+_PATIENCE: Final = 120.0  # seconds for an answer of the server: some servers delay after a wrong password
+_PUSH: Final = 600.0  # seconds: the server may wait for a telephone
+_TICK: Final = 0.2  # seconds between two checks of the connection
 _MOST_QUESTIONS: Final = 32
 
 
 class LoginConnectionLost(Exception):
-    """The connection ended; ``refusal``: not by an accident, the server said why."""
+    """The connection ended; ``refusal``: the server closed it and gave a reason."""
 
     def __init__(self, reason: str, *, refusal: bool = False) -> None:
         super().__init__(reason)
@@ -54,12 +54,12 @@ class LoginConnectionLost(Exception):
 
 @dataclass(frozen=True)
 class LoginAccepted:
-    """The server let us in, or goes on to the authentication."""
+    """The server accepted the login, or continues with the authentication."""
 
 
 @dataclass(frozen=True)
 class LoginRefused:
-    """Not this; ``methods`` can go on, and ``partial``: the last one was right, and another one is wanted, too."""
+    """The server refused this method. ``methods`` may follow; ``partial``: it succeeded, and another is required."""
 
     methods: tuple[str, ...]
     partial: bool
@@ -67,12 +67,12 @@ class LoginRefused:
 
 @dataclass(frozen=True)
 class SignatureRequested:
-    """The server would take that key."""
+    """The server would accept this key."""
 
 
 @dataclass(frozen=True)
 class InfoRequest:
-    """The server asks: text, and whether the answer may be seen."""
+    """The server sent questions: their text, and whether the answer may be shown."""
 
     title: str
     instruction: str
@@ -81,26 +81,26 @@ class InfoRequest:
 
 @dataclass(frozen=True)
 class PasswordExpired:
-    """The password is right, and has to be changed."""
+    """The password is right, but has to be changed."""
 
 
 Reply = LoginAccepted | LoginRefused | SignatureRequested | InfoRequest | PasswordExpired
 
 
 class Userauth(AuthHandler):  # type: ignore[misc]
-    """Speaks for one user on one verified transport, from a thread that may block.
+    """Authentication of one user on one verified transport, from a thread that may block.
 
     Parameters
     ----------
     transport : paramiko.Transport
-        After the key exchange.
+        Transport after the key exchange.
     user : str
-        The name there.
+        User name on the server.
 
     Attributes
     ----------
     notice, remark : str
-        What the server has said beside its answers: all of it, and since the last request.
+        The server's messages beside its answers: all, and those since the last request.
     """
 
     def __init__(self, transport: paramiko.Transport, user: str) -> None:
@@ -112,10 +112,10 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         self._method = ""
         self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
         self._said = ""
-        # paramiko only logs why a server hangs up, and that is what a person has to know ("Too many authentication …").
+        # paramiko only logs the reason of a disconnect, which the user has to know ("Too many authentication …").
         transport._parse_disconnect = self._disconnected
 
-    # In the thread of the transport
+    # In the transport's thread
 
     @property
     def _handler_table(self) -> dict[int, Callable[[Message], None]]:
@@ -161,13 +161,13 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         self._said = printable(message.get_binary(), 500)
 
     def abort(self) -> None:
-        """Wake whoever waits: the transport has ended."""
+        """Wake the waiting thread: the transport has ended."""
         self._replies.put(None)
 
-    # In the thread of the log-in
+    # In the login's thread
 
     def begin(self) -> None:
-        """Ask for the service.
+        """Request the service.
 
         Raises
         ------
@@ -181,7 +181,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         self._reply(_PATIENCE)
 
     def request(self, method: str, *fields: str | bytes | bool) -> Reply:
-        """Try a method, and return what the server says.
+        """Try a method, and return the server's answer.
 
         Raises
         ------
@@ -192,13 +192,13 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         return self._reply(_PUSH if method == "keyboard-interactive" else _PATIENCE)
 
     def signed_text(self, algorithm: str, blob: bytes) -> bytes:
-        """Return what the signature of a key is made over (RFC 4252, section 7)."""
+        """Return the text that a key's signature covers (RFC 4252, section 7)."""
         message = Message()
         message.add_string(self._link.session_id)
         return bytes(message.asbytes() + self._request("publickey", (True, algorithm, blob)).asbytes())
 
     def answer(self, answers: Sequence[str], meanwhile: Callable[[], None] = lambda: None) -> Reply:
-        """Answer what was asked; ``meanwhile`` is called now and then while the server thinks, and may raise.
+        """Answer the questions. ``meanwhile`` is called periodically while the server works, and may raise.
 
         Raises
         ------
@@ -213,7 +213,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         return self._reply(_PUSH, meanwhile)
 
     def wait(self, future: Future[T]) -> T:
-        """Wait for somebody else while the connection lives.
+        """Wait for another party while the connection lives.
 
         Raises
         ------

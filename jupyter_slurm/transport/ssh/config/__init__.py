@@ -1,1 +1,1 @@
-"""SSH configuration: OpenSSH's files, as OpenSSH and as paramiko read them, and ProxyJump."""
+"""SSH configuration: OpenSSH's files, as read by OpenSSH and by paramiko, and ProxyJump."""

@@ -1,4 +1,4 @@
-"""``~/.ssh/config`` where OpenSSH is not installed: as far as paramiko reads it, and a clear word where it does not."""
+"""``~/.ssh/config`` without OpenSSH: the part that paramiko can read, and a clear error for the rest."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _UNKNOWN: Final = re.compile(
 def plain_settings(
     name: str, user: str | None, port: int | None, jump: str | None, config_file: str | None
 ) -> dict[str, list[str]]:
-    """Return the settings of a host under the names of ``ssh -G``, tokens expanded.
+    """Return the settings of a host under the names of ``ssh -G``, with tokens expanded.
 
     Raises
     ------
     ConfigError
-        The file uses what only OpenSSH can do.
+        The file uses a feature that only OpenSSH has.
     """
     config = paramiko.SSHConfig()
-    # The first value wins, so what is forced stands above everything else, and Match sees it.
+    # The first value wins, so forced values stand above all others, and Match sees them.
     forced = {"User": user, "Port": port, "ProxyJump": jump}
     config.parse(io.StringIO("".join(f"{key} {value}\n" for key, value in forced.items() if value is not None)))
     files = [os.path.expanduser("~/.ssh/config"), _SYSTEM] if config_file is None else [config_file]
@@ -55,7 +55,8 @@ def plain_settings(
     if settings.get("proxyjump", ["none"])[0].lower() != "none":
         settings.pop("proxycommand", None)
     for key in _ALGORITHMS:
-        if settings.get(key, [""])[0].startswith(("+", "-", "^")):  # a change of OpenSSH's own list, which is not here
+        # a change of OpenSSH's own list, which is unknown without OpenSSH
+        if settings.get(key, [""])[0].startswith(("+", "-", "^")):
             del settings[key]
     settings.setdefault("user", [getpass.getuser()])
     settings.setdefault("identityfile", [f"~/.ssh/{key}" for key in _KEYS])

@@ -1,4 +1,4 @@
-"""Hosts on the way as ssh_config(5) writes them: ProxyJump, and a ProxyCommand that is one in older words."""
+"""Jump hosts in the forms of ssh_config(5): ProxyJump, and the older equivalent ProxyCommand."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jupyter_slurm.errors import ConfigError
 
 __all__ = ["as_jump", "parse_jump"]
 
-# Of ssh(1): flags that change nothing about how a jump host is reached, and options with a value that we follow.
+# Flags of ssh(1) that do not affect how a jump host is reached, and options with a value that jupyter_slurm follows.
 _FLAGS: Final = frozenset("aknqtTvxXY")
 _VALUES: Final = frozenset("FJlopW")
-# Words of ssh_config(5) that may fall away where one connection of ours takes the place of that ssh.
+# Options of ssh_config(5) that may be dropped if jupyter_slurm's connection replaces that ssh.
 _FREE: Final = frozenset(
     "addkeystoagent clearallforwardings compression connectionattempts connecttimeout controlmaster controlpath "
     "controlpersist exitonforwardfailure forwardagent forwardx11 forwardx11trusted ipqos loglevel permitlocalcommand "
@@ -25,19 +25,19 @@ _NO_ERRORS: Final = re.compile(r"\s+2>>?\s*/dev/null\s*$")
 
 
 def as_jump(command: str, is_target: Callable[[str], bool], config_file: str | None) -> str | None:
-    """Return the jump hosts of ``ssh -W %h:%p HOST``, the way of older guides; None: it is something else.
+    """Return the jump hosts of ``ssh -W %h:%p HOST``, the form of older guides; None for any other command.
 
-    OpenSSH turns ProxyJump into that very command. Taken as a jump, its questions reach the person: a process without a
-    terminal can ask nobody.
+    OpenSSH turns ProxyJump into the same command. As a jump host, its questions reach the user, whereas a process
+    without a terminal cannot ask.
 
     Parameters
     ----------
     command : str
         The ProxyCommand.
     is_target : callable
-        Tells whether the value of ``-W`` is the host and port that is meant.
+        Returns whether the value of ``-W`` is the host and port in question.
     config_file : str or None
-        What ``ssh -F`` has to name.
+        The file that ``ssh -F`` has to name.
     """
     command = _NO_ERRORS.sub("", command)
     if re.search(r"[;&|<>`$()\n]", command):
@@ -56,7 +56,7 @@ def as_jump(command: str, is_target: Callable[[str], bool], config_file: str | N
             if letter == "o":
                 letter, value = _setting(value)
             if letter:
-                told.setdefault(letter, value)  # the first one holds, as in OpenSSH
+                told.setdefault(letter, value)  # the first value wins, as in OpenSSH
     except LookupError:
         return None
     if not is_target(told.get("W", "")) or not told.get("host") or told.get("F") != config_file:
@@ -68,12 +68,12 @@ def as_jump(command: str, is_target: Callable[[str], bool], config_file: str | N
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options of an ssh and their values, the host as ``host``; KeyError: one that we cannot follow."""
+    """Yield the options of an ssh and their values, the host as ``host``; KeyError: an unsupported option."""
     rest, has_host = iter(words), False
     for word in rest:
         if not word.startswith("-") or word == "-":
             if has_host:
-                raise KeyError(word)  # a command for the far side
+                raise KeyError(word)  # a command for the remote host
             has_host = True
             yield "host", word
         elif word == "--":
@@ -89,23 +89,23 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """Return what ``-o`` says as an option with a letter, without one where it may fall away; KeyError: neither."""
+    """Return the letter option for ``-o``, or none if it may be dropped; KeyError: unsupported."""
     name, value = (*re.split(r"\s*=\s*|\s+", text.strip(), maxsplit=1), "")[:2]
     name = name.lower()
     if name in _FREE or (name == "batchmode" and value == "no"):
         return "", ""
-    if name == "stricthostkeychecking" and value != "yes":  # unknown keys need a person's yes anyway
+    if name == "stricthostkeychecking" and value != "yes":  # an unknown key needs the user's consent anyway
         return "", ""
     return {"user": "l", "port": "p", "proxyjump": "J"}[name], value
 
 
 def parse_jump(text: str) -> tuple[str | None, str, int | None]:
-    """Split ``[user@]host[:port]`` as ``ssh -G`` prints it (with brackets around an address that holds a colon).
+    """Split ``[user@]host[:port]`` as ``ssh -G`` prints it (with brackets around an address that contains a colon).
 
     Raises
     ------
     ConfigError
-        It is no such thing.
+        The text does not have this form.
     """
     user, _, rest = text.removeprefix("ssh://").rstrip("/").rpartition("@")
     match = re.fullmatch(r"\[([^]]+)\](?::(\d+))?", rest) or re.fullmatch(r"([^:]+)(?::(\d+))?", rest)

@@ -1,4 +1,4 @@
-"""The way to a host, as ``~/.ssh/config`` describes it: OpenSSH itself is asked where it is installed.
+"""Route to a host according to ``~/.ssh/config``. OpenSSH itself is queried if it is installed.
 
 Sources: ssh(1), ssh_config(5); ``ssh -G`` prints the configuration after Include, Match and canonicalisation.
 """
@@ -22,7 +22,7 @@ from jupyter_slurm.transport.ssh.config.proxy_jump import as_jump, parse_jump
 __all__ = ["HostConfig", "way_to"]
 
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%+-]{0,254}")
-# As strict as OpenSSH 9.6 and later, and more so: these go into ProxyCommand, which a shell reads.
+# Stricter than OpenSSH 9.6 and later: these values go into ProxyCommand, which a shell reads.
 _ODD: Final = r"\x00-\x20\x7f'`\";&<>|(){}$*?!"
 _USER: Final = re.compile(rf"[^\\{_ODD}-](?:[^{_ODD}]{{0,126}}[^\\{_ODD}])?")
 _ASKING: Final = 30.0
@@ -36,28 +36,28 @@ _METHODS: Final = {
 
 @dataclass(frozen=True)
 class HostConfig:
-    """One machine on the way, with all that is known about reaching it. Nothing in it is secret.
+    """One host of a route, with all facts needed to reach it. No field is secret.
 
     Attributes
     ----------
     name : str
-        As the profile or ProxyJump calls it; ``%n`` of ssh_config(5).
+        Name in the profile or in ProxyJump; ``%n`` of ssh_config(5).
     hostname, port, user
-        Where the connection goes and whose it is.
+        Destination and user of the connection.
     through : tuple of str
-        Names of the hosts before it; empty: reached from here.
+        Names of the hosts before it; empty: reached directly from this computer.
     proxy_command : str or None
-        Text for ``/bin/sh -c "exec …"``, tokens expanded; from the person's own configuration only.
+        Text for ``/bin/sh -c "exec …"``, tokens expanded; only from the user's own configuration.
     identity_files, certificate_files : tuple of str
-        Paths, whether the files are there or not.
+        Paths; the files may be missing.
     identity_agent : str or None
         The agent's socket; None: no agent.
     authentications : tuple of str
-        Methods that are allowed, in the order in which they are preferred.
+        Allowed methods, in the order of preference.
     host_key_alias : str or None
         The name in known_hosts, instead of ``hostname``.
     host_key_second : str or None
-        Another name in known_hosts: a key that is known by it is known, and no key is written down by it.
+        Another name in known_hosts. A key known by this name is accepted, but no key is recorded under this name.
     strict : str
         ``yes`` (an unknown host key is refused without a question), else ``ask``.
     connect_timeout : float or None
@@ -65,7 +65,7 @@ class HostConfig:
     address_family : str
         ``any``, ``inet`` or ``inet6``.
     config_file : str or None
-        What told all this, instead of ``~/.ssh/config``.
+        The configuration file, if not ``~/.ssh/config``.
     """
 
     name: str
@@ -103,7 +103,7 @@ class HostConfig:
 
     @property
     def label(self) -> str:
-        """What a person is told: the name, where it is, and through which hosts it is reached."""
+        """Return the label shown to the user: the name, the address, and the hosts before it."""
         where = f"{self.user}@{self.hostname}" + (f" port {self.port}" if self.port != 22 else "")
         through = f", through {' and '.join(self.through)}" if self.through else ""
         return f"{self.name} ({where}{through})"
@@ -117,23 +117,23 @@ async def way_to(
     jump: Sequence[str] | None = None,
     config_file: str | None = None,
 ) -> list[HostConfig]:
-    """Resolve a name of a profile to the hosts of the way, the nearest first and itself last.
+    """Resolve a name of a profile to the hosts of the route, the nearest first and the target last.
 
     Parameters
     ----------
     name : str
-        ``host`` or ``user@host``: a name of ``~/.ssh/config``, a host name or an address. From profiles only.
+        ``host`` or ``user@host``: a name in ``~/.ssh/config``, a host name or an address. From profiles only.
     user, port : optional
-        Instead of what the configuration says.
+        Override the configuration.
     jump : sequence of str, optional
-        Hosts on the way, instead of ProxyJump; empty: none.
+        Jump hosts, instead of ProxyJump; empty: none.
     config_file : str, optional
         Instead of ``~/.ssh/config`` and the system's file (``ssh -F``).
 
     Raises
     ------
     ConfigError
-        The name or the configuration cannot be used; a way that leads in a circle.
+        The name or the configuration cannot be used, or the route contains a loop.
     """
     if "@" in name:
         user, _, name = name.rpartition("@")
@@ -142,14 +142,14 @@ async def way_to(
 
 
 class _Way:
-    """One resolution; it remembers what was asked, to see circles."""
+    """One resolution. It records the names already resolved, to detect loops."""
 
     def __init__(self, config_file: str | None) -> None:
         self._config_file = config_file
         self._seen: list[tuple[str, str | None, int | None, str | None]] = []
 
     async def hops(self, name: str, user: str | None, port: int | None, jump: str | None) -> list[HostConfig]:
-        """Return the hosts up to ``name``; ``jump`` is what ``ssh -J`` takes, and wins over the configuration."""
+        """Return the hosts up to ``name``. ``jump`` is a value for ``ssh -J``, and overrides the configuration."""
         step = (name, user, port, jump)
         if step in self._seen or len(self._seen) >= _MOST_HOPS:
             path = " -> ".join(seen[0] for seen in [*self._seen, step])
@@ -167,7 +167,7 @@ class _Way:
         via = settings.get("proxyjump", ["none"])[0]
         if host.proxy_command:
             via = as_jump(host.proxy_command, partial(_is_target, host), self._config_file) or via
-            # else it is a command, and ssh -G has no ProxyJump beside it
+            # else a command; then ssh -G prints no ProxyJump
         if via.lower() == "none":
             return [replace(host, proxy_command=host.proxy_command and _expand(host.proxy_command, host))]
         host = replace(host, proxy_command=None)
@@ -192,7 +192,7 @@ def _check(name: str, user: str | None) -> None:
 async def _ask(
     name: str, user: str | None, port: int | None, jump: str | None, config_file: str | None
 ) -> dict[str, list[str]]:
-    """Return the settings of a host: OpenSSH's own answer, or ours where it is not installed."""
+    """Return the settings of a host, from OpenSSH, or from paramiko if OpenSSH is not installed."""
     options = ["-T"]
     options += ["-F", config_file] if config_file is not None else []
     options += ["-l", user] if user is not None else []
@@ -231,10 +231,10 @@ def _parse(text: str) -> dict[str, list[str]]:
 
 
 async def _expand_files(settings: dict[str, list[str]], options: Sequence[str], name: str) -> None:
-    """Expand the tokens in the paths of keys and certificates, which ``ssh -G`` prints as they were written.
+    """Expand the tokens in the paths of keys and certificates, which ``ssh -G`` prints unexpanded.
 
-    It does expand ControlPath, with the same tokens: so OpenSSH is asked again with the paths in that place, and every
-    version knows its own tokens (``%C`` and ``%j`` have changed).
+    ``ssh -G`` does expand ControlPath, with the same tokens. So OpenSSH is queried again with the paths as ControlPath,
+    and every version applies its own tokens (``%C`` and ``%j`` have changed).
     """
     keys = ("identityfile", "certificatefile")
     texts = [text for key in keys for text in settings.get(key, []) if re.search(r"%|\$\{", text)]
@@ -249,12 +249,12 @@ async def _expand_files(settings: dict[str, list[str]], options: Sequence[str], 
 
 
 def _expand(text: str, host: HostConfig) -> str:
-    """Expand what ProxyCommand and ProxyJump take (ssh_config(5), TOKENS).
+    """Expand the tokens of ProxyCommand and ProxyJump (ssh_config(5), TOKENS).
 
     Raises
     ------
     ConfigError
-        A token that they do not take.
+        The token is not supported.
     """
     values = {
         "%": "%",
@@ -277,14 +277,14 @@ def _expand(text: str, host: HostConfig) -> str:
 
 
 def _is_target(host: HostConfig, text: str) -> bool:
-    """Whether ``ssh -W`` means this host; paramiko has expanded that already."""
+    """Return whether ``ssh -W`` means this host; paramiko has already expanded the value."""
     name, _, port = _expand(text, host).rpartition(":")
     name = name.removeprefix("[").removesuffix("]")
     return (name.lower(), port) == (host.hostname.lower(), str(host.port))
 
 
 class _Settings:
-    """The settings of a host, as ``ssh -G`` prints them."""
+    """Settings of a host in the form of ``ssh -G``."""
 
     def __init__(self, settings: Mapping[str, Sequence[str]]) -> None:
         self._settings = settings
@@ -304,7 +304,7 @@ class _Settings:
 
 
 def _host(name: str, settings: Mapping[str, Sequence[str]]) -> HostConfig:
-    """Make a host of what ``ssh -G`` prints."""
+    """Build a host from the output of ``ssh -G``."""
     said = _Settings(settings)
     user, hostname = settings["user"][0], settings.get("hostname", [name])[0]
     _check(hostname, user)
@@ -343,7 +343,7 @@ def _host(name: str, settings: Mapping[str, Sequence[str]]) -> HostConfig:
 
 
 def _known_hosts(value: str) -> tuple[str, ...]:
-    """Split the list of files; ``ssh -G`` prints paths with spaces as they are, and all of them are absolute."""
+    """Split the list of files. ``ssh -G`` prints spaces in paths unquoted, but all paths are absolute."""
     return tuple(_tilde(path) for path in re.split(r" (?=[/~])", value) if path and path.lower() != "none")
 
 

@@ -1,4 +1,4 @@
-"""Streams over a link: to a port, or to a command; for threads that may wait until the link is up again."""
+"""Streams over a link to a port or a command, for threads that may wait until the link is up again."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ __all__ = ["ChannelLimit", "CommandStream", "dial", "open_command", "refused", "
 T = TypeVar("T")
 
 _FORBIDDEN = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
-_KEPT = 4096  # bytes of what a command says on standard error
+_KEPT = 4096  # bytes to keep of a command's standard error
 _BREATH = 0.05  # seconds
-_ROOM = 2.0  # seconds in which a session that was closed makes room
+_ROOM = 2.0  # seconds until a closed session makes room
 _GRACE = 5.0  # seconds for the loop to give up by itself
 
 
@@ -49,7 +49,7 @@ def dial(link: PersistentLink, host: str, port: int, timeout: float) -> Stream:
 
 
 def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -> TunnelError:
-    """Return in our words why a server did not open a stream."""
+    """Return a plain explanation why a server did not open a stream."""
     if error.code == _FORBIDDEN:
         return TunnelError(
             f"{name} does not pass connections on (its sshd says so: AllowTcpForwarding, PermitOpen)",
@@ -65,7 +65,7 @@ def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -
 
 
 def wait_for(link: PersistentLink, patience: float) -> None:
-    """Wait, in a thread and for so many seconds at most, until the link is up."""
+    """Wait in a thread until the link is up, at most this many seconds."""
     _wait(link, time.monotonic() + patience)
 
 
@@ -75,14 +75,14 @@ def _wait(link: PersistentLink, deadline: float) -> None:
 
 
 def _in_loop(link: PersistentLink, work: Coroutine[Any, Any, T], deadline: float) -> T:
-    """Wait, in a thread, for what only the loop of a link can do."""
+    """Wait in a thread for a coroutine that only the link's loop can run."""
     lost = LinkLost(f"no connection to {link.name} yet", host=link.name)
     if link.loop is None:
         work.close()
         raise lost
     try:
         working = asyncio.run_coroutine_threadsafe(work, link.loop)
-    except RuntimeError:  # that loop is closed
+    except RuntimeError:  # the loop is closed
         work.close()
         raise lost from None
     try:
@@ -93,7 +93,7 @@ def _in_loop(link: PersistentLink, work: Coroutine[Any, Any, T], deadline: float
 
 
 class CommandStream:
-    """Standard input and output of a command over a session; what it complains of is in the error of its end."""
+    """Standard input and output of a command over a session; its standard error is in the error at its end."""
 
     def __init__(self, session: Session, ended: Callable[[], None]) -> None:
         self._session, self._ended = session, ended
@@ -101,7 +101,7 @@ class CommandStream:
         session.settimeout(None)
 
     def recv(self, size: int) -> bytes:
-        """Wait for output; a command that ended with complaints broke off."""
+        """Wait for output. A command that ended with an error message has broken the stream."""
         try:
             data = self._session.recv(size)
             self._listen()
@@ -120,19 +120,19 @@ class CommandStream:
             del self._said[:-_KEPT]
 
     def sendall(self, data: bytes) -> None:
-        """Give it input."""
+        """Send input to the command."""
         try:
             self._session.sendall(data)
         except (paramiko.SSHException, EOFError) as error:
             raise ConnectionResetError("the connection broke") from error
 
     def shutdown_write(self) -> None:
-        """End its input."""
+        """End the command's input."""
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             self._session.shutdown_write()
 
     def close(self) -> None:
-        """Let it go: its input ends, and what it prints is lost."""
+        """Close the stream: the command's input ends, and its output is lost."""
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             self._session.close()
         ended, self._ended = self._ended, lambda: None
@@ -140,15 +140,13 @@ class CommandStream:
 
 
 class ChannelLimit(Protocol):
-    """Makes room for a session where the server allows no more:
-    :class:`jupyter_slurm.transport.ssh.shell.pool.ShellPool`.
-    """
+    """Means to free a session at the server's limit: :class:`jupyter_slurm.transport.ssh.shell.pool.ShellPool`."""
 
     async def make_room(self, patience: float) -> SessionClaim | None:
-        """Let a session go that is not needed; None: there is none."""
+        """Close an unneeded session; None if there is none."""
 
     def give_room_back(self, claim: SessionClaim) -> None:
-        """Note that the room is not needed any more."""
+        """Record that the freed session is no longer needed."""
 
 
 def open_command(
@@ -165,7 +163,7 @@ def open_command(
 
     def give_back() -> None:
         if claim is not None and link.loop is not None:
-            with contextlib.suppress(RuntimeError):  # that loop is closed
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 link.loop.call_soon_threadsafe(link.loop.call_later, _ROOM, room.give_room_back, claim)
 
     try:
@@ -174,7 +172,7 @@ def open_command(
             try:
                 return CommandStream(_begin(link, new_shell, argv, env, deadline), give_back)
             except paramiko.ChannelException as error:
-                if time.monotonic() > made + _ROOM:  # nobody made room yet, or one who did not ask for it took it
+                if time.monotonic() > made + _ROOM:  # no session was freed yet, or another caller took it
                     earlier, claim = claim, _in_loop(link, room.make_room(_left(deadline)), deadline)
                     made = time.monotonic()
                     if earlier is not None:
@@ -184,7 +182,7 @@ def open_command(
                         f"{link.name} allows no session more: {printable(error.text or '', 200)}",
                         hint="MaxSessions of its sshd is too low.",
                     ) from None
-                time.sleep(_BREATH)  # one that was closed takes a moment to end there
+                time.sleep(_BREATH)  # a closed session takes a moment to end on the server
     except BaseException:
         give_back()
         raise
@@ -205,7 +203,7 @@ def _begin(
     env: Mapping[str, str] | None,
     deadline: float,
 ) -> Session:
-    """Begin a command in a session of its own; ChannelException: there can be none more."""
+    """Begin a command in its own session; ChannelException: no more sessions are allowed."""
     shell: Shell | None = None
     try:
         session = _in_loop(link, link.open_session(_left(deadline)), deadline)

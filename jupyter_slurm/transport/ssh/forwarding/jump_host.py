@@ -1,4 +1,4 @@
-"""The ports of a host on the way: by the log-in there that the connection goes through."""
+"""Routes to the ports of a jump host, through the existing login on that host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jupyter_slurm.transport.tunnel.proof import untold
 
 __all__ = ["HopPorts"]
 
-_PATIENCE = 60.0  # seconds that the link may take to come up
+_PATIENCE = 60.0  # seconds for the link to come up
 
 
 class HopPorts:
@@ -27,7 +27,7 @@ class HopPorts:
     link : PersistentLink
         The connection.
     number : int
-        Which of its hosts is meant, counted from the nearest one.
+        Index of the host, counted from the nearest.
     """
 
     is_alive = True
@@ -38,15 +38,15 @@ class HopPorts:
         self._prover = SocketOwnerProof(self._session, self._name)
         self._lock = threading.Lock()
         self._generation = -1
-        self._found: dict[int, int] = {}  # port: by which connection its owner was asked for
+        self._found: dict[int, int] = {}  # port: the connection by which its owner was checked
 
     def find(self, port: int) -> str:
-        """Return the address there under which the person's own program is reached."""
+        """Return the address on the host under which the user's own program listens."""
         wait_for(self._link, _PATIENCE)
         generation = self._link.generation
         with self._lock:
             if generation != self._generation:
-                self._prover.close()  # of several hosts behind one name it may be another
+                self._prover.close()  # a new connection may reach another host behind the same name
                 self._generation = generation
         try:
             address = self._prover.find(port)
@@ -58,7 +58,7 @@ class HopPorts:
         return address
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
-        """Connect there."""
+        """Connect to the port."""
         wait_for(self._link, timeout)
         try:
             stream = self._link.hop(self._number).dial(address, port, timeout)
@@ -72,7 +72,7 @@ class HopPorts:
         return stream
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the route."""
         self._prover.close()
 
     def _session(self, timeout: float) -> Session:

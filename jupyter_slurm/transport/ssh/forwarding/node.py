@@ -1,4 +1,4 @@
-"""A compute node by SSH of its own, through whatever leads to the login node. Nobody is asked for a password."""
+"""Route to a compute node by its own SSH connection through the login node. The user is never asked for a password."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_
 
 __all__ = ["NodeBySsh", "known_name", "node_host"]
 
-_PING, _DEADLINE = 5.0, 12.0  # seconds: a node that is gone without a word is found out within their sum
+_PING, _DEADLINE = 5.0, 12.0  # seconds: a node that vanishes is detected within their sum
 
 
 class _NoPrompter:
     async def ask(self, prompt: Prompt) -> Sequence[str] | None:
-        """Decline: a node that asks for something is reached in another way."""
+        """Decline every question: a node that asks one is reached by another route."""
         return None
 
 
 async def node_host(
     node: str, address: str, user: str, login: HostConfig | None, config_file: str | None, cluster: str = ""
 ) -> HostConfig:
-    """Return what is known of reaching a node: its own entry in ``~/.ssh/config``, and the keys of the login node.
+    """Return the host configuration of a node: its own entry in ``~/.ssh/config``, and the keys of the login node.
 
     Parameters
     ----------
     node, address, user : str
-        Its name in Slurm, where the login node finds it, and who logs in.
+        Its name in Slurm, its address as seen from the login node, and the user.
     login : HostConfig or None
-        The login node; None: this machine is it.
+        The login node; None: this computer is the login node.
     config_file : str or None
         Instead of ``~/.ssh/config``.
     cluster : str
-        Its name, for nodes of other machines' clusters: two of them may have a ``node1``.
+        Name of the cluster, for nodes of remote clusters: two clusters may have a ``node1``.
 
     Raises
     ------
@@ -53,13 +53,15 @@ async def node_host(
         The name or the configuration cannot be used.
     """
     host = (await way_to(node, user=user, jump=(), config_file=config_file))[-1]
-    by_hand = host.hostname if host.port == 22 else f"[{host.hostname}]:{host.port}"  # as ssh itself writes it down
+    by_hand = host.hostname if host.port == 22 else f"[{host.hostname}]:{host.port}"  # the form in which ssh records it
     more = login.identity_files if login is not None else ()
     return replace(
         host,
-        hostname=address if host.hostname.lower() == node.lower() else host.hostname,  # `ssh -G` lowers it
+        # `ssh -G` converts it to lower case
+        hostname=address if host.hostname.lower() == node.lower() else host.hostname,
         host_key_alias=host.host_key_alias or known_name(cluster, node),
-        host_key_second=by_hand if not host.host_key_alias else None,  # also as older versions accepted it
+        # also the form in which older versions recorded it
+        host_key_second=by_hand if not host.host_key_alias else None,
         identity_files=tuple(dict.fromkeys([*host.identity_files, *more])),
         proxy_command=None,
         through=(login.name,) if login is not None else (),
@@ -68,23 +70,23 @@ async def node_host(
 
 
 def known_name(cluster: str, node: str) -> str:
-    """Return what a node is called in known_hosts; ``cluster`` is empty where this machine is its login node."""
+    """Return the name of a node in known_hosts; ``cluster`` is empty if this computer is its login node."""
     return f"{cluster}-{node}" if cluster else node
 
 
 class NodeBySsh:
     """See :class:`jupyter_slurm.transport.base.Route`.
 
-    It is made in the event loop, and connected by :meth:`open` in a thread.
+    The object is created in the event loop, and connected by :meth:`open` in a thread.
 
     Parameters
     ----------
     host : HostConfig
         The node.
     dial : callable, optional
-        Connects from the login node; None: this machine is the login node.
+        Connects from the login node; None: this computer is the login node.
     prompter : Prompter, optional
-        Who is asked about a host key that is not known; None: nobody.
+        Asks the user about an unknown host key; None: no question.
     """
 
     proof_lasts = False
@@ -109,11 +111,11 @@ class NodeBySsh:
 
     @property
     def is_alive(self) -> bool:
-        """Whether nothing was seen to be broken."""
+        """Return whether no break was detected."""
         return self._chain.is_alive
 
     def find(self, port: int) -> str:
-        """Return the address there under which the person's own program is reached."""
+        """Return the address on the node under which the user's own program listens."""
         try:
             return self._prover.find(port)
         except paramiko.ChannelException as error:
@@ -123,7 +125,7 @@ class NodeBySsh:
             raise TransportError(f"the connection to {self._host.name} broke: {error}") from error
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
-        """Connect there."""
+        """Connect to the port."""
         try:
             return self._chain.dial(address, port, timeout)
         except paramiko.ChannelException as error:
@@ -133,7 +135,7 @@ class NodeBySsh:
             raise TransportError(f"the connection to {self._host.name} broke: {error}") from error
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the connection."""
         with contextlib.suppress(Exception):
             self._chain.close()
 

@@ -1,4 +1,4 @@
-"""A shell on a host that says who listens on its ports, whenever it is asked."""
+"""Shell on a host that reports on request who listens on its ports."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 __all__ = ["SocketOwnerProof"]
 
 _ANSWER = 15.0  # seconds
-_MOST = 4 << 20  # bytes of start-up noise and of an answer
+_MOST = 4 << 20  # bytes of start-up output and of an answer
 
 
 class SocketOwnerProof:
-    """Asks one shell, which is kept: to start it costs start-up files, to ask it a few milliseconds.
+    """Proof of a listener's owner by one persistent shell: its start costs start-up files, a query a few milliseconds.
 
     Parameters
     ----------
     open_session : callable
-        Opens a session on the host, within so many seconds.
+        Opens a session on the host within the given seconds.
     host : str
-        Its name, for the person.
+        Name of the host, for messages.
     """
 
     def __init__(self, open_session: Callable[[float], Session], host: str) -> None:
@@ -35,18 +35,18 @@ class SocketOwnerProof:
         self._session: Session | None = None
 
     def find(self, port: int) -> str:
-        """Return the address there under which the person's own program is reached; see :class:`Way`.
+        """Return the address on the host under which the user's own program listens.
 
         Raises
         ------
         paramiko.SSHException, OSError, EOFError
-            The host does not answer; ``paramiko.ChannelException``: it allows no session.
+            The host does not answer; ``paramiko.ChannelException``: the host allows no session.
         """
         mark = secrets.token_hex(16)
         return proven_address(self._ask(mark, port), mark, self._host, port)
 
     def close(self) -> None:
-        """Let the shell go."""
+        """Close the shell."""
         session, self._session = self._session, None
         if session is not None:
             with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
@@ -58,7 +58,7 @@ class SocketOwnerProof:
                 with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
                     if mark.encode() in (output := self._exchange(self._session, mark, port)):
                         return output
-                self.close()  # somebody there has ended it
+                self.close()  # the shell was ended on the host
             session = self._open_session(_ANSWER)
             self._session = session
             try:
@@ -70,12 +70,12 @@ class SocketOwnerProof:
                 raise
 
     def _exchange(self, session: Session, mark: str, port: int) -> bytes:
-        """Return what it prints until it has answered, or ends."""
+        """Return the shell's output up to its answer or its end."""
         try:
             session.sendall(f"{proof_command(mark, port)}\n".encode())
         except TimeoutError:
             raise
-        except OSError:  # it has ended before it was asked: what it said is read all the same
+        except OSError:  # the shell ended before the query: its output is still read
             pass
         output, end = b"", f"{mark}\n".encode()
         while output.count(end) < 2 and len(output) < _MOST and (data := session.recv(1 << 16)):

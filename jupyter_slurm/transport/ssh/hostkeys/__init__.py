@@ -1,1 +1,1 @@
-"""Host keys: known_hosts, and hosts that are not known yet."""
+"""Host keys: known_hosts, and unknown hosts."""

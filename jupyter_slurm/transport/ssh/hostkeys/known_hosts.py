@@ -1,4 +1,4 @@
-"""What is known of the keys of hosts, and what a person says to an unknown one.
+"""Verification of host keys by known_hosts, and the user's decision about unknown keys.
 
 Sources: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh_config(5). Measured against ``ssh`` and ``ssh-keygen -F``.
 """
@@ -59,20 +59,20 @@ _ALGORITHMS: Final = (*(kind + CERTIFICATE for kind in _KINDS), *_KINDS)
 
 @dataclass(frozen=True)
 class HostKeyVerdict:
-    """What is known of the key that a host showed.
+    """Result of the verification of a host's key.
 
     Attributes
     ----------
     status : str
         ``known``, ``unknown``, ``changed`` or ``revoked``.
     fingerprint, key_type : str
-        Of the key that was shown, as ``ssh-keygen -l`` prints it.
+        Those of the offered key, as ``ssh-keygen -l`` prints them.
     name : str
-        The name in question, as it stands in known_hosts: ``host`` or ``[host]:port``.
+        The name in known_hosts: ``host`` or ``[host]:port``.
     entry : KnownHostEntry or None
-        The line that decided.
+        The decisive line.
     remark : str
-        Why a certificate did not help.
+        Why a certificate was not accepted.
     """
 
     status: Literal["known", "unknown", "changed", "revoked"]
@@ -84,9 +84,9 @@ class HostKeyVerdict:
 
 
 def names_of(host: HostConfig) -> list[str]:
-    """Return the names under which a host is looked up; for a port of its own, the plain name comes second.
+    """Return the names under which a host is looked up; for a non-default port, the plain name comes second.
 
-    A key that the second name does not know is not for that a changed one: it may be of another host.
+    A key that differs under the second name does not count as changed: it may be of another host.
     """
     if host.host_key_alias:
         return [name.lower() for name in (host.host_key_alias, host.host_key_second) if name]
@@ -99,7 +99,7 @@ def _files(host: HostConfig) -> list[str]:
 
 
 def judge(host: HostConfig, blob: bytes, *, clock: Callable[[], float] = time.time) -> HostKeyVerdict:
-    """Say what is known of a key or certificate that a host showed, as ``ssh`` would."""
+    """Judge the key or certificate that a host offered, as ``ssh`` would."""
     names = names_of(host)
     first = _judge(host, names[0], blob, clock())
     if first.status == "unknown" and len(names) > 1:
@@ -134,19 +134,19 @@ def _judge(host: HostConfig, name: str, blob: bytes, now: float) -> HostKeyVerdi
         if entry.blob == plain:
             return verdict("known", entry)
     same_type = [entry for entry in others if entry.key_type == key_type(plain)]
-    # A key of another type beside known ones counts as a change, as it does for OpenSSH: the host was asked for the
-    # known ones first, and did not have them.
+    # A key of another type beside known keys counts as changed, as in OpenSSH: the host was asked for the known types
+    # first, and did not have them.
     return verdict("changed", [*same_type, *others][0]) if others else verdict("unknown", None)
 
 
 def host_key_order(host: HostConfig, available: Sequence[str] = _ALGORITHMS) -> list[str]:
-    """Return host key algorithms in the order to ask for: the host is to show what is known of it.
+    """Return host key algorithms in the order of preference, so that the host offers a known key.
 
     Parameters
     ----------
     available : sequence of str
-        Algorithms that can be used here, those of certificates with their own names; what the configuration does not
-        name is left out.
+        Supported algorithms, those of certificates under their own names. Algorithms that the configuration excludes
+        are left out.
     """
     wanted = [name for name in host.host_key_algorithms if name in available] or list(available)
     first, *more = names_of(host)
@@ -164,7 +164,7 @@ def _type_of(algorithm: str) -> str:
 
 
 def add(host: HostConfig, blob: bytes) -> str:
-    """Write down the key of a host as OpenSSH does, and return the file.
+    """Record the key of a host as OpenSSH does, and return the file.
 
     Raises
     ------
@@ -179,7 +179,8 @@ def add(host: HostConfig, blob: bytes) -> str:
         with _opened(path) as descriptor:
             size = os.fstat(descriptor).st_size
             torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            os.write(descriptor, b"\n" + line if torn else line)  # one write: lines of others are never in between
+            # a single write, so that lines of other processes never mix in
+            os.write(descriptor, b"\n" + line if torn else line)
     except OSError as error:
         raise HostKeyError(
             f"the key of {host.label} cannot be written to {path}: {error.strerror}",
@@ -190,7 +191,7 @@ def add(host: HostConfig, blob: bytes) -> str:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    """Open a file of keys to append to it; it is made where it is not there."""
+    """Open a file of keys for appending; create it if missing."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
@@ -202,7 +203,7 @@ def _opened(path: str) -> Iterator[int]:
 
 
 def _why_not_kept(host: HostConfig) -> str:
-    """Say why a key of a host cannot be written down; empty where it can, as far as is known before."""
+    """Explain why a host key cannot be recorded; empty if it can, as far as known in advance."""
     path = _own_file(host)
     if path is None:
         return "UserKnownHostsFile names no file"
@@ -224,7 +225,7 @@ def _line_for(host: HostConfig, blob: bytes) -> str:
 
 
 def _adding(host: HostConfig, blob: bytes) -> str:
-    """Return the command that does what :func:`add` does."""
+    """Return the command equivalent to :func:`add`."""
     return f"echo {quote_argv([_line_for(host, blob)])} >>{quote_argv([_own_file(host) or '~/.ssh/known_hosts'])}"
 
 
@@ -234,18 +235,18 @@ def verify(
     ask: Callable[[Prompt], Sequence[str] | None],
     accepted: MutableSet[tuple[str, bytes]] | None = None,
 ) -> HostKeyVerdict:
-    """Let a known key pass, ask the person about an unknown one, and refuse all others. Blocks while it asks.
+    """Accept a known key, ask the user about an unknown key, and refuse all others. Blocks during the question.
 
     Parameters
     ----------
     accepted : set, optional
-        Keys that the person accepted and that could not be written down, by the names of their hosts: nobody is asked
-        again, and this grows.
+        Keys that the user accepted but that could not be recorded, by host name. The user is not asked again about
+        them. The set grows.
 
     Raises
     ------
     HostKeyUnknown, HostKeyChanged, HostKeyRevoked, HostKeyError
-        The host must not be told anything.
+        Nothing may be sent to the host.
     """
     verdict = judge(host, blob)
     facts = {"host": host.name, "fingerprint": verdict.fingerprint, "key_type": verdict.key_type}
@@ -267,7 +268,7 @@ def verify(
             raise unknown_key(host, verdict.fingerprint, verdict.key_type, _adding(host, blob))
         try:
             add(host, blob)
-        except HostKeyError as error:  # as OpenSSH does it: the person has said that the host is the right one
+        except HostKeyError as error:  # as in OpenSSH: the user has confirmed the host
             log.warning("%s", error.message)
             if accepted is not None:
                 accepted.add(shown)
@@ -303,7 +304,7 @@ def _accepted(host: HostConfig, verdict: HostKeyVerdict, ask: Callable[[Prompt],
 def host_key_prompt(host: HostConfig, key_type: str, fingerprint: str, remark: str = "") -> Prompt:
     """Return the question whether an unknown key is the host's; :func:`is_yes` reads the answer.
 
-    Where the key cannot be kept the question says so, and why.
+    If the key cannot be recorded, the question says so, and why.
     """
     why_not = _why_not_kept(host)
     return Prompt(
@@ -319,13 +320,13 @@ def host_key_prompt(host: HostConfig, key_type: str, fingerprint: str, remark: s
 
 
 def is_yes(answer: str, fingerprint: str) -> bool:
-    """Whether a person said that a key is the host's: in so many words, or with the fingerprint itself."""
+    """Return whether the user confirmed a key, by "yes" or by the fingerprint."""
     said = answer.strip()
     return said.lower() == "yes" or said == fingerprint
 
 
 def changed_at(host: HostConfig, shown: str, shown_type: str, file: str, line: int) -> HostKeyError:
-    """Return the error for a key that is another one than a line of a file says; by their fingerprints."""
+    """Return the error for a key that differs from a line of known_hosts; both are shown by their fingerprints."""
     for name in names_of(host):
         for entry in entries_for(name, [file]):
             if entry.line == line:

@@ -1,4 +1,4 @@
-"""Entries of known_hosts files: what a line says, and whether it is about a host.
+"""Entries of known_hosts files: their fields, and the hosts to which they apply.
 
 Sources: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT. Measured against ``ssh-keygen -F``.
 """
@@ -23,7 +23,7 @@ _LINE: Final = re.compile(r"[ \t]*([^ \t#@][^ \t]*)[ \t]+([^ \t]+)[ \t]+([^ \t]+
 
 @dataclass(frozen=True)
 class KnownHostEntry:
-    """One line: ``marker`` is ``cert-authority``, ``revoked`` or empty; ``line`` counts from one."""
+    """A line of known_hosts: ``marker`` is ``cert-authority``, ``revoked`` or empty; ``line`` counts from one."""
 
     file: str
     line: int
@@ -33,7 +33,7 @@ class KnownHostEntry:
 
 
 def entries_for(name: str, files: Iterable[str]) -> Iterator[KnownHostEntry]:
-    """Yield the lines about a name (``host`` or ``[host]:port``, lower case); what cannot be read is passed over."""
+    """Yield the lines for a name (``host`` or ``[host]:port``, lower case). Unreadable lines are skipped."""
     for path in files:
         try:
             with open(path, "rb") as file:
@@ -72,7 +72,7 @@ def _matches(name: str, patterns: str) -> bool:
 
 
 def _glob(pattern: str) -> re.Pattern[str]:
-    """Translate: ``*`` and ``?`` only, since brackets belong to names with ports."""
+    """Translate a pattern with ``*`` and ``?`` only, because brackets belong to names with ports."""
     parts = (
         ".*" if part[0] == "*" else "." if part == "?" else re.escape(part)
         for part in re.findall(r"\*+|\?|[^*?]+", pattern)
@@ -81,7 +81,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
 
 
 def hashed_name(name: str, like: str = "") -> str:
-    """Return a name as ``|1|salt|hash``, with the salt of ``like`` or a fresh one; empty when that has none."""
+    """Return a name as ``|1|salt|hash``, with the salt of ``like`` or a fresh one; empty if ``like`` has no salt."""
     try:
         salt = base64.b64decode(like.split("|")[2], validate=True) if like else secrets.token_bytes(20)
     except (IndexError, ValueError):

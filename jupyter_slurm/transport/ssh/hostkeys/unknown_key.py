@@ -1,4 +1,4 @@
-"""The refusal of a host key that nobody has accepted, and how it is accepted where nobody may be asked."""
+"""Error for a host key that nobody has accepted, with the way to accept it if no question is possible."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["asks_about_keys", "openssh_adds", "unknown_key"]
 
 
 def asks_about_keys(host: HostConfig) -> bool:
-    """Whether the configuration of a host allows to ask the person about its key."""
+    """Return whether a host's configuration allows asking the user about its key."""
     return host.strict != "yes" and not host.batch_mode
 
 
 def unknown_key(host: HostConfig, fingerprint: str, key_type: str, command: str) -> HostKeyUnknown:
-    """Return the error for a key to which nobody has said yes.
+    """Return the error for an unaccepted key.
 
     Parameters
     ----------
     command : str
-        Adds the key; for who may not be asked.
+        Command that adds the key, for cases without a question.
     """
     if asks_about_keys(host):
         hint = "Compare the fingerprint with the one that the site publishes, connect again, and answer yes."
@@ -40,7 +40,7 @@ def unknown_key(host: HostConfig, fingerprint: str, key_type: str, command: str)
 
 
 def openssh_adds(host: HostConfig) -> str:
-    """Return the command with which OpenSSH asks about the key of a host, and adds it."""
+    """Return the OpenSSH command that asks about a host's key, and adds it."""
     words = ["ssh", *(["-F", host.config_file] if host.config_file else [])]
     words += ["-o", "StrictHostKeyChecking=ask", *(["-o", "BatchMode=no"] if host.batch_mode else [])]
     words += ["-J", ",".join(host.through)] if host.through else []

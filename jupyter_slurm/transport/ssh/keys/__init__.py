@@ -1,1 +1,1 @@
-"""SSH keys: public and private ones, agents, identities and revocation."""
+"""SSH keys: public and private keys, agents, identities and revocation."""

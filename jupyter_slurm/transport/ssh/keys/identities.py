@@ -1,4 +1,4 @@
-"""Keys and certificates that a person has for a host, in the order in which OpenSSH offers them.
+"""Keys and certificates of a user for a host, in the order in which OpenSSH offers them.
 
 Source: ssh_config(5), IdentityFile, CertificateFile, IdentitiesOnly and IdentityAgent; the order was measured.
 """
@@ -21,20 +21,20 @@ __all__ = ["Identity", "identities"]
 
 @dataclass(frozen=True)
 class Identity:
-    """Something to log in with.
+    """A key or certificate for a login.
 
     Attributes
     ----------
     label : str
-        What a person is told.
+        Text shown to the user.
     blob : bytes or None
-        The public key or certificate; None: only the private key knows it.
+        The public key or certificate; None: only the private key has it.
     path : str or None
         File of the private key.
     agent_key : bytes or None
-        The key in the agent that signs for it.
+        The agent's key that signs for this identity.
     remark : str
-        Why a certificate will not help.
+        Why a certificate will not be accepted.
     """
 
     label: str
@@ -47,7 +47,7 @@ class Identity:
 def identities(
     host: HostConfig, agent: SshAgent | None, *, clock: Callable[[], float] = time.time
 ) -> tuple[list[Identity], list[str]]:
-    """Return what to offer to a host, the first one first, and remarks about what could not be looked at."""
+    """Return the identities to offer to a host in order, and remarks about unreadable sources."""
     remarks: list[str] = []
     held: list[tuple[bytes, str]] = []
     if agent is not None:
@@ -78,7 +78,7 @@ def _files(host: HostConfig, now: float) -> list[Identity]:
         if blob is None and not os.path.exists(path):
             continue
         found.append(Identity(f"key {path}", blob, path))
-        if not host.certificate_files:  # the one beside the key counts where none is named
+        if not host.certificate_files:  # the certificate beside the key counts if none is configured
             beside = _certificate(f"{path}-cert.pub", f"certificate {path}-cert.pub", now)
             found += [replace(beside, path=path)] if beside is not None else []
     return found
@@ -99,7 +99,7 @@ def _certificate(path: str, label: str, now: float) -> Identity | None:
 
 
 def _with_signer(found: Identity, held: list[tuple[bytes, str]], host: HostConfig) -> Identity:
-    """Find who can sign for a certificate: its key in the agent, or in a file."""
+    """Find the signer of a certificate: its key in the agent, or in a file."""
     if found.blob is None or found.agent_key is not None or not key_type(found.blob).endswith(CERTIFICATE):
         return found
     plain = bare_key(found.blob)

@@ -1,7 +1,4 @@
-"""Private keys in files: their public part without a passphrase, and signatures.
-
-Sources: PROTOCOL.key of OpenSSH; RFC 4253, section 6.6; RFC 5656; RFC 8332; RFC 8709.
-"""
+"""Private keys in files: their public part without a passphrase, and signatures."""
 
 from __future__ import annotations
 
@@ -43,18 +40,18 @@ _HASHES: Final[dict[str, hashes.HashAlgorithm]] = {
 
 
 class PassphraseNeeded(Exception):
-    """The key is encrypted, and there was no passphrase, or a wrong one."""
+    """The key is encrypted, and the passphrase is missing or wrong."""
 
 
 class KeyUnusable(Exception):
-    """The file holds no key that can be used here; says why."""
+    """The file has no usable key; the message says why."""
 
 
 def public_part(path: str) -> bytes | None:
-    """Return the public key that belongs to a private key's file; None: it is not to be had without a passphrase.
+    """Return the public key of a private key's file; None if it needs a passphrase.
 
-    ``PATH`` itself may be a public key (the private one is in the agent), ``PATH.pub`` may be there, and OpenSSH's own
-    format holds it in the clear.
+    ``PATH`` itself may be a public key (the private key is in the agent), ``PATH.pub`` may exist, and OpenSSH's own
+    format contains the public key unencrypted.
     """
     for name in (path, f"{path}.pub"):
         words = _read(name).decode("utf-8", "replace").split("\n", 1)[0].split()
@@ -107,7 +104,7 @@ def load_private_key(path: str, passphrase: str | None = None) -> PrivateKey:
     load = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in data else load_pem_private_key
     try:
         key = load(data, passphrase.encode() if passphrase else None)
-    except TypeError:  # no passphrase, and it needs one
+    except TypeError:  # the key needs a passphrase
         raise PassphraseNeeded from None
     except UnsupportedAlgorithm:
         raise KeyUnusable("it is of a kind that cannot be used here; put it into the agent (ssh-add)") from None
@@ -121,13 +118,13 @@ def load_private_key(path: str, passphrase: str | None = None) -> PrivateKey:
 
 
 def public_key(key: PrivateKey) -> bytes:
-    """Return the public key of a private one, as it travels."""
+    """Return the public key of a private key, in wire format."""
     line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return base64.b64decode(line.split()[1])
 
 
 def sign(key: PrivateKey, data: bytes, algorithm: str) -> bytes:
-    """Return a signature, as it travels."""
+    """Return a signature in wire format."""
     if isinstance(key, RSAPrivateKey):
         signature = key.sign(data, padding.PKCS1v15(), _HASHES[algorithm])
     elif isinstance(key, EllipticCurvePrivateKey):

@@ -1,7 +1,4 @@
-"""Public keys and certificates as they travel: types, fingerprints, and whether a host certificate holds.
-
-Sources: RFC 4253, section 6.6; PROTOCOL.certkeys of OpenSSH.
-"""
+"""Public keys and certificates in wire format: types, fingerprints, and validity of host certificates."""
 
 from __future__ import annotations
 
@@ -33,28 +30,28 @@ __all__ = [
 ]
 
 CERTIFICATE: Final = "-cert-v01@openssh.com"
-# How many fields of the key itself stand behind the nonce of a certificate.
+# Number of fields of the key itself, after the nonce of a certificate.
 _CURVES: Final = ("nistp256", "nistp384", "nistp521")
 _FIELDS: Final = {"ssh-rsa": 2, "ssh-ed25519": 1, **{f"ecdsa-sha2-{curve}": 2 for curve in _CURVES}}
 _WHOLE: Final = {*_FIELDS, *(name + CERTIFICATE for name in _FIELDS)}
-# Types that stand in files, too; they are compared, and never used.
+# Further types found in files: compared, but never used.
 _OTHERS: Final = {"ssh-dss", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"}
 
 
 def key_type(blob: bytes) -> str:
-    """Return the type that a key or certificate says it has; empty when it is neither."""
+    """Return the type named in a key or certificate; empty for other data."""
     size = int.from_bytes(blob[:4], "big")
     return blob[4 : 4 + size].decode("ascii", "replace") if 0 < size <= len(blob) - 4 else ""
 
 
 def fingerprint(blob: bytes) -> str:
-    """Return ``SHA256:…`` as ``ssh-keygen -l`` prints it; a certificate has that of its key."""
+    """Return ``SHA256:…`` as ``ssh-keygen -l`` prints it; a certificate has the fingerprint of its key."""
     digest = hashlib.sha256(bare_key(blob)).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def read_line(declared: str, encoded: str) -> bytes | None:
-    """Return the key of ``type base64`` as it stands in files; None: it is none, or not of that type."""
+    """Return the key of a ``type base64`` line; None if it is not a key, or not of that type."""
     try:
         blob = base64.b64decode(encoded, validate=True)
     except ValueError:
@@ -70,7 +67,7 @@ def read_line(declared: str, encoded: str) -> bytes | None:
 
 
 def certificate(blob: bytes) -> SSHCertificate | None:
-    """Return the certificate; None for a plain key, and for what cannot be read."""
+    """Return the certificate; None for a plain key and for unreadable data."""
     declared = key_type(blob)
     if not declared.endswith(CERTIFICATE):
         return None
@@ -82,7 +79,7 @@ def certificate(blob: bytes) -> SSHCertificate | None:
 
 
 def bare_key(blob: bytes) -> bytes:
-    """Return the key that a certificate is about; a plain key is its own."""
+    """Return the key in a certificate; a plain key is returned unchanged."""
     declared = key_type(blob)
     name = declared.removesuffix(CERTIFICATE)
     if name == declared or name not in _FIELDS:
@@ -98,7 +95,7 @@ def bare_key(blob: bytes) -> bytes:
 
 
 def rsa_bits(blob: bytes) -> int | None:
-    """Return the size of an RSA key, or of the one that a certificate is about; None: it is of another type."""
+    """Return the size of an RSA key, plain or in a certificate; None for another type."""
     plain = bare_key(blob)
     if key_type(plain) != "ssh-rsa":
         return None
@@ -109,7 +106,7 @@ def rsa_bits(blob: bytes) -> int | None:
 
 
 def signer(found: SSHCertificate) -> bytes:
-    """Return the key of the authority that made a certificate."""
+    """Return the key of the authority that signed a certificate."""
     line = found.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return base64.b64decode(line.split()[1])
 
@@ -117,18 +114,18 @@ def signer(found: SSHCertificate) -> bytes:
 def fault(
     found: SSHCertificate, blob: bytes, name: str, now: float, algorithms: Sequence[str], *, host: bool = True
 ) -> str | None:
-    """Say why a certificate does not hold for a name, at a time in seconds since the epoch; None: it holds.
+    """Explain why a certificate is not valid for a name, at a time in seconds since the epoch; None: valid.
 
     Parameters
     ----------
     found, blob : SSHCertificate, bytes
-        The certificate, and as it travels.
+        The certificate, and its wire format.
     name : str
-        Host name or user name that must be among its principals; none of them stands for all.
+        Host or user name that must be among its principals. A certificate without principals is valid for all names.
     algorithms : sequence of str
-        Signatures that an authority may use (CASignatureAlgorithms); empty: those with SHA-2 and Ed25519.
+        Signature algorithms allowed for an authority (CASignatureAlgorithms); empty: SHA-2 and Ed25519.
     host : bool
-        Whether it is a host's, or a user's.
+        Whether it is a host certificate, else a user certificate.
     """
     if found.type != (SSHCertificateType.HOST if host else SSHCertificateType.USER):
         return f"it is not the certificate of a {'host' if host else 'user'}"
@@ -158,7 +155,7 @@ def _signature_algorithm(blob: bytes) -> str:
     message.get_int64()  # serial
     message.get_int()  # type
     for _ in range(2):
-        message.get_binary()  # its name, principals
+        message.get_binary()  # its key ID, principals
     message.get_int64()  # valid after
     message.get_int64()  # valid before
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Keys that must not be accepted any more: the file of RevokedHostKeys, as lines or as ssh-keygen makes it; short ones.
+"""Keys that must not be accepted: those in the file of RevokedHostKeys (text or KRL), and keys that are too short.
 
 Source: ssh_config(5), RevokedHostKeys, RequiredRSASize; ssh-keygen(1), KEY REVOCATION LISTS.
 """
@@ -16,13 +16,13 @@ from jupyter_slurm.transport.ssh.keys.public_keys import bare_key, certificate, 
 __all__ = ["TOO_SHORT", "in_revoked_file", "too_short"]
 
 TOO_SHORT: Final = "Such keys can be forged. Ask the people who run it for a longer one, or for one of another type."
-"""What to do about a host whose key is too short."""
+"""Advice for a host whose key is too short."""
 
 _KRL: Final = b"SSHKRL\n\0"
 
 
 def too_short(host: HostConfig, blob: bytes) -> str:
-    """Say how RequiredRSASize rules out a key, of a host or of the person; empty: it does not."""
+    """Explain how RequiredRSASize excludes a key, of a host or of the user; empty if it does not."""
     bits = rsa_bits(blob)
     if bits is None or bits >= host.required_rsa_size:
         return ""
@@ -30,7 +30,7 @@ def too_short(host: HostConfig, blob: bytes) -> str:
 
 
 def in_revoked_file(host: HostConfig, blob: bytes) -> bool:
-    """Look into RevokedHostKeys; a file that cannot be read revokes everything, as in OpenSSH."""
+    """Look up a key in RevokedHostKeys; an unreadable file revokes every key, as in OpenSSH."""
     if not host.revoked_host_keys:
         return False
     try:
@@ -47,7 +47,7 @@ def in_revoked_file(host: HostConfig, blob: bytes) -> bool:
 
 
 def _in_krl(path: str, blob: bytes) -> bool:
-    """Ask ssh-keygen: the format of its own making is nobody else's."""
+    """Query ssh-keygen: only OpenSSH reads its KRL format."""
     with tempfile.NamedTemporaryFile("wb", suffix=".pub") as file:
         file.write(key_type(blob).encode() + b" " + base64.b64encode(blob) + b"\n")
         file.flush()

@@ -1,4 +1,4 @@
-"""The person's ssh-agent: which keys it holds, and a signature by one of them. It is never forwarded.
+"""The user's ssh-agent: its keys, and signatures by them. The agent is never forwarded.
 
 Source: draft-miller-ssh-agent, sections 3.5 and 3.6.
 """
@@ -18,17 +18,17 @@ __all__ = ["AgentRefusal", "SshAgent"]
 _LIST, _LISTED, _SIGN, _SIGNED = 11, 12, 13, 14
 _FLAGS: Final = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
 _QUICK: Final = 10.0  # seconds for a list
-_PERSON: Final = 120.0  # seconds for a signature: a token may want to be touched, a window may want a yes
+_PERSON: Final = 120.0  # seconds for a signature: the user may have to touch a token or confirm a dialog
 _LARGEST: Final = 1 << 20
 _MOST: Final = 2048
 
 
 class AgentRefusal(Exception):
-    """The agent is not there, cannot be understood, or did not want to."""
+    """The agent is missing, sent an invalid answer, or refused."""
 
 
 class SshAgent:
-    """One agent, by the path of its socket; each question has a connection of its own."""
+    """An ssh-agent, by the path of its socket; each request has its own connection."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class SshAgent:
         return [(answer.get_binary(), answer.get_binary().decode("utf-8", "replace")) for _ in range(count)]
 
     def sign(self, blob: bytes, data: bytes, algorithm: str) -> bytes:
-        """Return a signature, as it travels; a person may have to confirm it.
+        """Return a signature in wire format; the user may have to confirm it.
 
         Raises
         ------

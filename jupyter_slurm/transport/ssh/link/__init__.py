@@ -1,1 +1,1 @@
-"""SSH links: connections that persist, and their threads."""
+"""SSH links: persistent connections, and their threads."""

@@ -1,4 +1,4 @@
-"""The connection that everything shares, whoever carries it: watched, and made again when it breaks."""
+"""The shared connection to a host, over paramiko or OpenSSH: monitored, and re-established after a break."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ __all__ = ["LinkObserver", "PersistentLink"]
 log = logging.getLogger(__name__)
 
 _CHANNEL = 30.0  # seconds
-_GROWS = 60  # times the first pause: the longest one between two attempts to connect
-_LOG_INS = 3  # that a server may hang up on, before it is taken for a refusal
+_GROWS = 60  # times the first pause: the longest pause between two attempts to connect
+_LOG_INS = 3  # logins that a server may cut off before this counts as a refusal
 
 
 class PersistentLink(ABC):
-    """One connection to a host; what carries it says :meth:`new_connection`.
+    """A persistent connection to a host; :meth:`new_connection` chooses what carries it.
 
-    It belongs to one event loop. It is made when it is first needed, and made again by itself when it broke; what a
-    person has to answer for, or a refusal, is asked once: until :meth:`connect` is called, everybody gets that error.
+    The link belongs to one event loop. It connects when first needed, and again after a break. A login that needs the
+    user, or is refused, is tried once: until :meth:`connect` is called, every caller gets that error.
 
     Parameters
     ----------
     hosts : sequence of str
-        What the hosts on the way are called, the one that is meant last.
+        Names of the hosts of the route, the target last.
     told : callable
-        Is given one line when the connection is lost, and one when it is back; in the event loop.
+        Called in the event loop with a message when the connection is lost, and when it is back.
     ping, deadline : float
-        Seconds between two questions whether the far side is there, and how long an answer may take. A link that
-        drops everything is found out within their sum.
+        Seconds between two checks of the remote host, and for its answer. A link that drops all packets is detected
+        within their sum.
     pause : float
-        Seconds at most before the second attempt to connect again; it doubles up to half a minute (60 times as much).
+        Longest seconds before the second attempt to reconnect; doubles up to half a minute (60 times as much).
     """
 
-    refuses_late = False  # whether one session too many is refused only when its command starts
+    refuses_late = False  # whether a session over the limit is refused only when its command starts
 
     def __init__(
         self,
@@ -68,36 +68,36 @@ class PersistentLink(ABC):
         self._opening = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self._watch: LinkObserver | None = None
-        self.generation = 0  # how many connections there have been
-        self.loop: asyncio.AbstractEventLoop | None = None  # whose it is; None before the first attempt
+        self.generation = 0  # number of connections so far
+        self.loop: asyncio.AbstractEventLoop | None = None  # loop of the link; None before the first attempt
         self.threads = DaemonThreadPool()
 
     @abstractmethod
     def new_connection(self) -> Connection:
-        """Return a connection that is not open yet."""
+        """Return a new connection, not yet open."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a connection, as far as that is known."""
+        """Return whether the link is connected, as far as known."""
         return self._connection is not None and self._connection.is_alive
 
     @property
     def silent_for(self) -> float:
-        """Seconds for which the far side has owed an answer to the question whether it is there."""
+        """Return the seconds since the oldest unanswered check of the remote host."""
         asked = self._watch.asked_at if self._watch is not None and self.is_alive else None
         return 0.0 if asked is None else time.monotonic() - asked
 
     def when_settled(self, act: Callable[[], None]) -> None:
-        """Do a thing whenever there is a new connection, or it is known that there will be none."""
+        """Call a function after each new connection, and when no connection can be made."""
         self._listeners.append(act)
 
     @property
     def is_kept(self) -> bool:
-        """Whether a connection that broke is made again."""
+        """Return whether the link reconnects after a break."""
         return self.generation > 0 and not self._closed
 
     async def connect(self) -> None:
-        """Connect now, also after a refusal; a first failure is told and not tried again."""
+        """Connect now, also after a refusal; a first failure is raised and not tried again."""
         self._refused = None
         await self.ready(None)
 
@@ -107,9 +107,9 @@ class PersistentLink(ABC):
         Raises
         ------
         LinkLost
-            There is none within ``patience`` seconds.
+            No connection within ``patience`` seconds.
         TransportError
-            It was refused.
+            The connection was refused.
         """
         await self._connected(patience)
 
@@ -117,7 +117,7 @@ class PersistentLink(ABC):
         if self._connection is not None and not self._closed:
             if self._connection.is_alive:
                 return self._connection
-            self._lost(self._connection)  # seen before the watch has seen it
+            self._lost(self._connection)  # noticed before the observer
         self._check()
         if self._connecting is None:
             self._start(again=self.generation > 0)
@@ -133,7 +133,7 @@ class PersistentLink(ABC):
                 host=self.name,
             ) from None
         except asyncio.CancelledError:
-            self._check()  # the link was closed; else it is whoever waits that was cancelled
+            self._check()  # the link was closed; otherwise the waiting caller was cancelled
             raise
         return connection
 
@@ -145,26 +145,26 @@ class PersistentLink(ABC):
         LinkLost
             There is no connection.
         paramiko.ChannelException
-            The server does not allow one more (MaxSessions).
+            The server allows no further session (MaxSessions).
         """
         connection = await self._connected(patience)
 
         def work() -> Session:
-            # One after the other: paramiko keeps one reason of a refusal for all who ask.
+            # One at a time: paramiko keeps only one reason of a refusal for all callers.
             with self._opening, self.told_apart(connection.last):
                 return connection.open_session(_CHANNEL)
 
         return await self.threads.call(work)
 
     def dial(self, host: str, port: int, timeout: float) -> Stream:
-        """Return a stream to what listens on a port of a host, as the host at the end sees it; blocks, in any thread.
+        """Return a stream to a port of a host, as seen from the target. Blocks; may run in any thread.
 
         Raises
         ------
         LinkLost
-            There is no connection; it is not waited for.
+            There is no connection. The call does not wait for one.
         paramiko.ChannelException
-            The far side forbids it (code 1), or nobody listens there (code 2).
+            The remote host forbids it (code 1), or nothing listens on the port (code 2).
         """
         connection = self._connection
         if connection is None or not connection.is_alive:
@@ -173,12 +173,12 @@ class PersistentLink(ABC):
             return connection.dial(host, port, timeout)
 
     def hop(self, number: int) -> Hop:
-        """Return an earlier host of the way; blocks, in any thread, perhaps while a person answers.
+        """Return an earlier host of the route. Blocks, perhaps while the user answers; may run in any thread.
 
         Raises
         ------
         LinkLost
-            There is no connection; it is not waited for.
+            There is no connection. The call does not wait for one.
         """
         connection = self._connection
         if connection is None or not connection.is_alive:
@@ -186,7 +186,7 @@ class PersistentLink(ABC):
         return connection.hop(number)
 
     async def ask(self) -> None:
-        """Wait for an answer of the far side, which has then taken in all that it was told before.
+        """Wait for an answer of the remote host, which has then processed all earlier messages.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class PersistentLink(ABC):
 
     @contextlib.contextmanager
     def told_apart(self, wire: Wire | None = None) -> Iterator[None]:
-        """Map what paramiko and the system raise when a connection breaks, and give ``wire`` up."""
+        """Map the exceptions of paramiko and the system after a break to LinkLost, and drop ``wire``."""
         try:
             yield
         except paramiko.ChannelException:
@@ -214,28 +214,28 @@ class PersistentLink(ABC):
             raise LinkLost(f"the connection to {self.name} broke", host=self.name) from error
 
     def drop(self) -> None:
-        """Give this connection up: it is made again."""
+        """Give up this connection; the link reconnects."""
         if (connection := self._connection) is not None:
             self.threads.later(connection.close)
 
     @property
     def since(self) -> float | None:
-        """When the person logged in, in seconds since the epoch; None while there is no connection."""
+        """Return the time of the login, in seconds since the epoch; None without a connection."""
         return None if self._connection is None else self._connection.since
 
     def close(self, *, keep: bool = False) -> None:
-        """End the connection for good; ``keep``: a log-in that does not live in this process is left for later."""
+        """Close the link for good; ``keep``: leave a login outside this process for later."""
         self._closed = True
         if self._connecting is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and the task with it
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and its task with it
                 self._connecting.cancel()
             if self._building is not None:
-                self.threads.later(self._building.close)  # or its thread waits on, for a person perhaps
+                self.threads.later(self._building.close)  # or its thread waits on, perhaps for the user
         if (connection := self._connection) is not None:
             self.threads.later(connection.leave if keep else connection.close)
         self.threads.close()
 
-    # Making it --------------------------------------------------------------------------------------------------
+    # Connecting --------------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
         if self._closed:
@@ -249,12 +249,12 @@ class PersistentLink(ABC):
         self._connecting.add_done_callback(self._made)
 
     async def _make(self, again: bool) -> Connection:
-        if not again:  # whoever asks is told at once what is wrong
+        if not again:  # the caller gets a first error at once
             return await self._open()
         hung_up = itertools.count(1)
 
         def may_be_better(error: BaseException) -> bool:
-            # Log-ins end with a connection that breaks meanwhile, or since the server has had enough of them.
+            # A login may fail because the connection breaks meanwhile, or because the server limits login attempts.
             cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _LOG_INS
             return cut or isinstance(error, LinkLost)
 
@@ -286,7 +286,7 @@ class PersistentLink(ABC):
                 self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else type(error).__name__}")
             self._settled()
             return
-        self.generation += 1  # first: threads that use the new connection see that it is another one
+        self.generation += 1  # first, so that threads with the new connection see the new number
         self._connection = connection = task.result()
         if self.generation > 1:
             self._told(f"{self.name}: connected again")
@@ -314,21 +314,21 @@ class PersistentLink(ABC):
 
 
 class LinkObserver:
-    """Finds out that a connection is dead, ends it, and tells.
+    """Detection of a dead connection, which is then closed and reported.
 
     Parameters
     ----------
     connection : Connection
-        It is open.
+        An open connection.
     ping, deadline : float
         See :class:`PersistentLink`.
     lost : callable
-        Is called when it is dead, in the thread of :meth:`run`.
+        Called after the connection has died, in the thread of :meth:`run`.
 
     Attributes
     ----------
     asked_at : float or None
-        When it was asked what it has not answered yet, in monotonic seconds.
+        Time of the unanswered check, in monotonic seconds; None if answered.
     """
 
     def __init__(self, connection: Connection, ping: float, deadline: float, lost: Callable[[], None]) -> None:
@@ -336,15 +336,15 @@ class LinkObserver:
         self.asked_at: float | None = None
 
     def run(self) -> None:
-        """Watch until it is dead; in a thread of its own."""
+        """Watch the connection until it is dead; runs in its own thread."""
         last = self._connection.last
         clocks = _clocks()
         while True:
-            last.join(self._ping)  # this returns at once when it ends
+            last.join(self._ping)  # returns at once when the connection ends
             if not self._connection.is_alive:
                 break
             before, clocks = clocks, _clocks()
-            # While a laptop sleeps its wall clock goes on and the other one does not.
+            # While a laptop sleeps, its wall clock advances and its monotonic clock does not.
             slept = (clocks[0] - before[0]) - (clocks[1] - before[1]) > self._ping
             self._ask(min(4.0, self._deadline) if slept else self._deadline)
         self._connection.close()

@@ -1,4 +1,4 @@
-"""Blocking calls in threads of their own: the event loop never waits for them, and neither does the interpreter."""
+"""Daemon threads for blocking calls: neither the event loop nor the interpreter's exit waits for them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 
 class DaemonThreadPool:
-    """Run blocking work; a wait that is cancelled leaves the work going."""
+    """Pool of daemon threads for blocking work; cancelling a wait does not end the work."""
 
     def __init__(self) -> None:
         self._workers = DetachedProcesses()
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, and raise what it raises."""
+        """Return the result of ``work``, and raise its exceptions."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
 
         def settle(act: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever asked
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and the caller with it
                 loop.call_soon_threadsafe(lambda: None if future.done() else act())
 
         def run() -> None:
@@ -42,9 +42,9 @@ class DaemonThreadPool:
         return await future
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do a thing that nobody waits for; it must not raise."""
+        """Run a function that nobody waits for; it must not raise."""
         self._workers.run(work)
 
     def close(self) -> None:
-        """Let the idle threads go."""
+        """End the idle threads."""
         self._workers.close()

@@ -1,1 +1,1 @@
-"""Remote shells: sessions, files and detached programs behind SSH."""
+"""Remote shells: sessions, files and detached commands behind SSH."""

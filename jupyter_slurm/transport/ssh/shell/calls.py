@@ -1,4 +1,4 @@
-"""Calls of functions of the remote shell: their words as text, and what is read from their answers."""
+"""Calls of functions of the remote shell: their words as text, and the parsing of their answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ShellAnswer", "check_started", "context_words", "line_of", "number"]
 
 @dataclass(frozen=True)
 class ShellAnswer:
-    """What came back: the value at the end, remarks of our own functions, both streams, and how the prelude ended."""
+    """Answer of the shell: the final value, remarks of the functions, both streams, and the prelude's end."""
 
     value: str
     notes: tuple[str, ...]
@@ -26,12 +26,12 @@ class ShellAnswer:
 
 
 def number(said: str) -> int:
-    """Return the number that the far side told.
+    """Parse a number in an answer.
 
     Raises
     ------
     TransportError
-        It is none. Nothing that is read as a number fails otherwise.
+        The text is not a number. Parsing raises no other error.
     """
     if re.fullmatch("[0-9]{1,18}", said) is None:
         raise TransportError(
@@ -42,25 +42,25 @@ def number(said: str) -> int:
 
 
 def context_words(context: Context | None) -> list[str]:
-    """Return the words that ``js_here`` takes for the circumstances of a command."""
+    """Return the words for ``js_here`` that describe the context of a command."""
     context = context or Context()
     if taken := [name for name in context.env or {} if name.startswith("js_")]:
         raise TransportError(f"a variable must not be called {taken[0]}: names in js_ are ours")
     umask = "" if context.umask is None else f"{context.umask:04o}"
     limits = [f"{letter}={value}" for letter, value in (context.limits or {}).items()]
-    # A variable that a shell cannot name (an exported function of bash) would be lost in between anyway.
+    # A variable that a shell cannot name (an exported bash function) would be lost in between anyway.
     env = [f"{name}={value}" for name, value in (context.env or {}).items() if name.isidentifier() and name.isascii()]
-    cwd = "./-" if context.cwd == "-" else context.cwd or ""  # else it were the folder before this one
+    cwd = "./-" if context.cwd == "-" else context.cwd or ""  # else it would mean the previous directory
     return [umask, cwd, str(len(limits)), *limits, str(len(env)), *env]
 
 
 def line_of(words: Sequence[str]) -> bytes:
-    """Return words as shell text; braces, since half of it, cut off by a broken connection, must not be run."""
+    """Return words as shell text in braces, so that half a line, cut by a broken connection, is not run."""
     return b"{ " + quote_argv(words).encode("utf-8", "surrogateescape") + b"\n}\n"
 
 
 def check_started(answer: ShellAnswer, argv: Sequence[str], context: Context | None) -> None:
-    """Raise what the functions of the remote shell remarked about a command that could not be started."""
+    """Raise the error that the remote shell's functions reported about a command that could not be started."""
     if "folder" in answer.notes:
         raise TransportError(
             f"the working directory {context.cwd if context else ''} is not there",
@@ -81,6 +81,6 @@ def check_started(answer: ShellAnswer, argv: Sequence[str], context: Context | N
 
 
 def _with_prelude(hint: str, answer: ShellAnswer) -> str:
-    """Return what to do about a command that is not there, and what the prelude said, which was to bring it."""
+    """Return advice about a missing command, with the output of the prelude that should provide it."""
     said = str(answer.prelude or "")
     return f"{hint} {said or '`prelude` and `login_shell` under [shell] there set the PATH.'}"

@@ -1,4 +1,4 @@
-"""Commands that run once on the far side and do not die with the connection."""
+"""Commands on the remote host that run once and outlive the connection."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from jupyter_slurm.transport.ssh.shell.shell import Shell
 __all__ = ["LARGE", "RemoteDetachedRun", "RemoteDirectoryLock", "draft_of", "exit_code", "once_words", "started"]
 
 LARGE = 256 << 10
-"""Bytes of a file from which it travels by itself: the far shell would have to hold it in a line of its input."""
+"""Bytes from which a file is sent on its own: the remote shell would hold it in one line of its input."""
 
-_LOOK = 1.0  # seconds for which a shell waits for a command's end; another command may want it
+_LOOK = 1.0  # seconds for which a shell waits for a command's end; other commands may need the shell
 _GLANCE = 0.05
 
 
 class RemoteDirectoryLock:
-    """See :class:`jupyter_slurm.transport.base.DirectoryLock`: a process over there that has the file open and locked.
+    """See :class:`jupyter_slurm.transport.base.DirectoryLock`: a process on the remote host holds the locked file.
 
-    It ends with the shell that started it, which ends with the connection.
+    The process ends with the shell that started it, which ends with the connection.
 
     Parameters
     ----------
     shell : Shell
-        That shell.
+        The shell that started the process.
     process : int
-        Its id over there.
+        ID of the process on the remote host.
     free : callable
-        Ends it, without waiting.
+        Ends the process, without waiting.
     is_alive : callable
-        Whether the shell is there.
+        Returns whether the shell is alive.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class RemoteDirectoryLock:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection broke since."""
+        """Return whether the connection has broken since."""
         return not self._is_alive(self._shell)
 
     def release(self) -> None:
-        """Let others have the file."""
+        """Release the file."""
         if not self._released:
             self._released = True
             self._free(self._shell, self._process)
@@ -63,13 +63,13 @@ class RemoteDetachedRun:
     Parameters
     ----------
     prefix : str
-        Path of the files without what is behind the dot.
+        Path of the files without their suffixes.
     hold : RemoteDirectoryLock or None
         The lock of the new folder's first file.
     done : Completed or None
-        What it left, where the answer to the start had that already.
+        The result, if the answer to the start already contained it.
     look : callable
-        Asks again: is given how long the far side waits for the end, in seconds.
+        Queries the result; its argument is the wait for the end on the remote host, in seconds.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class RemoteDetachedRun:
         self._prefix, self.hold, self._done, self._look = prefix, hold, done, look
 
     async def result(self, timeout: float | None) -> Completed | None:
-        """Wait for its end, also across connections."""
+        """Wait for the command's end, also across connections."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.1
         while self._done is None:
@@ -97,7 +97,7 @@ class RemoteDetachedRun:
 
 
 def draft_of(prefix: str) -> str:
-    """Return where the folder of ``prefix`` is made before it gets its name."""
+    """Return the temporary path of the directory of ``prefix``."""
     folder = posixpath.dirname(prefix)
     return posixpath.join(posixpath.dirname(folder), f".{posixpath.basename(folder)}.{secrets.token_hex(4)}")
 
@@ -118,15 +118,15 @@ def once_words(
     prefix, files
         See :meth:`jupyter_slurm.transport.base.Transport.start_once`.
     token : str
-        By which we know later that it was us who started it.
+        Identifies this start later.
     draft : str
-        Where the folder is made.
+        Temporary path of the directory.
     wait : float
-        Seconds to wait for its end.
+        Seconds to wait for the command's end.
     large : mapping
-        Files that lie there already: name to path.
+        Files already on the remote host: name to path.
     command : sequence of str
-        The circumstances and the command.
+        The context and the command.
     """
     if files is not None and not files:
         raise ValueError("a folder without files cannot be held")
@@ -137,12 +137,12 @@ def once_words(
 
 
 def started(answer: ShellAnswer, prefix: str) -> tuple[int | None, Completed | None]:
-    """Read the answer to a start, or to a later look: the process that holds the folder, and what the command left.
+    """Parse the answer to a start or a later query: the process that holds the directory, and the command's result.
 
     Raises
     ------
     FileExistsError, FileNotFoundError, TransportError
-        It was not started.
+        The command was not started.
     """
     state, _, rest = answer.value.partition(" ")
     if state == "taken":
@@ -157,9 +157,9 @@ def started(answer: ShellAnswer, prefix: str) -> tuple[int | None, Completed | N
 
 
 def exit_code(value: str) -> int:
-    """Return an exit code as Python tells it: a shell says 128 + n of a signal n.
+    """Return an exit code in Python's form: a shell reports signal n as 128 + n.
 
-    A command whose wrapper was killed with it (SIGKILL to all that runs) is told as killed.
+    If the wrapper was killed together with the command (SIGKILL to all processes), the command counts as killed.
     """
     if value == "died":
         return -9

@@ -1,7 +1,7 @@
-"""Files of the far side, through its shell: one execution for each small thing, chunks for large ones.
+"""Files on the remote host, through its shell: one execution for a small action, chunks for large files.
 
-There is no SFTP in it. Three of its round trips, or five, are one here; a stream is as fast; and it works where SFTP
-is switched off and where the server allows two sessions.
+SFTP is not used. Three to five of its round trips are one execution of the shell, and a stream is as fast. The shell
+also works if SFTP is disabled or the server allows two sessions.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 
 __all__ = ["RemoteFiles", "failure", "percent_b"]
 
-_CHUNK: Final = 4 << 20  # bytes; what a broken connection costs at most
-_LEAST: Final = 256 << 10  # bytes of a chunk that is written
+_CHUNK: Final = 4 << 20  # bytes; the most that a broken connection costs
+_LEAST: Final = 256 << 10  # bytes of the smallest written chunk
 _MOMENT: Final = 1.0  # seconds
-_INLINE: Final = 8 << 10  # bytes that travel as an argument: some shells read their commands byte by byte
-_AT_ONCE: Final = 100  # files that one command looks at
+_INLINE: Final = 8 << 10  # bytes sent as an argument: some shells read their commands byte by byte
+_AT_ONCE: Final = 100  # files in one command
 
-# What coreutils say in the C locale, and two phrases of dash.
+# Messages of coreutils in the C locale, and two phrases of dash.
 _ERRORS: Final = {os.strerror(number): number for number in errno.errorcode} | {
     "Directory nonexistent": errno.ENOENT,
     "No such file": errno.ENOENT,
     "cannot overwrite existing file": errno.EEXIST,
-    "I/O error": errno.ENOSPC,  # dash says that of every write that fails: mostly no room is left
+    "I/O error": errno.ENOSPC,  # dash prints this for every failed write: mostly the disk is full
 }
 
 
 class RemoteCall(Protocol):
-    """Calls a function of the far shell; all calls here may be made twice."""
+    """Caller of a function in the remote shell; all calls of this module may run twice."""
 
     def __call__(self, words: Sequence[str], stdin: memoryview | None = None) -> Awaitable[ShellAnswer]: ...
 
 
 def percent_b(data: bytes) -> str:
-    """Return bytes as ``printf %b`` takes them: a shell's words hold no NUL."""
+    """Return bytes in the form of ``printf %b``, because a shell's words cannot contain NUL."""
     return data.replace(b"\\", b"\\\\").replace(b"\0", b"\\0000").decode("utf-8", "surrogateescape")
 
 
 def failure(answer: ShellAnswer, action: str, path: str) -> Exception:
-    """Return the error that the far side's complaint stands for."""
+    """Return the error that a remote error message stands for."""
     said = answer.stderr.decode("utf-8", "replace").strip()
     reason = said.splitlines()[-1].rpartition(": ")[2] if said else "it failed without a word"
     number = next((number for text, number in _ERRORS.items() if reason.endswith(text)), None)
@@ -63,7 +63,7 @@ def failure(answer: ShellAnswer, action: str, path: str) -> Exception:
 
 
 def _file_stat(said: bytes) -> FileStat:
-    """Read size and time as stat(1) tells them."""
+    """Parse size and time in the output of stat(1)."""
     size, _, mtime = said.decode("ascii", "replace").strip().partition(" ")
     for part in mtime.removeprefix("-").split("."):
         number(part)
@@ -76,14 +76,14 @@ class RemoteFiles:
     Parameters
     ----------
     call : callable
-        Calls a function of the far shell, and again when the connection broke.
+        Calls a function of the remote shell, and repeats the call after a break.
     """
 
     def __init__(self, call: RemoteCall) -> None:
         self._call = call
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
-        """Read in chunks; a broken connection costs one of them."""
+        """Read in chunks; a break costs at most one chunk."""
         data = bytearray()
         while limit is None or len(data) < limit:
             want = _CHUNK if limit is None else min(_CHUNK, limit - len(data))
@@ -96,7 +96,7 @@ class RemoteFiles:
         return bytes(data)
 
     async def bring(self, contents: Mapping[str, bytes], sent: Sent | None) -> None:
-        """Write new files, 0600, by path; where that fails or is cancelled, none of them stays."""
+        """Write new files with mode 0600, by path. After a failure or a cancellation, none of them remains."""
         done, total = 0, sum(map(len, contents.values()))
 
         def arrived(size: int) -> None:
@@ -129,11 +129,11 @@ class RemoteFiles:
             raise
 
     async def _fill(self, draft: str, data: bytes, path: str, arrived: Callable[[int], None]) -> None:
-        """Write a file that nobody reads yet, chunk by chunk: as much at once as goes in a moment."""
+        """Write a file that has no readers yet, in chunks that each take about a moment."""
         view, at, size = memoryview(data), 0, _LEAST
         while part := view[at : at + size]:
             begun = time.monotonic()
-            # Each chunk goes to its place, so that it does not matter if an earlier connection wrote it too.
+            # Each chunk has its position, so a repeated write after a break does no harm.
             answer = await self._call(["js_take", draft, str(at), str(len(part))], part)
             if answer.value != "0":
                 raise failure(answer, "write", path)
@@ -142,12 +142,12 @@ class RemoteFiles:
             arrived(len(part))
 
     async def stat(self, path: str) -> FileStat:
-        """Look at a file."""
+        """Return size and times of a file."""
         answer = await self._done(["js_do", "stat", "-L", "-c", "%s %.9Y", "--", path], "look at", path)
         return _file_stat(answer.stdout)
 
     async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
-        """Look at many files."""
+        """Return the status of many files."""
         found: dict[str, FileStat] = {}
         for at in range(0, len(paths), _AT_ONCE):
             some = paths[at : at + _AT_ONCE]
@@ -159,11 +159,11 @@ class RemoteFiles:
         return found
 
     async def make_dir(self, path: str) -> None:
-        """Make a directory and its parents, 0700."""
+        """Create a directory and its parents with mode 0700."""
         await self._done(["js_make", path], "make the folder", path)
 
     async def list_dir(self, path: str) -> list[str]:
-        """List names, whatever is in them."""
+        """List names with arbitrary characters."""
         answer = await self._done(["js_list", path], "list", path)
         return [os.fsdecode(name) for name in answer.stdout.split(b"\0")[:-1]]
 

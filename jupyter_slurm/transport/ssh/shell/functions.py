@@ -1,10 +1,12 @@
-"""What the far shell is taught when it starts: constant text for any POSIX shell. Values come as arguments only.
+"""Shell functions defined in the remote shell at its start: constant text for any POSIX shell.
 
-A bash takes options and functions from its environment: they are undone first, and once more after a prelude.
+Values come only as arguments.
 
-Needs coreutils, and util-linux for locks (``flock``) and sessions (``setsid``); everything on Linux has both. Each
-function ends with ``js_end``, which marks the end of an answer on both streams; ``js_note`` puts a remark between.
-Until a command was started for good nothing may be printed: with a broken connection that would end the shell.
+A bash takes options and functions from its environment. They are undone first, and again after a prelude.
+
+The functions need coreutils, and util-linux for locks (``flock``) and sessions (``setsid``); every Linux has both. Each
+function ends with ``js_end``, which marks the end of an answer on both streams. ``js_note`` prints a remark between.
+Before a detached command has started, nothing may be printed: with a broken connection, that would end the shell.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Final
 
 __all__ = ["FUNCTIONS"]
 
-# Marks, and commands in given circumstances: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…
+# Marks, and commands in a context: UMASK CWD #LIMITS L=V… #VARIABLES NAME=VALUE… ARGV…
 _RUN: Final = r"""
 set +aefmuvxC
 js_calm() {
@@ -47,7 +49,8 @@ js_run() { ( js_here "$@" ) </dev/null; js_end $?; }
 js_feed() { js_note begin; ( js_here "$@" ); js_end $?; exit; }
 """
 
-# Locks. A lock lives as long as a process of this shell's group has the file open; the shell ends it when it ends.
+# Locks. A lock lives as long as a process of this shell's group has the file open; the shell ends this process at its
+# end.
 _LOCK: Final = r"""
 js_holders=
 js_trap() {
@@ -100,8 +103,8 @@ js_reap() {
 }
 """
 
-# A command that runs once: PREFIX TOKEN DRAFT SECONDS #FILES (NAME CONTENT)… and what js_here takes.
-# The wrapper has PREFIX.out locked until PREFIX.exit is written; the command inherits the lock with its output.
+# A command that runs once: PREFIX TOKEN DRAFT SECONDS #FILES (NAME CONTENT)… and the arguments of js_here. The wrapper
+# keeps PREFIX.out locked until PREFIX.exit is written; the command inherits the lock with its output.
 _ONCE: Final = r"""
 js_wrap='set +efuC; ( exec "$@" ) </dev/null >&9 2>&7 7>&- 9>&-; js_code=$?
 unset -f printf umask; umask 077; printf "%s\n" "$js_code" >"$0.exit"'
@@ -183,7 +186,7 @@ js_tell() {
 js_wait() { js_prefix=$1 js_holder=; js_tell "$2"; }
 """
 
-# Files. What coreutils say in the C locale is mapped back to the error of the system.
+# Files. The messages of coreutils in the C locale are mapped back to the error of the system.
 _FILES: Final = r"""
 js_read() {
   if [ -p "$1" ]; then echo 'Illegal seek' >&2; js_end 1; return; fi  # else it would wait until somebody writes to it
@@ -223,7 +226,7 @@ js_take() {
 js_settle() { js_move "$@"; js_end $?; }
 """
 
-# A Python takes the place of the shell, where there is one: PROGRAM, which reads what it does from its input.
+# A Python replaces the shell, if there is one: PROGRAM, which reads its code from standard input.
 _BECOME: Final = r"""
 js_become() {
   js_py=/usr/bin/python3

@@ -1,4 +1,4 @@
-"""What the server of a connection and the login shell there are like."""
+"""Checks of an SSH server, and of the login shell behind it."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _NOISE: Final = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class ShellSurvey:
-    """What a login shell did with one plain command.
+    """Result of one plain command run by a login shell.
 
     Attributes
     ----------
     answered : bool
-        Whether it ran it in time.
+        Whether the shell ran the command in time.
     shell : str
-        The program.
+        Path of the shell.
     seconds : float
-        How long it took, start-up files included.
+        Duration, including start-up files.
     noise : str
-        What was printed that the command had not said.
+        Output that is not the command's.
     """
 
     answered: bool
@@ -50,7 +50,7 @@ class ShellSurvey:
 
 
 async def look_at_shell(link: PersistentLink, timeout: float) -> ShellSurvey:
-    """Run one plain command by the login shell, as ``ssh HOST echo …`` does.
+    """Run one plain command with the login shell, as ``ssh HOST echo …`` does.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def _look(link: PersistentLink, channel: Session, timeout: float) -> ShellSurvey
     mark, out, err = secrets.token_hex(16).encode(), b"", b""
     begun = time.monotonic()
     with _told_apart(link):
-        channel.exec_command(f"echo {mark.decode()} $SHELL {mark.decode()}")  # all shells read this alike
+        channel.exec_command(f"echo {mark.decode()} $SHELL {mark.decode()}")  # all shells parse this line alike
         while out.count(mark) < 2 and len(out) < _NOISE and time.monotonic() < begun + timeout:
             channel.settimeout(max(0.01, begun + timeout - time.monotonic()))
             try:
@@ -85,12 +85,12 @@ def _look(link: PersistentLink, channel: Session, timeout: float) -> ShellSurvey
 
 
 async def look_at_prelude(link: PersistentLink, prelude: str, login_shell: bool, patience: float) -> PreludeEnd:
-    """Run the prelude of a profile in a shell of its own, and return how it ended.
+    """Run the prelude of a profile in its own shell, and return how it ended.
 
     Raises
     ------
     TransportError
-        It ended the shell; the connection broke, or the server allows no session.
+        The prelude ended the shell, the connection broke, or the server allows no session.
     """
     with contextlib.closing(await _open(link)) as channel:
         shell = Shell(channel, prelude, login_shell, patience)
@@ -104,7 +104,7 @@ async def look_at_prelude(link: PersistentLink, prelude: str, login_shell: bool,
 
 
 async def has_sftp(link: PersistentLink) -> bool:
-    """Whether the server has the SFTP subsystem.
+    """Return whether the server has the SFTP subsystem.
 
     Raises
     ------
@@ -124,7 +124,7 @@ async def has_sftp(link: PersistentLink) -> bool:
 
     with contextlib.closing(await _open(link)) as channel:
         there = await link.threads.call(work)
-    # Its process ends in its own time, and the session with it: whoever comes next must not be refused.
+    # Its process ends later, and the session with it: the next caller must not be refused.
     with contextlib.closing(await _open(link)):
         pass
     await link.ask()
@@ -132,7 +132,7 @@ async def has_sftp(link: PersistentLink) -> bool:
 
 
 async def count_sessions(link: PersistentLink, most: int = 8) -> int:
-    """Return how many sessions the server allows at once on a connection on which there is none; ``most``: or more.
+    """Return the number of sessions that the server allows on an empty connection; ``most``: at least as many.
 
     Raises
     ------
@@ -151,18 +151,18 @@ async def count_sessions(link: PersistentLink, most: int = 8) -> int:
             if link.refuses_late:
                 await link.threads.call(fill)
     except paramiko.ChannelException:
-        count = len(channels) - link.refuses_late  # the last one is there, and was refused
+        count = len(channels) - link.refuses_late  # the last session exists, but was refused
     else:
         count = len(channels)
     finally:
         for channel in channels:
             channel.close()
-    await link.ask()  # until then those that were closed may still count
+    await link.ask()  # until then, closed sessions may still count
     return count
 
 
 async def _open(link: PersistentLink) -> Session:
-    """Open a session; one that was just closed may still count for a moment."""
+    """Open a session; a session just closed may still count for a moment."""
     deadline = time.monotonic() + _PATIENCE
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The shells of one connection: few, used again, and no more than the server allows."""
+"""Shell pool of a connection: few reused shells, within the server's session limit."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ __all__ = ["ShellPool"]
 
 log = logging.getLogger(__name__)
 
-_SLOW: float = 10.0  # seconds after which a person is told what is waited for
-_ROOM: float = 2.0  # seconds within which the server knows that a session was closed
+_SLOW: float = 10.0  # seconds after which the user is notified of the cause of a wait
+_ROOM: float = 2.0  # seconds until the server counts a closed session no more
 _BREATH: float = 0.1  # seconds
 
 
 class ShellPool:
-    """Lend shells.
+    """Pool that lends shells.
 
     Parameters
     ----------
     link : PersistentLink
         The connection.
     make : callable
-        Makes a shell of a channel; it is started here.
+        Creates a shell on a channel; the pool starts it.
     limit : int
-        How many there may be; the server may allow fewer (MaxSessions), which is found out.
+        Most shells. If the server allows fewer (MaxSessions), the pool detects this.
     slow : callable, optional
-        Tells the person that the start-up files of the first one take long; it is cancelled when it has started.
+        Notifies the user that the first shell's start-up files are slow; cancelled when the shell has started.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ShellPool:
         self._link, self._make, self._slow = link, make, slow
         self._allowance = SessionBudget(limit)
         self._idle: list[Shell] = []
-        self._count = 0  # lent, idle and being opened
+        self._count = 0  # lent, idle and opening shells
         self._generation = 0
         self._freed_at = -_ROOM
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -64,21 +64,21 @@ class ShellPool:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody waits for a shell."""
+        """Return whether a caller waits for a shell."""
         return any(not waiter.done() for waiter in self._waiting)
 
     @contextlib.asynccontextmanager
     async def lend(
         self, patience: float | None, *, for_holds: bool = False, only: Shell | None = None
     ) -> AsyncIterator[Shell]:
-        """Lend a shell, or this one only; one that is not usable afterwards is let go.
+        """Lend a shell, or the given shell only. A shell that is unusable afterwards is closed.
 
-        Those that hold files are lent for other things last: they end with a command that has to be ended.
+        Shells that hold files are lent last for other commands, because ending a command ends its shell.
 
         Raises
         ------
         LinkLost
-            There is no connection within ``patience`` seconds, or no free shell; that one has ended.
+            No connection, or no free shell, within ``patience`` seconds; or the given shell has ended.
         """
         deadline = None if patience is None else time.monotonic() + patience
         shell = await (self._take(deadline, for_holds) if only is None else self._await(only))
@@ -88,28 +88,28 @@ class ShellPool:
             self._give(shell)
 
     def idle(self) -> Shell | None:
-        """Take a shell that nobody uses, if there is one; :meth:`put` gives it back."""
+        """Return an idle shell, if there is one; :meth:`put` returns it to the pool."""
         self._renew()
         return self._idle.pop() if self._idle else None
 
     def put(self, shell: Shell) -> None:
-        """Give a shell back that :meth:`idle` gave."""
+        """Return a shell from :meth:`idle` to the pool."""
         self._give(shell)
 
     @property
     def limit(self) -> int:
-        """How many there may be, as far as is known."""
+        """Return the largest number of shells, as far as known."""
         return self._allowance.limit
 
     async def make_room(self, patience: float) -> SessionClaim | None:
-        """Let a shell go, so that there can be a session of another kind; None: the last one stays.
+        """Close a shell to allow a session of another kind; None: the last shell stays.
 
-        There is one shell less from then on, until :meth:`give_room_back`. Two who want room at once get two.
+        The limit is one shell less until :meth:`give_room_back`. Two concurrent callers get two sessions.
 
         Raises
         ------
         LinkLost
-            All were busy for ``patience`` seconds.
+            All shells were busy for ``patience`` seconds.
         """
         deadline = time.monotonic() + patience
         claim = self._allowance.claim(self._count)
@@ -131,36 +131,36 @@ class ShellPool:
         return claim
 
     def give_room_back(self, claim: SessionClaim) -> None:
-        """Note that what needed the room is over."""
+        """Record that the other session has ended."""
         self._allowance.give_back(claim)
         self._wake()
 
     @property
     def is_stuck(self) -> bool:
-        """Whether all shells that there are have been given up."""
+        """Return whether all existing shells have been given up."""
         return self._count == len(self._dying)
 
     def bury(self, shell: Shell) -> None:
-        """Note that a shell that was given up has ended."""
+        """Record that a given-up shell has ended."""
         if shell in self._dying:
             self._forget(shell)
 
     def is_alive(self, shell: Shell) -> bool:
-        """Whether a shell is there, as far as is known; it ends with its connection."""
+        """Return whether a shell is alive, as far as known; it ends with its connection."""
         return shell.generation == self._link.generation and self._link.is_alive and not shell.given_up
 
     def close(self) -> None:
-        """Let the idle ones go; who waits for one looks again at once."""
+        """Close the idle shells. Waiting callers check again at once."""
         for shell in self._idle:
             self._drop(shell)
         self._idle.clear()
         self._wake()
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Internal ----------------------------------------------------------------------------------------------------
 
     async def _take(self, deadline: float | None, for_holds: bool) -> Shell:
         while True:
-            await self._link.ready(_left(deadline))  # a refusal is the answer; a new connection forgets the count
+            await self._link.ready(_left(deadline))  # a refusal is the answer; a new connection resets the count
             self._renew()
             free = sorted(self._idle, key=lambda shell: self._is_for_holds(shell) != for_holds)
             best = free[0] if free else None
@@ -188,7 +188,7 @@ class ShellPool:
             await self._turn(None)
 
     def _renew(self) -> None:
-        """Forget what belonged to an earlier connection, and what died while nobody looked."""
+        """Forget the shells of an earlier connection, and those that died meanwhile."""
         if self._generation != self._link.generation:
             self._generation = self._link.generation
             self._ghosts += self._alive
@@ -203,7 +203,7 @@ class ShellPool:
             self._forget(shell)
 
     async def _open(self, deadline: float | None) -> Shell | None:
-        """Open one more; None: the server allows no more than there are, or perhaps none just now."""
+        """Open one more shell; None: the server allows no more, perhaps only for a moment."""
         generation = self._generation
         self._count += 1
         shell: Shell | None = None
@@ -227,7 +227,7 @@ class ShellPool:
             self._uncount(generation)
             if shell is not None:
                 self._drop(shell)
-            if time.monotonic() - self._freed_at < _ROOM:  # that one may still count there
+            if time.monotonic() - self._freed_at < _ROOM:  # the closed session may still count on the server
                 await asyncio.sleep(_BREATH)
             else:
                 self._learn(error)
@@ -270,7 +270,7 @@ class ShellPool:
         if shell.generation != self._link.generation or not self._link.is_alive:
             self._drop(shell)  # the next connection ends it
         elif shell.given_up:
-            self._dying.add(shell)  # its session counts until it is ended there
+            self._dying.add(shell)  # its session counts until it has ended on the server
             self._drop(shell)
         elif not shell.usable:
             self._forget(shell)
@@ -294,7 +294,7 @@ class ShellPool:
         self._wake()
 
     def _wake(self) -> None:
-        # All of them, in their order: who is first may wait for another shell than this one.
+        # All of them, in order: the first may wait for a specific other shell.
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)
@@ -309,7 +309,7 @@ def _left(deadline: float | None) -> float | None:
 
 
 def _start(link: PersistentLink, shell: Shell, ghosts: Sequence[Shell]) -> None:
-    """Start a shell; it ends those of a broken connection first, which may still live there and hold files."""
+    """Start a shell. It first ends shells of a broken connection, which may still live and hold files."""
     with link.told_apart(shell.channel.get_transport()):
         shell.start()
         if ghosts:

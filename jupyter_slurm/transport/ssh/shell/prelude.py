@@ -1,4 +1,4 @@
-"""The prelude of a cluster: what a person has the far shell do first, so that Slurm is found there."""
+"""The prelude of a cluster: the user's commands for the remote shell, so that Slurm is found."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from jupyter_slurm.transport.ssh.prompts import printable
 __all__ = ["PreludeEnd", "prelude_text"]
 
 _MOST: Final = 2000  # characters
-# Words of Modules and Lmod. Their start takes a tenth of a second and sets variables: it is for those who use them.
+# Commands of Modules and Lmod. Their start takes a tenth of a second and sets variables, so only their users get it.
 _MODULES: Final = re.compile(r"(?<![\w/.-])(module|ml)(?![\w/.-])")
 
 
 @dataclass(frozen=True)
 class PreludeEnd:
-    """How a prelude ended.
+    """Result of a prelude: its exit code and its error output.
 
     Attributes
     ----------
     exit_code : int
-        Of its last command.
+        Exit code of its last command.
     said : str
-        What it printed on stderr, of a long text the end.
+        Its standard error, truncated to the end.
     """
 
     exit_code: int
@@ -34,11 +34,11 @@ class PreludeEnd:
 
     @classmethod
     def told(cls, exit_code: int, stderr: bytes) -> PreludeEnd:
-        """Return it, from what a shell told."""
+        """Parse the value in a shell's answer."""
         return cls(exit_code, printable(stderr[-_MOST:], _MOST).strip())
 
     def __str__(self) -> str:
-        """Return it in words, or nothing where there is nothing to tell."""
+        """Return the end in words; empty if there is nothing to report."""
         if not self.exit_code and not self.said:
             return ""
         return f"The prelude ended with exit code {self.exit_code}" + (f": {self.said}" if self.said else "")
@@ -47,8 +47,8 @@ class PreludeEnd:
 def prelude_text(prelude: str) -> str:
     """Return the shell text that runs a prelude and keeps its exit code as ``js_prelude``.
 
-    The far shell is a ``/bin/sh``, which start-up files have often told nothing of Modules or Lmod: where the prelude
-    uses them, they are made known first.
+    The remote shell is a ``/bin/sh``, which often has no definition of Modules or Lmod. If the prelude uses them, the
+    text defines them first.
     """
     first = module_command("sh") if _MODULES.search(prelude) else ""
     run = f"eval {quote_argv([prelude])}" if prelude else ":"

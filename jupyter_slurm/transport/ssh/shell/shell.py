@@ -1,9 +1,9 @@
-"""One long-lived POSIX shell on the far side, whatever the login shell is and whatever its start-up files print.
+"""A long-lived POSIX shell on the remote host, independent of the login shell and of the output of its start-up files.
 
-The login shell is told one short command that bash, zsh, dash, csh and fish read alike; it ends in ``/bin/sh -s``.
-Everything after that is a line of calls to functions that this shell was given at its start, with values quoted by
-:func:`~jupyter_slurm.domain.scripts.script.quote_argv`. Answers end at a random mark on both streams; nobody who prints
-something knows it.
+The login shell gets one short command that bash, zsh, dash, csh and fish parse alike; it ends in ``/bin/sh -s``. All
+further input is lines of calls to functions defined at this shell's start, with values quoted by
+:func:`~jupyter_slurm.domain.scripts.script.quote_argv`. Answers end at a random mark on both streams, which no other
+program knows.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, prelude_text
 __all__ = ["NO_COMMAND", "Shell"]
 
 _NOISE: Final = 1 << 20  # bytes that start-up files may print
-_SLICE: Final = 0.5  # seconds between two looks at the other stream and at the clock
-_NUDGE: Final = 3.0  # seconds of silence after which start-up files are taken to read, or to have changed the shell
+_SLICE: Final = 0.5  # seconds between two checks of the other stream and the clock
+# seconds of silence after which the line is sent again: start-up files may have read it or changed the shell
+_NUDGE: Final = 3.0
 _CHUNK: Final = 1 << 18
-_GULP: Final = 16 * _CHUNK  # bytes that are taken in between two looks at the clock
-_OTHER: Final = 5.0  # seconds that the end on stderr may come after the one on stdout, when a shell has started
+_GULP: Final = 16 * _CHUNK  # bytes received between two checks of the clock
+_OTHER: Final = 5.0  # seconds that the end on stderr may be later than the end on stdout, at the start of a shell
 
-# Whoever reads this line as a command ends in our shell, unless it is that already. csh knows neither functions nor
-# `test -n "$unset"`, fish no `$?`; all know `||`, single quotes and printenv(1). What is quoted is no alias. A quoted
-# `exec` would be none of csh's own: where that is an alias, what comes then runs as a child.
+# A program that reads this line as a command ends in the new shell, unless it is that shell already. csh has neither
+# functions nor `test -n "$unset"`, fish no `$?`; all have `||`, single quotes and printenv(1). A quoted word is never
+# an alias. A quoted `exec` would not be csh's builtin: if it is an alias, the following command runs as a child.
 _OURS: Final = "'printenv' JUPYTER_SLURM_SHELL >/dev/null || {how} JUPYTER_SLURM_SHELL={{token}} /bin/sh -c '{{inner}}'"
 _START: Final = "; ".join(_OURS.format(how=how) for how in ("exec env", "'env'"))
 _PLAIN: Final = "unset -f echo; echo {ready}; exec /bin/sh -s"
-# A PATH that only a login shell sets; csh takes no -c after -l.
+# Some PATHs are set only by a login shell; csh takes no -c after -l.
 _LOGIN: Final = (
     'case "$SHELL" in'
     ' *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source ~/.login;'
@@ -57,11 +58,11 @@ NO_COMMAND: Final = (
     "(.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they are slow, `patience` under [shell] "
     "in the profile says for how many seconds they are waited for."
 )
-"""What to do where a login shell runs no command."""
+"""Advice for a login shell that runs no command."""
 
 
 def _take(receive: Callable[[int], bytes]) -> bytes | None:
-    """Return what came, nothing at the end, None when it takes a while."""
+    """Return the received bytes, empty at the end, None if nothing came yet."""
     try:
         return receive(_CHUNK)
     except socket.timeout:  # noqa: UP041 - paramiko's name for it
@@ -75,15 +76,15 @@ class Shell:
     Attributes
     ----------
     pid, group : int
-        Its process and process group on the far side; 0 before :meth:`start`.
+        Its process and process group on the remote host; 0 before :meth:`start`.
     token : str
-        What its environment says there (``JUPYTER_SLURM_SHELL`` in ``/proc/PID/environ``).
+        The mark in its remote environment (``JUPYTER_SLURM_SHELL`` in ``/proc/PID/environ``).
     usable : bool
-        Whether the next call will find it in order.
+        Whether the shell can take another call.
     is_starter : bool
-        Whether a Python takes its requests.
+        Whether a Python handles its requests.
     patience, took : float
-        Seconds that start-up files may take; that they took, for who is the first to use it.
+        Seconds allowed for start-up files, and seconds that they took, reported to the first user of the shell.
     prelude_end : PreludeEnd or None
         How the prelude ended; None before :meth:`start`.
     """
@@ -109,12 +110,12 @@ class Shell:
         self._was_asked = False
 
     def start(self) -> None:
-        """Start it, wait until start-up files have had their say, and teach it our functions.
+        """Start the shell, wait for its start-up files, and define the functions.
 
         Raises
         ------
         TransportError
-            It does not come up in time.
+            The shell does not start in time.
         LinkLost
             The connection broke.
         """
@@ -127,7 +128,7 @@ class Shell:
         try:
             self.channel.exec_command(start)
         except paramiko.ChannelException:
-            raise  # one session too many: some carriers hear of it only now
+            raise  # some carriers report a session over the limit only at this point
         except (paramiko.SSHException, OSError, EOFError):
             raise self._ended("was refused") from None
         self._await_ready(ready.encode() + b"\n", start.encode() + b"\n", deadline)
@@ -147,12 +148,12 @@ class Shell:
         return f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}"
 
     def become_starter(self) -> None:
-        """Let a Python over there take the requests of this shell, if it has one; it knows how to start and to hold.
+        """Let a Python on the remote host, if any, handle this shell's requests; it supports starts and locks.
 
         Raises
         ------
         CommandTimeout, LinkLost
-            The shell is not usable any more.
+            The shell is no longer usable.
         """
         if self._was_asked:
             return
@@ -165,7 +166,7 @@ class Shell:
         while f"{mark}\n".encode() not in self._out:
             if self._mark + b":" in self._out:
                 self._collect(deadline, "the shell")
-                return  # there is none, or it is too old
+                return  # no Python, or it is too old
             self._turn(deadline, "Python", None)
         self._out.clear()
         told = json.dumps({"mark": self._mark.decode(), "shell": f"{self._functions()}\njs_ready\n"})
@@ -175,12 +176,12 @@ class Shell:
     def call(
         self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None
     ) -> ShellAnswer:
-        """Call one of our functions; ``js_feed`` reads to the end of ``stdin``, and is the last call.
+        """Call a function of the shell; ``js_feed`` reads ``stdin`` to its end, and is the last call.
 
         Raises
         ------
         CommandTimeout, LinkLost
-            There is no answer. The shell is not usable any more.
+            No answer arrived. The shell is no longer usable.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         self._discard()
@@ -197,11 +198,11 @@ class Shell:
         return answer
 
     def close(self) -> None:
-        """Let it go; its standard input ends, and so does it."""
+        """Close the shell by ending its standard input."""
         self.usable = False
         self.channel.close()
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Internal ----------------------------------------------------------------------------------------------------
 
     def _request(self, words: Sequence[str]) -> bytes:
         if not self.is_starter:
@@ -225,7 +226,7 @@ class Shell:
             if time.monotonic() > nudge:
                 nudge = deadline
                 self._send(again)
-        # After the nudge the same line may be met twice; the second time nothing happens.
+        # If the line was sent again, its answer may come twice; the second run has no effect.
         del self._out[: self._out.index(ready) + len(ready)]
 
     def _limit_noise(self) -> None:
@@ -234,7 +235,7 @@ class Shell:
             raise self._silent("printed without end")
 
     def _ended(self, what: str) -> TransportError:
-        """Return why a shell ended that had not begun: the connection goes first, or a moment later."""
+        """Return why a shell ended before it began: the connection ends first, or a moment later."""
         self.usable = False
         transport = self.channel.get_transport()
         transport.join(1.0)
@@ -249,13 +250,13 @@ class Shell:
         )
 
     def _own(self, err: bytes | bytearray) -> bytes:
-        """Return what the prelude printed, or start-up files if it has not begun."""
+        """Return the output of the prelude, or of start-up files if the prelude has not begun."""
         return bytes(err).rpartition(self._mark + b"?\n")[2]
 
     def _receive(self) -> bool:
-        """Take in what is there, after a while of waiting; False: there will be no more."""
+        """Receive available data, after a while of waiting; False: the stream has ended."""
         with self._told():
-            other = self.channel.recv_stderr_ready()  # one window for both streams: the other one must not fill it
+            other = self.channel.recv_stderr_ready()  # both streams share one window: the other stream must not fill it
             data = _take(self.channel.recv) if not other or self.channel.recv_ready() else None
             self._out += data or b""
             for _ in range(_GULP // _CHUNK):
@@ -266,7 +267,7 @@ class Shell:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Map what paramiko raises when it cannot tell the far side that something arrived."""
+        """Map paramiko's exceptions when it cannot acknowledge received data."""
         try:
             yield
         except (OSError, EOFError, paramiko.SSHException) as error:
@@ -274,7 +275,7 @@ class Shell:
             raise LinkLost("the connection broke") from error
 
     def _discard(self) -> None:
-        """Drop what somebody left in the background printed meanwhile."""
+        """Drop the output that background programs printed meanwhile."""
         with self._told():
             for _ in range(_GULP // _CHUNK):
                 if self.channel.recv_ready():
@@ -288,32 +289,32 @@ class Shell:
             self._lose_starter()
 
     def _lose_starter(self) -> NoReturn:
-        """Tell that the Python has ended; the shell does not know what it knew."""
+        """Report that the Python has ended, whose state the shell does not have."""
         self.usable = False
         raise LinkLost("what starts commands over there has ended")
 
     def _begin(self, deadline: float | None) -> None:
-        """Wait until the shell has left its standard input to the command."""
+        """Wait until the shell has passed its standard input to the command."""
         mark = self._mark + b"!begin\n"
         while mark not in self._out:
             self._turn(deadline, "the command", None)
         del self._out[: self._out.index(mark) + len(mark)]
 
     def _feed(self, left: memoryview, deadline: float | None) -> None:
-        """Send a command its input, while it reads it."""
+        """Send a command its input while the command reads it."""
         while left and self._mark + b":" not in self._out[-_CHUNK:]:
             try:
                 left = left[self.channel.send(left[: _CHUNK >> 2]) :]
             except socket.timeout:  # noqa: UP041 - paramiko's name for it
                 pass
             except (OSError, EOFError, paramiko.SSHException):
-                return  # the wait for the answer says what it was
+                return  # the wait for the answer reports the cause
             if self.channel.recv_ready() or self.channel.recv_stderr_ready():
                 self._receive()
             if self.given_up or (deadline is not None and time.monotonic() > deadline):
                 return
         if left:
-            self.usable = False  # what it did not read would be taken for the next call
+            self.usable = False  # unread input would be taken for the next call
 
     def _end_input(self) -> None:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):

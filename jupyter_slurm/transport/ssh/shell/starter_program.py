@@ -1,6 +1,4 @@
-"""How the Python that starts commands on the far side gets its program
-(:mod:`jupyter_slurm.runner.login_node.starter`).
-"""
+"""Loading of the remote starter program (:mod:`jupyter_slurm.runner.login_node.starter`)."""
 
 from __future__ import annotations
 
@@ -10,9 +8,9 @@ from typing import Final
 __all__ = ["OWN", "loader", "program"]
 
 OWN: Final = frozenset({"js_once", "js_wait", "js_hold", "js_free"})
-"""What it does itself; anything else it gives to a shell."""
+"""Functions that the program handles itself; it passes others to a shell."""
 
-# From its standard input: it need not lie anywhere, and stands in no argv.
+# Read from standard input: the program needs no file, and is in no argv.
 _LOADER: Final = """import os, sys
 sys.version_info >= (3, 6) or sys.exit(1)
 os.write(1, b"{mark}\\n")
@@ -26,7 +24,7 @@ exec(compile(text, "starter.py", "exec"), {{"__name__": "__main__"}})
 
 
 def loader(mark: str, length: int) -> str:
-    """Return what a Python is started with: it prints ``mark``, and then waits for so many bytes of program."""
+    """Return the code with which a Python is started: it prints ``mark``, then waits for this many bytes of program."""
     return _LOADER.format(mark=mark, length=length)
 
 

@@ -1,1 +1,1 @@
-"""SSH links by the OpenSSH client of this machine."""
+"""SSH links through the OpenSSH client of this computer."""

@@ -1,7 +1,7 @@
-"""What OpenSSH starts when it has a question (``SSH_ASKPASS``): passes it on through a socket, and the answer back.
+"""Program that OpenSSH starts for a question (``SSH_ASKPASS``), and that gets the answer through a socket.
 
-A program of its own, standard library only. The socket's name is in the environment; questions and answers are not.
-Source: ssh(1), ENVIRONMENT; ``SSH_ASKPASS_PROMPT`` is ``confirm``, ``none`` (something to be read) or not there.
+A separate program, standard library only. The environment has the socket's name; questions and answers are not in it.
+Source: ssh(1), ENVIRONMENT; ``SSH_ASKPASS_PROMPT`` is ``confirm``, ``none`` (a notice) or unset.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> int:
-    """Ask, print the answer, and return 0; 1: no answer, or no."""
+    """Ask, print the answer, and return 0; 1: no answer, or the answer no."""
     question = {
         "text": sys.argv[1] if len(sys.argv) > 1 else "",
         "hint": os.environ.get("SSH_ASKPASS_PROMPT", ""),

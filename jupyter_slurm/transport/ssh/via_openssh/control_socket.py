@@ -1,8 +1,8 @@
-"""What an OpenSSH that is logged in does for others: sessions and streams through its control socket.
+"""Client of an OpenSSH ControlMaster: sessions and streams through its control socket.
 
-A client of the protocol by which ``ssh`` speaks to a ControlMaster: no process for each command, and a refusal is told
-apart from a broken connection. Of its two modes this is the older one, in which a refused channel does no harm: when a
-proxy's channel is refused, the master ends (measured with 9.2). Source: PROTOCOL.mux of OpenSSH, version 4, since 2010.
+With the protocol that ``ssh`` speaks to a ControlMaster, a command needs no process of its own, and a refusal differs
+from a broken connection. Of its two modes this is the older one, in which a refused channel does no harm: in proxy
+mode, a refused channel ends the master (measured with 9.2). Source: PROTOCOL.mux of OpenSSH, version 4, since 2010.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _ALIVE: Final = 0x80000005
 _SESSION_OPENED: Final = 0x80000006
 _NO_ESCAPE: Final = 0xFFFFFFFF
 _LONGEST: Final = 1 << 20  # bytes of a message
-_SUBSYSTEM: Final = 2.0  # seconds in which one that is not there has ended
+_SUBSYSTEM: Final = 2.0  # seconds within which a missing subsystem ends
 
-# Of SSH_OPEN_… (RFC 4254, 5.1)
+# Codes SSH_OPEN_… (RFC 4254, 5.1)
 _FORBIDDEN, _REFUSED, _NO_ROOM = 1, 2, 4
 
 
@@ -56,7 +56,7 @@ class ControlSocket:
     Raises
     ------
     OSError
-        Nobody listens there, it is somebody else, or what answers does not speak this.
+        Nothing listens on the socket, the listener belongs to another user, or it does not speak this protocol.
     """
 
     def __init__(self, path: str, timeout: float) -> None:
@@ -77,7 +77,7 @@ class ControlSocket:
             raise
 
     def close(self) -> None:
-        """End it, and what it was opened for."""
+        """Close the connection, and with it its session or stream."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -102,10 +102,10 @@ class ControlSocket:
             data += piece
         return bytes(data)
 
-    # What can be asked for ------------------------------------------------------------------------------------------
+    # Requests -------------------------------------------------------------------------------------------------------
 
     def process(self) -> int:
-        """Return the process id of the master."""
+        """Return the process ID of the master."""
         kind, said = self._request(_ALIVE_CHECK)
         if kind != _ALIVE or len(said) < 4:
             raise ConnectionError(f"OpenSSH did not say that it is alive: {_reason(said)}")
@@ -118,12 +118,12 @@ class ControlSocket:
             raise ConnectionError(f"OpenSSH does not end: {_reason(said)}")
 
     def start_session(self, command: bytes, streams: list[socket.socket], *, subsystem: bool = False) -> None:
-        """Start a command, or a subsystem; it reads and writes these ends, which are ours no longer.
+        """Start a command or a subsystem on the given file descriptors, which are passed to the master.
 
         Raises
         ------
         paramiko.ChannelException
-            There can be no further session.
+            No further session is possible.
         """
         flags = struct.pack(">IIIII", 0, 0, 0, subsystem, _NO_ESCAPE)  # no terminal, no X11, no agent
         body = _string(b"") + flags + _string(b"") + _string(command)
@@ -132,12 +132,12 @@ class ControlSocket:
             raise paramiko.ChannelException(_FORBIDDEN if kind == _PERMISSION_DENIED else _NO_ROOM, _reason(said))
 
     def start_stream(self, host: str, port: int, streams: list[socket.socket]) -> None:
-        """Connect to a port, as the far side sees it.
+        """Connect to a port, as seen from the remote host.
 
         Raises
         ------
         paramiko.ChannelException
-            It is forbidden, or nobody listens there: OpenSSH does not say which.
+            Forwarding is forbidden, or nothing listens on the port: OpenSSH does not say which.
         """
         body = _string(b"") + _string(host.encode()) + struct.pack(">I", port)
         kind, said = self._request(_NEW_STDIO_FWD, body, streams)
@@ -145,27 +145,27 @@ class ControlSocket:
             raise paramiko.ChannelException(_FORBIDDEN if kind == _PERMISSION_DENIED else _REFUSED, _reason(said))
 
     def _request(self, kind: int, body: bytes = b"", streams: list[socket.socket] | None = None) -> tuple[int, bytes]:
-        """Send a request, the only one on its way, and return the kind of the answer and what follows its number."""
+        """Send a request, the only one in progress, and return the type of the answer and the data after its number."""
         self.send(struct.pack(">II", kind, 1) + body)
         for stream in streams or ():
             self.socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [stream.fileno()]))])
         answer = self.receive()
-        if len(answer) < 8:  # what it answers, and to which request
+        if len(answer) < 8:  # type of the answer, and number of the request
             raise ConnectionError("not a control socket of OpenSSH")
         return int(struct.unpack_from(">I", answer)[0]), answer[8:]
 
 
 class ControlChannel:
-    """The near ends of a session or of a stream; its methods are those of ``paramiko.Channel``.
+    """Local ends of a session or a stream, with the methods of ``paramiko.Channel``.
 
     Parameters
     ----------
     control : ControlSocket
-        A connection of its own.
+        A connection for this channel alone.
     wire : Wire
-        What it belongs to.
+        Connection of the channel.
     ended : callable, optional
-        Is given this channel when it is closed.
+        Called with this channel when it is closed.
     """
 
     def __init__(
@@ -178,72 +178,73 @@ class ControlChannel:
         self._timeout: float | None = None
 
     def exec_command(self, command: str) -> None:
-        """Start a command by the login shell."""
+        """Start a command with the login shell."""
         self._begin(3, lambda theirs: self._control.start_session(command.encode("utf-8", "surrogateescape"), theirs))
 
     def invoke_subsystem(self, name: str) -> None:
-        """Start a subsystem; ``SSHException`` when the server has none of that name."""
+        """Start a subsystem; ``SSHException`` if the server has no such subsystem."""
         self._begin(3, lambda theirs: self._control.start_session(name.encode(), theirs, subsystem=True))
-        # OpenSSH says "opened" before the server has said whether it has it: then it ends at once, without a byte.
+        # OpenSSH reports "opened" before the server has answered: a missing subsystem then ends at once, without a
+        # byte.
         if _readable(self._ends[1], _SUBSYSTEM) and not self.recv_ready():
             raise paramiko.SSHException("the server has no such subsystem")
 
     def get_transport(self) -> Wire:
-        """Return what it belongs to."""
+        """Return the connection of the channel."""
         return self._wire
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended in both directions."""
+        """Return whether the channel has ended in both directions."""
         if self._ends and not self._closed:
             with contextlib.suppress(EOFError), self._use(self._control.socket) as control:
-                # The master says something when it is over, or ends; what was printed last may still be unread.
+                # The master reports the end, or closes the socket; the last output may still be unread.
                 unread = self.recv_ready() or self.recv_stderr_ready()
                 return _readable(control, 0) and not unread
         return self._closed
 
     def settimeout(self, timeout: float | None) -> None:
-        """Let each call wait for so many seconds at most."""
+        """Set the longest wait of each call, in seconds."""
         self._timeout = timeout
         for end in self._ends:
             end.settimeout(timeout)
 
     def recv(self, size: int) -> bytes:
-        """Return what came; nothing at the end."""
+        """Return received bytes; empty at the end."""
         with self._use(self._ends[1]) as end:
             return end.recv(size)
 
     def recv_ready(self) -> bool:
-        """Whether there is something."""
+        """Return whether data is available."""
         return self._has(1)
 
     def recv_stderr(self, size: int) -> bytes:
-        """Return what came as an error; nothing at the end."""
+        """Return received bytes of standard error; empty at the end."""
         with self._use(self._ends[2]) as end:
             return end.recv(size)
 
     def recv_stderr_ready(self) -> bool:
-        """Whether there is something."""
+        """Return whether data of standard error is available."""
         return self._has(2)
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of it, and return how many bytes."""
+        """Send some of the bytes, and return their number."""
         with self._use(self._ends[0]) as end:
             return end.send(data)
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Send all of it; the time is that of each piece."""
+        """Send all bytes; the time limit applies to each piece."""
         left = memoryview(data)
         while left:
             left = left[self.send(left) :]
 
     def shutdown_write(self) -> None:
-        """Tell the far end that nothing more comes."""
+        """End the outgoing direction."""
         with self._use(self._ends[0]) as end, contextlib.suppress(OSError):
             end.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """End it; who waits is woken."""
+        """Close the channel; waiting callers are woken."""
         with self._lock:
             self._closed = True
             for end in (*self._ends, self._control.socket):
@@ -253,7 +254,7 @@ class ControlChannel:
                 self._free()
         self._ended(self)
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # Internal ----------------------------------------------------------------------------------------------------
 
     def _begin(self, count: int, act: Callable[[list[socket.socket]], None]) -> None:
         pairs = [socket.socketpair() for _ in range(count)]
@@ -266,11 +267,11 @@ class ControlChannel:
             for pair in pairs:
                 pair[1].close()
             with self._lock:
-                if self._closed and not self._users:  # before it had these ends
+                if self._closed and not self._users:  # before the ends were passed to the channel
                     self._free()
 
     def renew(self, control: ControlSocket) -> None:
-        """Try again by another connection, after a refusal."""
+        """Try again over another connection, after a refusal."""
         with self._lock:
             for end in (*self._ends, self._control.socket):
                 end.close()
@@ -281,11 +282,11 @@ class ControlChannel:
     def _has(self, number: int) -> bool:
         with contextlib.suppress(EOFError), self._use(self._ends[number]) as end:
             return _readable(end, 0) and bool(end.recv(1, socket.MSG_PEEK))
-        return False  # closed, perhaps by another thread in this moment: as paramiko's channels say it
+        return False  # closed, perhaps by another thread at this moment; paramiko's channels report the same
 
     @contextlib.contextmanager
     def _use(self, end: socket.socket) -> Iterator[socket.socket]:
-        """Keep the system from giving its number to something else while it is used."""
+        """Prevent the system from reusing a descriptor's number while it is in use."""
         with self._lock:
             if self._closed:
                 raise EOFError("closed")
@@ -307,17 +308,17 @@ class ControlChannel:
 
 
 class DialledChannel(ControlChannel):
-    """A stream to a port, as the far side sees it; see :class:`jupyter_slurm.transport.base.Stream`.
+    """A stream to a port, as seen from the remote host; see :class:`jupyter_slurm.transport.base.Stream`.
 
-    Its errors have numbers: paramiko reads them where it speaks to a node through this one.
+    Its errors have numbers: paramiko reads them when it speaks to a node through this stream.
     """
 
     def connect(self, host: str, port: int) -> None:
-        """Let it lead there."""
+        """Connect the stream to the port."""
         self._begin(2, lambda theirs: self._control.start_stream(host, port, theirs))
 
     def recv(self, size: int) -> bytes:
-        """Wait for bytes; an end that the far side did not tell is an error."""
+        """Wait for bytes; an end that the remote host did not announce is an error."""
         try:
             data = super().recv(size)
         except EOFError:
@@ -327,20 +328,20 @@ class DialledChannel(ControlChannel):
         return data
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Send all of it."""
+        """Send all bytes."""
         try:
             super().sendall(data)
         except EOFError:
             raise ConnectionResetError(errno.ECONNRESET, "the stream was closed") from None
 
     def shutdown_write(self) -> None:
-        """Say that nothing more comes."""
+        """End the outgoing direction."""
         with contextlib.suppress(EOFError):
             super().shutdown_write()
 
 
 def has_ended(end: socket.socket, timeout: float | None) -> bool:
-    """Wait until a master ends, whose control connection this is: it says nothing before."""
+    """Wait until a master ends, by its control connection, on which it sends nothing before."""
     poll = select.poll()
     try:
         poll.register(end, select.POLLIN)

@@ -1,4 +1,4 @@
-"""A session that only echoes: whether the far side is there, where nobody else finds that out."""
+"""Liveness check by a session that only echoes, for connections without another check."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from jupyter_slurm.transport.ssh.protocols import Session
 
 __all__ = ["Heartbeat"]
 
-_PATIENCE = 1.0  # seconds for start-up files; then it is looked at again the next time
+_PATIENCE = 1.0  # seconds for start-up files; then the check is repeated the next time
 
 
 class Heartbeat:
-    """One echo over a session that was opened for it; for blocking calls.
+    """Echo over a session opened for the purpose, with blocking calls.
 
     Parameters
     ----------
     session : Session
-        A fresh one.
+        A fresh session.
 
     Raises
     ------
     paramiko.ChannelException
-        There can be no further session.
+        No further session is possible.
     """
 
     def __init__(self, session: Session) -> None:
@@ -33,11 +33,11 @@ class Heartbeat:
         self._answers = self.has_ended = False
         self._out = b""
         session.exec_command("exec cat")
-        with contextlib.suppress(ConnectionError):  # a shell that has ended already: seen at the first beat
-            self._send()  # the answer is there when it is wanted for the first time, unless start-up files are slow
+        with contextlib.suppress(ConnectionError):  # a shell that has already ended is detected at the first beat
+            self._send()  # the first answer is ready when needed, unless start-up files are slow
 
     def beat(self) -> None:
-        """Wait for an echo; :meth:`close` ends the wait. Until it has answered once, it is not waited for.
+        """Wait for an echo; :meth:`close` ends the wait. Until the first answer, a time-out is not an error.
 
         Raises
         ------
@@ -50,7 +50,7 @@ class Heartbeat:
                 try:
                     said = self._session.recv(1 << 16)
                 except TimeoutError:
-                    if not self._answers:  # start-up files are slow, or read what was meant for it
+                    if not self._answers:  # start-up files are slow, or read this input
                         return
                     continue
                 if not said:
@@ -71,5 +71,5 @@ class Heartbeat:
         return mark
 
     def close(self) -> None:
-        """End it."""
+        """Close the session."""
         self._session.close()

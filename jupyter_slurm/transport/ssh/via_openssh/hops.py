@@ -1,7 +1,7 @@
-"""The hosts on the way to an OpenSSH that is logged in: by the log-ins that it goes through.
+"""Jump hosts of an OpenSSH connection, by the logins on the route.
 
-``ssh`` starts another one for each host on the way (ProxyJump). Those are masters, too, as long as they live: so a port
-of such a host costs no log-in of its own.
+``ssh`` starts another ``ssh`` for each jump host (ProxyJump). Those are masters too, as long as they live, so a port of
+a jump host needs no further login.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _ANSWER: Final = 10.0  # seconds
 
 
 def kept_path(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> str:
-    """Return where the control socket of our own master for a way is, while there is one."""
+    """Return the path of the control socket that the own master of a route has."""
     return os.path.join(folder, _stem(target, way))
 
 
 def _stem(target: LoginTarget, way: Sequence[HostConfig]) -> str:
-    """Return a short name for a way: another configuration is another log-in."""
+    """Return a short name for a route: another configuration is another login."""
     hops = [(host.name, host.hostname, host.port, host.user, host.proxy_command) for host in way]
     return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]
 
 
 def hop_paths(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> dict[str, str]:
-    """Return where the hosts on the way will listen, by name; not those with a ControlPath of the person's own."""
+    """Return the control sockets of the jump hosts by name, without hosts for which the user has set a ControlPath."""
     hops = [host for host in way[:-1] if (host.control_path or "none").lower() == "none"]
     return {host.name: os.path.join(folder, f"h{_digest(target, host)}") for host in hops}
 
 
 def hop_target(target: LoginTarget, way: Sequence[HostConfig], number: int) -> LoginTarget:
-    """Return what a person would type to log in to a host on the way."""
+    """Return the ssh destination of a jump host, as a user would type it."""
     host, options = way[number], list[str]()
     names = [f"[{hop.name}]" if ":" in hop.name else hop.name for hop in way[:number]]
     before = [f"{hop.user}@{name}:{hop.port}" for hop, name in zip(way, names, strict=False)]
@@ -58,7 +58,7 @@ def hop_target(target: LoginTarget, way: Sequence[HostConfig], number: int) -> L
 
 
 def dial(stream: DialledChannel, host: str, port: int) -> DialledChannel:
-    """Let a stream lead to a port, and return it; it is closed if it cannot."""
+    """Connect a stream to a port, and return it; on failure it is closed."""
     try:
         stream.connect(host, port)
     except TimeoutError:
@@ -72,18 +72,18 @@ def dial(stream: DialledChannel, host: str, port: int) -> DialledChannel:
 
 
 class _Hop:
-    """A running ``ssh`` that somebody else has started; it is left alone. It is the wire of its channels."""
+    """A running ``ssh`` that another process has started, and that is left alone. It is the wire of its channels."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._watch = ControlSocket(path, _ANSWER)
 
     def is_active(self) -> bool:
-        """Whether it was not seen to have ended."""
+        """Return whether the process has not been seen to end."""
         return not has_ended(self._watch.socket, 0)
 
     def join(self, timeout: float | None) -> None:
-        """Wait for its end."""
+        """Wait for the command's end."""
         has_ended(self._watch.socket, timeout)
 
     def open_session(self, timeout: float) -> ControlChannel:
@@ -91,28 +91,28 @@ class _Hop:
         return ControlChannel(ControlSocket(self._path, timeout), self)
 
     def dial(self, host: str, port: int, timeout: float) -> DialledChannel:
-        """Return a stream to what listens on a port of a host, as this one sees it."""
+        """Return a stream to a port of a host, as seen from this host."""
         return dial(DialledChannel(ControlSocket(self._path, timeout), self), host, port)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the host."""
         self._watch.close()
 
 
 class Hops:
-    """The hosts that one connection goes through.
+    """The hosts of one connection.
 
     Parameters
     ----------
     target : LoginTarget
-        Where that leads.
+        Target of the connection.
     way : sequence of HostConfig
-        Its hosts, the one that is meant last.
+        Its hosts, the target last.
     folder : str
-        Where our own control sockets are.
+        Directory of jupyter_slurm's control sockets.
     log_in : callable
-        Returns a connection to a host on the way that is not open yet, for where nothing else leads there; it is given
-        what a person would type, and the way.
+        Returns a connection to a jump host, not yet open, if no other route leads to it. Arguments: the destination as
+        typed, and the route.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Hops:
         self._is_closed = False
 
     def get(self, number: int) -> Hop:
-        """Return one of them; blocks, perhaps while a person answers."""
+        """Return a host of the route; blocks, perhaps while the user answers."""
         with self._lock:
             found, made = self._found.get(number), self._made.get(number)
             if found is not None and found.is_active():
@@ -145,13 +145,13 @@ class Hops:
                         return hop
             made = self._log_in(hop_target(self._target, self._way, number), self._way[: number + 1])
             self._made[number] = made
-            if self._is_closed:  # whoever has closed it may not have seen that one
+            if self._is_closed:  # a concurrent close may have missed this connection
                 made.close()
             made.open()
             return made
 
     def close(self, *, keep: bool) -> None:
-        """Let go of all of them; ``keep``: log-ins stay."""
+        """Release all hosts; ``keep``: logins stay."""
         self._is_closed = True
         for found in tuple(self._found.values()):
             found.close()

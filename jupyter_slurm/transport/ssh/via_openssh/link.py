@@ -1,4 +1,4 @@
-"""The link that OpenSSH carries: through a master that the person has open, or one of ours that outlives us.
+"""OpenSSH link: through a master that the user has open, or through an own master that outlives this process.
 
 Sources: ssh(1), ssh_config(5), ControlMaster; PROTOCOL.mux.
 """
@@ -35,32 +35,32 @@ from jupyter_slurm.transport.ssh.via_openssh.private_folder import make_private,
 
 __all__ = ["ControlMaster", "OpenSshLink", "end_kept"]
 
-_ANSWER: Final = 10.0  # seconds in which a master that is found, and the host behind it, answer
-_IDLE: Final = 3600.0  # seconds after which a master ends that no agent uses any more
+_ANSWER: Final = 10.0  # seconds for an existing master, and the host behind it, to answer
+_IDLE: Final = 3600.0  # seconds after which an unused master ends
 _LOG: Final = 1 << 20  # bytes
 _DENIED: Final = 1
-_ROOM: Final = 2.0  # seconds in which a session that was closed makes room
+_ROOM: Final = 2.0  # seconds until a closed session makes room
 _OPEN_FAILED: Final = re.compile(r"open failed: ([a-z ]+): (.*)")
 _CODES: Final = {"administratively prohibited": 1, "connect failed": 2, "unknown channel type": 3}  # RFC 4254, 5.1
 
 
 class ControlMaster:
-    """A running ``ssh`` that is logged in, as a connection.
+    """A running, logged-in ``ssh`` as a connection.
 
     Parameters
     ----------
     target : LoginTarget
-        Where to log in if none is found.
+        Destination of a login if no master is found.
     way : sequence of HostConfig
-        The hosts on the way.
+        The hosts of the route.
     asker : Asker
-        Who asks the person.
+        Asks the user.
     folder : str
-        Private, on a local disk: where the control sockets of our own masters are.
+        Private directory on a local disk for the control sockets of own masters.
     max_age : float or None
-        Seconds after which a log-in ends.
+        Seconds after which a login ends.
     heard : callable
-        Is given what OpenSSH says while it logs in.
+        Called with OpenSSH's output during the login.
     """
 
     def __init__(
@@ -88,22 +88,22 @@ class ControlMaster:
 
     @property
     def last(self) -> ControlMaster:
-        """Itself: what channels belong to."""
+        """Return itself, the wire of its channels."""
         return self
 
     @property
     def path(self) -> str:
-        """The control socket."""
+        """Return the path of the control socket."""
         return self._path
 
     @property
     def is_own(self) -> bool:
-        """Whether it is one of ours, and not the person's."""
+        """Return whether the master is one of jupyter_slurm, not the user's."""
         return self._path == self._own
 
     @property
     def is_alive(self) -> bool:
-        """Whether the master is there; one whose host is gone still looks alive."""
+        """Return whether the master lives. A master whose host is gone still looks alive."""
         return self._watch is not None and not self._is_closed and not has_ended(self._watch.socket, 0)
 
     def is_active(self) -> bool:
@@ -111,20 +111,20 @@ class ControlMaster:
         return self.is_alive
 
     def join(self, timeout: float | None) -> None:
-        """Wait for its end."""
+        """Wait for the command's end."""
         if self._watch is not None and not self._is_closed:
             has_ended(self._watch.socket, timeout)
 
     def open(self) -> None:
-        """Find a master that is logged in, else log in.
+        """Find a logged-in master, else log in.
 
         Raises
         ------
         SlurmError
-            It cannot be; LinkLost when it may be better in a moment.
+            Connecting failed; LinkLost if a new attempt may succeed.
         """
         self._reach()
-        if self._is_given_up:  # while it could not be closed yet
+        if self._is_given_up:  # before the login could be closed
             self.close()
         elif self._is_closed:
             self.leave()
@@ -134,11 +134,11 @@ class ControlMaster:
         if theirs and theirs.lower() != "none" and self._find(theirs):
             return
         make_private(os.path.dirname(self._own))
-        with turn(f"{self._own}.lock", self._has_left):  # two processes of ours must not make two masters
+        with turn(f"{self._own}.lock", self._has_left):  # two processes must not start two masters
             if self._has_left():
-                return  # whoever has closed it waits for nothing
+                return  # the caller of close does not wait
             if self._find(self._own):
-                self.since = os.stat(self._own).st_mtime  # it is made when the log-in is done, and not changed
+                self.since = os.stat(self._own).st_mtime  # created at the end of the login, and not changed later
                 if self._max_age is None or time.time() - self.since < self._max_age:
                     return
                 self._unfind()
@@ -156,7 +156,7 @@ class ControlMaster:
             self.since = time.time()
 
     def close(self) -> None:
-        """Give it up: one of ours ends, the person's is left alone."""
+        """Give up the master: an own master ends, the user's is left alone."""
         self._is_given_up = True
         if self._login is not None:
             self._login.close()
@@ -166,7 +166,7 @@ class ControlMaster:
         self.leave()
 
     def leave(self) -> None:
-        """Let go of it; the log-in stays."""
+        """Release the master; the login stays."""
         self._is_closed = True
         self._hops.close(keep=True)
         if self._login is not None:
@@ -178,9 +178,9 @@ class ControlMaster:
             self._watch.close()
 
     def ask(self) -> None:
-        """Find out whether the master answers, and whether its host does, by a session that echoes.
+        """Check by an echo session whether the master and its host answer.
 
-        Where that would be one too many, OpenSSH's own questions have to do, which our masters ask every 5 s.
+        If that session would exceed the limit, OpenSSH's own checks suffice, which own masters make every 5 s.
         """
         self._tidy()
         try:
@@ -190,19 +190,19 @@ class ControlMaster:
                 pulse.beat()
         except (OSError, EOFError):
             if self.is_alive and self._pulse is not None and self._pulse.has_ended:
-                self._start_pulse()  # somebody there has ended it, and that is all
+                self._start_pulse()  # only the session was ended on the host
                 return
             self.close()
             raise
 
     def open_session(self, timeout: float) -> ControlChannel:
-        """Return a session for one command; whether there can be one more is known when that starts."""
+        """Return a session for one command. Whether the limit allows it is known when the command starts."""
         session = _Session(self, ControlSocket(self._path, timeout), timeout)
         self._keep(session)
         return session
 
     def dial(self, host: str, port: int, timeout: float) -> DialledChannel:
-        """Return a stream to what listens on a port of a host, as the host at the end sees it."""
+        """Return a stream to a port of a host, as seen from the target."""
         said = self._log_size()
         stream = DialledChannel(ControlSocket(self._path, timeout), self, self.forget)
         self._keep(stream)
@@ -212,46 +212,46 @@ class ControlMaster:
             raise self._reason(said) or error from None
 
     def hop(self, number: int) -> Hop:
-        """Return a host on the way; where this one was not made by us, that may cost a log-in."""
+        """Return a jump host. If jupyter_slurm did not start this master, that may need a login."""
         return self._hops.get(number)
 
     def _keep(self, channel: ControlChannel) -> None:
-        """Note a channel, which ends with us."""
+        """Record a channel, which ends with this connection."""
         self._channels.add(channel)
-        if self._is_closed:  # perhaps since it was begun
+        if self._is_closed:  # perhaps closed meanwhile
             channel.close()
 
     def forget(self, channel: ControlChannel) -> None:
-        """Let go of a channel that is closed."""
+        """Forget a closed channel."""
         self._channels.discard(channel)
         self._room_at = time.monotonic()
 
     def make_room(self) -> bool:
-        """Give a session back that is not for commands; False: there is none, and none was closed just now."""
+        """Close a session that is not for commands; False: there is none, and none was closed recently."""
         if self._pulse is not None:
             self._stop_pulse()
             self._room_at = time.monotonic()
         return time.monotonic() - self._room_at < _ROOM
 
-    # Beneath --------------------------------------------------------------------------------------------------------
+    # Internal -------------------------------------------------------------------------------------------------------
 
     def _log_size(self) -> int:
         return os.stat(f"{self._own}.log").st_size if self.is_own else 0
 
     def _reason(self, since: int) -> paramiko.ChannelException | None:
-        """Look up why a port cannot be reached: of that, a master tells its log only."""
+        """Look up why a port cannot be reached: a master writes the reason only to its log."""
         if not self.is_own:
             return None
         with open(f"{self._own}.log", "rb") as file:
             file.seek(since)
             found = set(_OPEN_FAILED.findall(file.read(1 << 16).decode("utf-8", "replace")))
-        if len(found) != 1:  # several at once: whose is which is not told
+        if len(found) != 1:  # several at once are indistinguishable
             return None
         kind, text = found.pop()
         return paramiko.ChannelException(_CODES.get(kind, 2), text.strip())
 
     def _find(self, path: str) -> bool:
-        """Take the master that listens there, if it answers."""
+        """Use the master on a socket, if it answers."""
         try:
             self._watch = ControlSocket(path, _ANSWER)
         except (OSError, EOFError):
@@ -260,14 +260,14 @@ class ControlMaster:
         try:
             with contextlib.closing(ControlSocket(path, _ANSWER)) as control:
                 self._process = control.process()
-            self._start_pulse()  # its host answers to that, whatever the answer is
+            self._start_pulse()  # any answer proves that the host is alive
         except (OSError, EOFError, paramiko.SSHException):
             self._unfind()
             return False
         return True
 
     def _unfind(self) -> None:
-        """Have nothing to do with the master that was found; one of ours ends."""
+        """Release the found master; an own master ends."""
         if self.is_own:
             self._end()
         self._stop_pulse()
@@ -283,7 +283,7 @@ class ControlMaster:
         except paramiko.ChannelException as error:
             session.close()
             self._pulse = None
-            if error.code == _DENIED:  # by the person: ControlMaster ask
+            if error.code == _DENIED:  # by the user: ControlMaster ask
                 raise
         except BaseException:
             session.close()
@@ -295,7 +295,7 @@ class ControlMaster:
             pulse.close()
 
     def _end(self) -> None:
-        """End a master of ours, politely or not."""
+        """End an own master, by force if necessary."""
         watch = self._watch
         if watch is None or has_ended(watch.socket, 0):
             return
@@ -303,7 +303,8 @@ class ControlMaster:
             control.terminate()
         if not has_ended(watch.socket, 1.0) and self._process:
             with contextlib.suppress(OSError):
-                os.kill(self._process, signal.SIGKILL)  # it has our connection: nobody else has its number
+                # safe: while this connection is open, the process ID is not reused
+                os.kill(self._process, signal.SIGKILL)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._own)
 
@@ -311,7 +312,7 @@ class ControlMaster:
         return self._is_closed
 
     def _tidy(self) -> None:
-        """Shorten what our master has to say about each session."""
+        """Truncate the own master's log, which grows with each session."""
         if self.is_own:
             with contextlib.suppress(OSError):
                 if os.stat(f"{self._own}.log").st_size > _LOG:
@@ -319,7 +320,7 @@ class ControlMaster:
 
 
 class _Session(ControlChannel):
-    """A session for a command; what is not for commands makes room for it, and what was just closed is waited for."""
+    """A session for a command. It displaces sessions of other kinds, and waits for one just closed."""
 
     def __init__(self, master: ControlMaster, control: ControlSocket, timeout: float) -> None:
         super().__init__(control, master, master.forget)
@@ -339,22 +340,22 @@ class _Session(ControlChannel):
 
 
 class OpenSshLink(PersistentLink):
-    """A connection through the hosts of a way, by the system's ``ssh``.
+    """A connection through the hosts of a route, by the system's ``ssh``.
 
     Parameters
     ----------
     target : LoginTarget
-        What a person would type after ``ssh``.
+        The destination as typed after ``ssh``.
     way : sequence of HostConfig
-        Its hosts, the one that is meant last.
+        Its hosts, the target last.
     prompter : Prompter
-        Who can ask the person.
+        Asks the user.
     folder : str
-        Private, on a local disk, with a short name.
+        Private directory on a local disk, with a short name.
     max_age : float, optional
-        Seconds after which a log-in ends, also one that was made by an earlier process of ours.
+        Seconds after which a login ends, also a login of an earlier process.
     heard : callable, optional
-        Is given what OpenSSH says while it logs in; from another thread.
+        Called with OpenSSH's output during the login, in another thread.
     **options
         As for :class:`PersistentLink`.
     """
@@ -378,13 +379,13 @@ class OpenSshLink(PersistentLink):
         self._prompter = prompter
 
     def new_connection(self) -> ControlMaster:
-        """Return a master that is not open yet."""
+        """Return a master that is not yet open."""
         asker = Asker(self._prompter, asyncio.get_running_loop())
         return ControlMaster(self._target, self._way, asker, self._folder, self._max_age, self._heard)
 
 
 def end_kept(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> None:
-    """End the masters of ours that an earlier process left, if there are any."""
+    """End the masters that an earlier process left, if any."""
     paths = [kept_path(hop_target(target, way, number), way[: number + 1], folder) for number in range(len(way) - 1)]
     for path in (kept_path(target, way, folder), *paths):
         with contextlib.suppress(OSError, EOFError), contextlib.closing(ControlSocket(path, _ANSWER)) as control:

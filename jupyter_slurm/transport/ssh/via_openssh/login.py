@@ -1,4 +1,4 @@
-"""A log-in by OpenSSH: it goes on in the background as a master, and asks the person through us.
+"""Login by OpenSSH, which continues in the background as a master, and whose questions are passed to the user.
 
 Sources: ssh(1) (``SSH_ASKPASS``), ssh_config(5).
 """
@@ -33,13 +33,13 @@ from jupyter_slurm.transport.ssh.via_openssh.private_folder import write_own
 
 __all__ = ["OpenSshLogin"]
 
-_TICK: Final = 0.05  # seconds between two looks whether OpenSSH is done
-_SILENCE: Final = 45.0  # seconds without a line of OpenSSH, while nobody is asked: it waits for nothing that comes
-_NOTICE: Final = 1.0  # seconds after which what a host said, and asked nothing, is shown by itself
-_PATIENCE: Final = 660  # seconds that a host behind others may take to answer: a person logs in to those meanwhile
+_TICK: Final = 0.05  # seconds between two checks whether OpenSSH is done
+_SILENCE: Final = 45.0  # seconds without output of OpenSSH and without a question, after which it is given up
+_NOTICE: Final = 1.0  # seconds after which a host's message without a question is shown by itself
+_PATIENCE: Final = 660  # seconds for a host behind others to answer: a user logs in to those meanwhile
 _FIRST: Final = 30  # seconds
 _SYSTEM_CONFIG: Final = "/etc/ssh/ssh_config"
-# First come, first served: what stands here is not changed by the person's file, which comes after it.
+# The first value wins: the user's file, which follows, does not change these.
 _PREFACE: Final = """Host *
     ServerAliveInterval 5
     ServerAliveCountMax 2
@@ -57,20 +57,20 @@ _PREFACE: Final = """Host *
 
 
 class OpenSshLogin:
-    """One attempt to log in.
+    """One login attempt.
 
     Parameters
     ----------
     target : LoginTarget
-        Where.
+        Destination.
     way : sequence of HostConfig
-        The hosts on the way, as the configuration describes them.
+        The hosts of the route, from the configuration.
     asker : Asker
-        Who asks the person.
+        Asks the user.
     sockets : MasterSockets
-        Where the master will listen.
+        Control sockets of the master.
     heard : callable, optional
-        Is given what OpenSSH says with ``-v``, as it says it.
+        Called with OpenSSH's ``-v`` output as it arrives.
     """
 
     def __init__(
@@ -92,18 +92,18 @@ class OpenSshLogin:
         self._declined, self._closed = threading.Event(), threading.Event()
 
     def close(self) -> None:
-        """End it, whatever it waits for."""
+        """End the attempt at any point."""
         self._closed.set()
 
     def run(self) -> None:
-        """Log in, and leave a master behind.
+        """Log in, and leave a master running.
 
         Raises
         ------
         LoginDeclined, LoginFailed, HostKeyError, LinkLost
-            As with the other carrier.
+            As with paramiko.
         CommandMissing
-            There is no OpenSSH.
+            OpenSSH is not installed.
         """
         desk = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -129,7 +129,7 @@ class OpenSshLogin:
         write_own(f"{self._path}.conf", self._config().encode(), 0o600)
         helper = str(resources.files("jupyter_slurm.transport.ssh.via_openssh") / "askpass.py")
         program = _executable(folder, f'#!/bin/sh\nexec {quote_argv([sys.executable, "-I", "-S", helper])} "$@"\n')
-        for hop in self._hops.values():  # of a log-in that broke: another one would find its place taken
+        for hop in self._hops.values():  # of a broken login: they would block the path for the next
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(hop)
         argv = ["ssh", "-F", f"{self._path}.conf", "-v", "-M", "-N", "-T", "-S", self._path.replace("%", "%%")]
@@ -157,17 +157,17 @@ class OpenSshLogin:
 
     def _environment(self, program: str) -> Mapping[str, str]:
         ours = {"SSH_ASKPASS": program, "SSH_ASKPASS_REQUIRE": "force", "JUPYTER_SLURM_ASK": self._desk_path}
-        # Before 8.4 a display, and no terminal, is what makes OpenSSH take it.
+        # Before 8.4, OpenSSH uses SSH_ASKPASS only with a display and without a terminal.
         return {"DISPLAY": "none:0", **os.environ, **ours}
 
     def _config(self) -> str:
-        """Return the configuration: what must hold, and then all that the person and the system say."""
+        """Return the configuration: the required settings, then those of the user and the system."""
         lines = []
         for number, host in enumerate(self._way):
             behind = number > 0 or host.proxy_command is not None
             timeout = _PATIENCE if behind else round(host.connect_timeout or _FIRST)
             lines += [f"Host {host.name}", f"    StrictHostKeyChecking {host.strict}", f"    ConnectTimeout {timeout}"]
-            if path := self._hops.get(host.name):  # as long as the connection that goes through it
+            if path := self._hops.get(host.name):  # for the life of the connection through the host
                 place = path.replace("%", "%%")
                 lines += ["    ControlMaster yes", f'    ControlPath "{place}"', "    ControlPersist no"]
         own = self._target.config_file
@@ -176,7 +176,7 @@ class OpenSshLogin:
         return "\n".join(lines) + "\n" + _PREFACE + include
 
     def _attend(self, process: subprocess.Popen[bytes], desk: socket.socket) -> None:
-        """Wait for its end, and let it ask meanwhile."""
+        """Wait for OpenSSH's end, and answer its questions meanwhile."""
         notice = _Notice(self._asker, self._way[-1].label)
         size, changed = 0, time.monotonic()
         try:
@@ -207,7 +207,7 @@ class OpenSshLogin:
             raise self._failure("")
 
     def _pass_on(self) -> None:
-        """Let others hear what was said since the last time."""
+        """Pass on the output since the last call."""
         with open(self._log, "rb") as file:
             file.seek(self._told)
             data = file.read(1 << 20)
@@ -233,7 +233,7 @@ class OpenSshLogin:
         return failure(log + more, self._way, asked=self._answered)
 
     def _said(self) -> str:
-        """Return what was printed for the person since the last time."""
+        """Return the output for the user since the last call."""
         with self._lock, open(self._log, "rb") as file:
             file.seek(self._read)
             text = file.read(1 << 16).decode("utf-8", "replace")
@@ -243,7 +243,7 @@ class OpenSshLogin:
     # Questions ------------------------------------------------------------------------------------------------------
 
     def _serve(self, client: socket.socket) -> None:
-        """Answer one question; its end, or that of whoever asked, takes it back."""
+        """Answer one question. Its end, or that of the asking process, withdraws it."""
         with self._lock:
             self._open += 1
         try:
@@ -256,7 +256,7 @@ class OpenSshLogin:
                 asked = self._questions.read(question["text"], question["hint"], int(question["process"]), said)
                 answer = self._answer(asked, client)
                 while self._declined.is_set() and not _is_gone(client):
-                    pass  # OpenSSH would take no answer for an empty one, and go on: it is ended
+                    pass  # OpenSSH would take a missing answer for an empty one and continue, so it is ended
                 client.sendall(json.dumps(answer).encode() + b"\n")
         finally:
             with self._lock:
@@ -303,32 +303,32 @@ class OpenSshLogin:
 
 
 class _Notice:
-    """Something to be read while OpenSSH waits: "press 1 on your phone"."""
+    """A notice shown while OpenSSH waits: "press 1 on your phone"."""
 
     def __init__(self, asker: Asker, host: str) -> None:
         self._asker, self._host = asker, host
         self._shown: Any = None
 
     def show(self, text: str) -> None:
-        """Show it, instead of what was shown before."""
+        """Show the notice in place of the previous one."""
         self.end()
         self._shown = self._asker.start(Prompt(self._host, "keyboard-interactive", "", text))
 
     def end(self) -> None:
-        """Take it back."""
+        """Withdraw the notice."""
         if self._shown is not None:
             self._shown.cancel()
             self._shown = None
 
     @property
     def is_declined(self) -> bool:
-        """Whether the person does not want to wait."""
+        """Return whether the user declined to wait."""
         shown = self._shown
         return shown is not None and shown.done() and not shown.cancelled() and shown.result() is None
 
 
 def _executable(folder: str, text: str) -> str:
-    """Write a small program, and return its path; a folder from which nothing is run is told."""
+    """Write a small program, and return its path; a directory mounted noexec raises an error."""
     path = os.path.join(folder, "askpass")
     write_own(path, text.encode("utf-8", "surrogateescape"), 0o700)
     if not os.access(path, os.X_OK):
@@ -350,7 +350,7 @@ def _line(client: socket.socket) -> bytes:
 
 
 def _is_gone(client: socket.socket) -> bool:
-    """Wait a moment, and tell whether the other end was closed meanwhile."""
+    """Wait a moment, and return whether the peer has closed meanwhile."""
     try:
         return client.recv(1) == b""
     except TimeoutError:
@@ -360,7 +360,7 @@ def _is_gone(client: socket.socket) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End OpenSSH with those that it started for hosts on the way."""
+    """End OpenSSH, and the processes that it started for jump hosts."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, 15)
     try:

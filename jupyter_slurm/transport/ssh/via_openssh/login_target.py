@@ -1,4 +1,4 @@
-"""Target of a log-in by OpenSSH, and the sockets of the masters that it leaves behind."""
+"""Destination of a login by OpenSSH, and the control sockets of its masters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["LoginTarget", "MasterSockets"]
 
 @dataclass(frozen=True)
 class LoginTarget:
-    """What a person would type after ``ssh``: from profiles only, and looked at by :func:`way_to` before.
+    """Destination after ``ssh``, as a user would type it: from profiles only, and checked by :func:`way_to` before.
 
     Attributes
     ----------
@@ -19,7 +19,7 @@ class LoginTarget:
     options : tuple of str
         ``-l``, ``-p`` and ``-J`` with their values.
     config_file : str or None
-        Instead of ``~/.ssh/config`` and the system's file.
+        Replaces ``~/.ssh/config`` and the system's file.
     """
 
     name: str
@@ -29,16 +29,17 @@ class LoginTarget:
 
 @dataclass(frozen=True)
 class MasterSockets:
-    """Where masters will listen.
+    """Control sockets of masters.
 
     Attributes
     ----------
     path : str
-        The control socket that there will be; its folder is private, and files beside it with that name are ours.
+        Path of the future control socket, in a private directory. Files beside it with its name as prefix belong to
+        jupyter_slurm.
     idle : float
-        Seconds after which a master that nobody uses ends by itself.
+        Seconds after which an unused master ends by itself.
     hops : mapping
-        Control sockets that there will be for hosts on the way, by their names.
+        Future control sockets of the jump hosts, by name.
     """
 
     path: str

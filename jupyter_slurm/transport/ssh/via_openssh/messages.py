@@ -1,4 +1,4 @@
-"""What OpenSSH says and asks, in our words: its questions as prompts, and why it ended.
+"""OpenSSH's messages: its questions as prompts, and the cause of its end as an error.
 
 Source: readpass.c, sshconnect.c and sshconnect2.c of OpenSSH 7.4 to 10; its messages are not translated.
 """
@@ -41,10 +41,10 @@ class AskpassQuestion:
     Attributes
     ----------
     prompt : Prompt
-        For the person.
+        Prompt for the user.
     meaning : str
-        What to do with the answer: a ``secret`` is what it is, of ``host-key`` and ``confirm`` only a yes counts, a
-        ``notice`` has none.
+        Use of the answer: a ``secret`` is passed on, for ``host-key`` and ``confirm`` only yes counts, a ``notice`` has
+        no answer.
     fingerprint : str
         Of the host key in question.
     """
@@ -55,13 +55,13 @@ class AskpassQuestion:
 
 
 class AskpassQuestions:
-    """The questions of one log-in through all hosts of a way."""
+    """The questions of one login through all hosts of a route."""
 
     def __init__(self, way: Sequence[HostConfig]) -> None:
         self._way, self._seen = tuple(way), set[str]()
 
     def read(self, text: str, hint: str, process: int, said: str) -> AskpassQuestion:
-        """Understand a question; ``process`` asks it, and ``said`` it has before."""
+        """Parse a question; ``process`` asks it, and ``said`` is the output before it."""
         host = self._host(text, process)
         if match := _KEY.search(text):
             remark = "but keys of other types are known of it" if "keys of different" in text else ""
@@ -98,10 +98,10 @@ class AskpassQuestions:
         return _AGAIN if again else ""
 
     def _host(self, text: str, process: int) -> HostConfig:
-        """Return the host that asks: the one that the process connects to, else the one that is named."""
+        """Return the asking host: the host to which the process connects, else the host in the question."""
         with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
             words = file.read().rstrip(b"\0").split(b"\0")
-            for host in self._way[:-1]:  # the last one is what our own command ends with
+            for host in self._way[:-1]:  # the target stands at the end of the own command
                 if words and words[-1].decode(errors="replace") == host.name:
                     return host
             if words and words[-1].decode(errors="replace") == self._way[-1].name:
@@ -110,7 +110,7 @@ class AskpassQuestions:
 
 
 def said_in(log: str) -> str:
-    """Return what is for the person of what OpenSSH printed: no debugging, nothing that is told otherwise."""
+    """Return OpenSSH's output for the user, without debug lines and messages reported otherwise."""
     lines = [line for line in log.replace("\r", "").split("\n") if line and not _DEBUG.fullmatch(line)]
     dull = ("Permission denied, please try again.", "Warning: Permanently added", "Pseudo-terminal will not")
     return printable("\n".join(line for line in lines if not line.startswith(dull)), 2000)
@@ -128,18 +128,18 @@ def _named(text: str, way: Sequence[HostConfig]) -> HostConfig | None:
     return None
 
 
-# Why it ended --------------------------------------------------------------------------------------------------------
+# Causes of an end ----------------------------------------------------------------------------------------------------
 
 
 def failure(log: str, way: Sequence[HostConfig], *, asked: bool) -> SlurmError:
-    """Return the error for a log-in that ended with this log; ``asked``: a person has answered something."""
+    """Return the error for a login that ended with this log; ``asked``: the user has answered a question."""
     said = said_in(log)
     for find in (_host_key, _let_in, _reach, _odd):
         if (error := find(log, said, way)) is not None:
             return error
     host = _named(said.rpartition("\n")[2], way) or way[-1]
     last = said[-500:].strip() or "no reason given"
-    if asked or log.count("SSH2_MSG_SERVICE_ACCEPT received") > len(_ENTERED.findall(log)):  # while it logged in
+    if asked or log.count("SSH2_MSG_SERVICE_ACCEPT received") > len(_ENTERED.findall(log)):  # during the login
         return LoginFailed(
             f"{host.label} ended the log-in: {last}",
             hint="Try again in a moment, or when its own words say so.",
@@ -179,7 +179,7 @@ def _host_key(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | No
 
 
 def _shown_by(log: str, way: Sequence[HostConfig]) -> HostConfig:
-    """Return the host whose key was looked at last."""
+    """Return the host whose key was checked last."""
     found = re.findall(r"^debug1: Authenticating to (\S+?):(\d+) as '(.*)'", log, re.MULTILINE)
     for hostname, port, _ in reversed(found[-1:]):
         for host in way:
@@ -258,7 +258,7 @@ def _reach(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
 
 
 def _odd(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
-    """Return what does not get better by itself."""
+    """Return a permanent error."""
     for words, hint in (
         (r"Bad configuration option.*|.*Bad owner or permissions.*", "Correct ~/.ssh/config, or the file it names."),
         (r"Bad server host key: .*", TOO_SHORT),

@@ -1,4 +1,4 @@
-"""Files in a folder that is private: made whole, and one process at a time."""
+"""Files in a private directory: written atomically, by one process at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["make_private", "turn", "write_own"]
 
 
 def make_private(folder: str) -> None:
-    """Make a folder, and check that nobody else can put anything into it."""
+    """Create a directory, and check that only its owner can write to it."""
     os.makedirs(folder, 0o700, exist_ok=True)
     info = os.lstat(folder)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
@@ -27,7 +27,7 @@ def make_private(folder: str) -> None:
 
 @contextlib.contextmanager
 def turn(path: str, is_over: Callable[[], bool]) -> Iterator[None]:
-    """Have a lock file; it is waited for until ``is_over``, for it may take minutes: then it is not had."""
+    """Hold a lock file. Wait for it until ``is_over``, perhaps for minutes; then yield without the lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         while not is_over():
@@ -41,7 +41,7 @@ def turn(path: str, is_over: Callable[[], bool]) -> Iterator[None]:
 
 
 def write_own(path: str, data: bytes, mode: int) -> None:
-    """Write a file in a private folder in one step."""
+    """Write a file in a private directory atomically."""
     draft = f"{path}.{secrets.token_hex(4)}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:

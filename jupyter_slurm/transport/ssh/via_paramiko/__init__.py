@@ -1,1 +1,1 @@
-"""SSH links by paramiko, inside this process."""
+"""SSH links through paramiko, in this process."""

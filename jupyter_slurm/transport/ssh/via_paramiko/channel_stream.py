@@ -1,4 +1,4 @@
-"""A stream of a tunnel over a channel: one that breaks is told apart from one that has said all."""
+"""Stream of a tunnel over a channel, which distinguishes a break from a regular end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import paramiko
 
 __all__ = ["ChannelStream"]
 
-_PIECE = 31 << 10  # bytes: a packet of its own, also within one of an SSH connection around this one
+_PIECE = 31 << 10  # bytes: one packet, also within a packet of an outer SSH connection
 
 
 class ChannelStream:
@@ -21,7 +21,7 @@ class ChannelStream:
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended in both directions."""
+        """Return whether the stream has ended in both directions."""
         return bool(self._channel.closed)
 
     def recv(self, size: int) -> bytes:
@@ -32,7 +32,7 @@ class ChannelStream:
         return data
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Send all of it."""
+        """Send all bytes."""
         left = memoryview(data)
         while left:
             sent = self._channel.send(left[:_PIECE])
@@ -41,19 +41,19 @@ class ChannelStream:
             left = left[sent:]
 
     def shutdown_write(self) -> None:
-        """Say that nothing more comes."""
+        """End the outgoing direction."""
         with contextlib.suppress(paramiko.SSHException, EOFError):
             self._channel.shutdown_write()
 
     def settimeout(self, timeout: float | None) -> None:
-        """Let each call wait for so many seconds at most; then it raises ``TimeoutError``."""
+        """Set the longest wait of each call in seconds; then a call raises ``TimeoutError``."""
         self._channel.settimeout(timeout)
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send some of it, and return how many bytes."""
+        """Send some of the bytes, and return their number."""
         return int(self._channel.send(data))
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the stream."""
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             self._channel.close()

@@ -1,4 +1,4 @@
-"""One SSH connection through all hosts of a way, made with blocking calls.
+"""SSH connection through all hosts of a route, made with blocking calls.
 
 Tuning: see the measurements beside :func:`_tune`. Sources: RFC 4253, RFC 4254, ssh_config(5), tcp(7).
 """
@@ -27,38 +27,38 @@ from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import keep_in_piec
 
 __all__ = ["PACKET", "WINDOW", "HostChain", "HostVerifier", "tcp"]
 
-WINDOW = 4 << 20  # bytes: long links are filled; more makes the far sshd burn its processor
-_WINDOW_BEHIND = 6 << 20  # through other hosts: one connection's send buffer (4 MiB) must not swallow all of it
+WINDOW = 4 << 20  # bytes: fills long links; more costs the remote sshd processor time
+_WINDOW_BEHIND = 6 << 20  # through other hosts: must exceed one connection's send buffer (4 MiB)
 PACKET = 32 << 10  # bytes
-_PING = "keepalive@openssh.com"  # every server answers a request, if only to say that it does not know it
-_CONNECT = 30.0  # seconds for each step that needs no person
-_USER_TIMEOUT = 15_000  # ms that sent data may stay without an acknowledgement
+_PING = "keepalive@openssh.com"  # every server answers the request, if only with a failure
+_CONNECT = 30.0  # seconds for each step without the user
+_USER_TIMEOUT = 15_000  # ms that sent data may stay unacknowledged
 _NO_ANSWER, _NO_SESSION = 2, 4  # SSH_OPEN_CONNECT_FAILED, SSH_OPEN_RESOURCE_SHORTAGE
 _CIPHERS = (
-    "aes128-gcm@openssh.com",  # twice as fast as the others here; paramiko lists it last
+    "aes128-gcm@openssh.com",  # twice as fast as the others on this list; paramiko lists it last
     "aes256-gcm@openssh.com",
     "aes128-ctr",
     "aes256-ctr",
     "aes192-ctr",
 )
 
-# What ends a connection is told in our words; paramiko logs it with a traceback, and what the server said as it is.
+# jupyter_slurm reports the end of a connection itself; paramiko logs a traceback, and the server's text unfiltered.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
 
 @dataclass(frozen=True)
 class HostVerifier:
-    """Who is let through: two checks for each host, called in a thread, which may wait for a person.
+    """Decisions about a connection: two checks for each host, called in a thread, which may wait for the user.
 
     Attributes
     ----------
     verify : callable
-        Is given the host and its key before anything is told to it; raises when that key is not the host's.
+        Called with the host and its key before anything is sent; raises if the key is not the host's.
     login : callable
-        Authenticates on a transport that has been verified; raises when it cannot.
+        Authenticates on a verified transport; raises on failure.
     key_types : callable
-        The types of the keys that are known of a host, for it to show one of those (``HostKeyAlgorithms``).
+        Returns the types of a host's known keys, so that the host offers one of them (``HostKeyAlgorithms``).
     """
 
     verify: Callable[[HostConfig, paramiko.PKey], None]
@@ -67,7 +67,7 @@ class HostVerifier:
 
 
 class _Hop:
-    """A host that is logged in to."""
+    """A host with a completed login."""
 
     def __init__(self, transport: paramiko.Transport, window: int) -> None:
         self._transport, self._window = transport, window
@@ -81,7 +81,7 @@ class _Hop:
         return keep_in_pieces(session)
 
     def dial(self, host: str, port: int, timeout: float) -> ChannelStream:
-        """Return a stream to what listens on a port of a host, as this one sees it."""
+        """Return a stream to a port of a host, as seen from this host."""
         here = ("127.0.0.1", 0)
         try:
             channel = self._transport.open_channel("direct-tcpip", (host, port), here, self._window, PACKET, timeout)
@@ -90,10 +90,10 @@ class _Hop:
         return ChannelStream(keep_in_pieces(channel))
 
     def _no(self, error: paramiko.SSHException, code: int) -> paramiko.SSHException:
-        """Return what became of a channel that was not opened.
+        """Return the error of a channel that was not opened.
 
-        paramiko keeps one reason for all who ask at the same time: who comes second is told less. A host that does not
-        answer to its server is no sign that the server itself is gone.
+        paramiko keeps one reason for all concurrent requests, so the second caller learns less. If a target does not
+        answer to the server, the server itself may still be alive.
         """
         lost = isinstance(error, paramiko.ChannelException) or not self._transport.is_active()
         if lost or (code == _NO_SESSION and "Timeout" in str(error)):
@@ -102,16 +102,16 @@ class _Hop:
 
 
 class HostChain:
-    """The transports of a way, the nearest first; the last one is what the way is for.
+    """The transports of a route, the nearest first; the last is that of the target.
 
     Parameters
     ----------
     way : sequence of HostConfig
-        The hosts to go through, the one that is meant last.
+        The hosts of the route, the target last.
     gate : HostVerifier
         Checks host keys and logs in.
     reach : callable, optional
-        Returns a socket to the first host, or what is like one; by default a TCP connection from here.
+        Returns a socket (or similar object) to the first host; by default a direct TCP connection.
     """
 
     def __init__(
@@ -119,29 +119,29 @@ class HostChain:
     ) -> None:
         self._way, self._gate, self._reach = tuple(way), gate, reach or tcp
         self._hops: list[paramiko.Transport] = []
-        self._proxy: ProxyCommand | None = None  # to the first host only
+        self._proxy: ProxyCommand | None = None  # only to the first host
         self._is_closed = False
         self.since = time.time()
 
     @property
     def last(self) -> paramiko.Transport:
-        """The transport of the host at the end."""
+        """Return the transport of the target."""
         return self._hops[-1]
 
     @property
     def is_alive(self) -> bool:
-        """Whether nothing was seen to be broken; a link that drops everything still looks alive."""
+        """Return whether no break was detected. A link that drops all packets still looks alive."""
         return bool(self._hops) and all(hop.is_active() for hop in self._hops)
 
     def open(self) -> None:
-        """Connect through all hosts, in this thread; :meth:`close` from another one ends this.
+        """Connect through all hosts, in this thread; :meth:`close` in another thread ends the attempt.
 
         Raises
         ------
         SlurmError
-            What the checks raise, as it is.
+            An error of the checks, unchanged.
         LinkLost
-            A host cannot be reached: in a moment it may be.
+            A host cannot be reached; a new attempt may succeed.
         """
         for host in self._way:
             try:
@@ -152,16 +152,16 @@ class HostChain:
                 if told is not None:
                     raise told from error
                 raise
-        if self._is_closed:  # while the last one could not be closed yet
+        if self._is_closed:  # before the last transport could be closed
             self.close()
         self.since = time.time()
 
     def ask(self) -> None:
-        """Ask the far side whether it is there, and wait for its answer; closing ends the wait."""
+        """Check the remote host, and wait for its answer; closing ends the wait."""
         self.last.global_request(_PING, wait=True)
 
     def hop(self, number: int) -> _Hop:
-        """Return a host of the way."""
+        """Return a host of the route."""
         transport = self._hops[number]
         return _Hop(transport, WINDOW if transport is self._hops[0] else _WINDOW_BEHIND)
 
@@ -170,24 +170,25 @@ class HostChain:
         return self.hop(-1).open_session(timeout)
 
     def dial(self, host: str, port: int, timeout: float) -> ChannelStream:
-        """Return a stream to what listens on a port of a host, as the host at the end sees it."""
+        """Return a stream to a port of a host, as seen from the target."""
         return self.hop(-1).dial(host, port, timeout)
 
     def leave(self) -> None:
-        """End it: it lives in this process."""
+        """Close the connection, because its login lives in this process."""
         self.close()
 
     def close(self) -> None:
-        """End it from the near end, so that no goodbye has to travel; may be called from any thread, and again.
+        """Close the connection without sending a farewell; may be called from any thread, any number of times.
 
-        What was sent and has not arrived is taken back: a command must not begin when everybody has given it up.
+        Data that was sent and has not arrived is discarded: a command must not begin after all callers have given it
+        up.
         """
         self._is_closed = True
         if self._hops and isinstance(self._hops[0].sock, socket.socket):
             with contextlib.suppress(OSError):
                 self._hops[0].sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         for hop in self._hops:
-            with contextlib.suppress(Exception):  # paramiko may be in the middle of dying
+            with contextlib.suppress(Exception):  # paramiko may be shutting down
                 hop.close()
         if self._proxy is not None:
             self._proxy.close()
@@ -207,7 +208,7 @@ class HostChain:
             raise
         self._hops.append(transport)
         transport.start_client(timeout=host.connect_timeout or _CONNECT)
-        if self._is_closed:  # while that one could not be closed yet
+        if self._is_closed:  # before that transport could be closed
             raise LinkLost(f"the connection to {host.label} was closed", host=host.name)
         self._gate.verify(host, transport.get_remote_server_key())
         self._gate.login(host, transport)
@@ -215,8 +216,8 @@ class HostChain:
             raise TransportError(f"{host.label} did not let us in", host=host.name)
 
     def _told(self, host: HostConfig, error: BaseException) -> TransportError | None:
-        """Return in our words why a host is not reached, before what there is of the way is taken down."""
-        # That it speaks another version of SSH may be anything that listens there.
+        """Return the error for an unreachable host, before the existing part of the route is closed."""
+        # Another version of SSH may be any program that listens on the port.
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer) and "no acceptable" in str(error):
             return _no_common(host, printable(str(error), 500))
         if isinstance(error, paramiko.AuthenticationException) and self.is_alive:
@@ -242,14 +243,14 @@ class HostChain:
 
 
 def tcp(host: HostConfig, timeout: float) -> socket.socket:
-    """Return a connection from here to a host, as its entry in ``~/.ssh/config`` wants it."""
+    """Return a direct connection to a host, with the settings of its entry in ``~/.ssh/config``."""
     wanted = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(host.address_family, socket.AF_UNSPEC)
     reason: OSError | None = None
     for family, kind, protocol, _, address in socket.getaddrinfo(host.hostname, host.port, wanted, socket.SOCK_STREAM):
         sock = socket.socket(family, kind, protocol)
         try:
             sock.settimeout(timeout)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # 45 ms for each small answer without it
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # without it, 45 ms for each small answer
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT)
@@ -265,20 +266,20 @@ def tcp(host: HostConfig, timeout: float) -> socket.socket:
 
 
 def _tune(transport: paramiko.Transport, host: HostConfig, known: Sequence[str]) -> None:
-    """Choose algorithms: of those that the configuration allows and paramiko has, the fastest cipher first."""
+    """Choose algorithms among those that the configuration allows and paramiko has, the fastest cipher first."""
     options = transport.get_security_options()
     quick = [*(name for name in _CIPHERS if name in options.ciphers), *options.ciphers]
     options.ciphers = _allowed(quick, host.ciphers, host, "Ciphers")
     options.digests = _allowed(options.digests, host.macs, host, "MACs")
     options.kex = _allowed(options.kex, host.kex, host, "KexAlgorithms")
-    # The key that is known is asked for first, as OpenSSH does: a host has several.
+    # The known key is requested first, as in OpenSSH: a host has several.
     certified = (name for name in known if name in options.key_types or name.endswith("-cert-v01@openssh.com"))
     keys = [*certified, *options.key_types]
     options.key_types = _allowed(keys, host.host_key_algorithms, host, "HostKeyAlgorithms")
 
 
 def _allowed(ours: Sequence[str], theirs: Sequence[str], host: HostConfig, word: str) -> tuple[str, ...]:
-    """Return those of ours that the configuration allows, each once; all of them when it says nothing."""
+    """Return the supported names that the configuration allows, each once; all of them if it sets none."""
     allowed = tuple(dict.fromkeys(name for name in ours if not theirs or name in theirs))
     if not allowed:
         raise _no_common(host, f"of {word} in ~/.ssh/config it has none")
@@ -286,7 +287,7 @@ def _allowed(ours: Sequence[str], theirs: Sequence[str], host: HostConfig, word:
 
 
 def _no_common(host: HostConfig, reason: str) -> TransportError:
-    """Return the error for algorithms that one side lacks: to try again would be the same again."""
+    """Return the error for missing common algorithms: a second attempt would fail too."""
     return TransportError(
         f"{host.label} cannot be spoken to by paramiko: {reason}",
         hint='OpenSSH has more algorithms: set carrier = "openssh" under [login] in the profile. Should that fail, '

@@ -1,4 +1,4 @@
-"""A connection looked at while it is made: each host is reached, is the right one, and lets us in."""
+"""Diagnosis of a connection while it is made: each host is reached, is the right host, and accepts the login."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _LINE: Final = 1 << 16
 
 @dataclass(frozen=True)
 class HopReport:
-    """A host of a way that has let us in.
+    """A host of a route that has accepted the login.
 
     Attributes
     ----------
     host : HostConfig
     tried : tuple of str
-        What it was shown, and what became of it: ``key PATH: accepted`` …
+        The attempts and their results: ``key PATH: accepted`` …
     transport : paramiko.Transport or None
-        The connection to it; None: only OpenSSH has it.
+        The connection to the host; None: only OpenSSH has it.
     """
 
     host: HostConfig
@@ -44,22 +44,22 @@ class HopReport:
 
     @property
     def accepted(self) -> list[str]:
-        """What it accepted: ``key PATH``, ``certificate PATH``, ``password`` …"""
+        """Return the accepted credential: ``key PATH``, ``certificate PATH``, ``password`` …"""
         return [line.removesuffix(": accepted") for line in self.tried if line.endswith(": accepted")]
 
     @property
     def refused_keys(self) -> bool:
-        """Whether it takes keys, and took none of the person's."""
+        """Return whether the host accepts keys in general, but none of the user's."""
         shown = [line for line in self.tried if line.startswith(("key ", "certificate "))]
         return any(": refused" in line for line in shown) and not any(line.endswith(": accepted") for line in shown)
 
     def run(self, script: str, timeout: float = 30.0) -> tuple[int, str]:
-        """Run text in ``/bin/sh`` there, whatever the login shell; return the exit code and what was printed. Blocks.
+        """Run text in ``/bin/sh`` on the host, whatever the login shell; return exit code and output. Blocks.
 
         Raises
         ------
         TransportError
-            No command runs there, or it does not end in time.
+            The host runs no command, or the command does not end in time.
         """
         if self.transport is None:
             raise TransportError(
@@ -82,21 +82,21 @@ class HopReport:
 
 
 class _Steps:
-    """Where a walk is, and what is told of it.
+    """Progress of a diagnosis, and its reports.
 
     Parameters
     ----------
     way : sequence of HostConfig
         The hosts.
     tell : callable
-        Is given what was found; from another thread.
+        Called with each finding, in another thread.
     clock : callable, optional
         Seconds.
 
     Attributes
     ----------
     hops : list of HopReport
-        The hosts that have let us in so far.
+        The hosts that have accepted the login so far.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class _Steps:
 
     @property
     def is_over(self) -> bool:
-        """Whether all hosts have let us in; a connection that breaks later and is made again is another matter."""
+        """Return whether all hosts have accepted the login, regardless of later breaks and reconnects."""
         return self._hop >= len(self._way)
 
     def failure(self, error: SlurmError) -> Finding:
-        """Return what it means that the walk ended with an error."""
+        """Return the meaning of an error that ended the diagnosis."""
         host, todo = self._way[min(self._hop, len(self._way) - 1)], error.hint
         if isinstance(error.__cause__, socket.gaierror):
             todo = (
@@ -142,14 +142,14 @@ class _Steps:
 
 
 class LoginDiagnosis(_Steps):
-    """Watch how paramiko walks a way.
+    """Diagnosis of a connection by paramiko.
 
     Parameters
     ----------
     way, tell, clock
         As for :class:`LoginLogDiagnosis`.
     new_gate : callable
-        Given what hears how a host was entered, returns who decides; its calls are passed on.
+        Takes a callback for accepted logins, returns the verifier whose calls are passed on.
     """
 
     def __init__(
@@ -186,14 +186,14 @@ class LoginDiagnosis(_Steps):
 
 
 class LoginLogDiagnosis(_Steps):
-    """Watch how OpenSSH walks a way, by what it says with ``-v``: the processes of all hosts say it in one place.
+    """Diagnosis of a connection by OpenSSH, from the ``-v`` output of its processes for all hosts.
 
     Parameters
     ----------
     way : sequence of HostConfig
         The hosts.
     tell : callable
-        Is given what was found; from another thread.
+        Called with each finding, in another thread.
     clock : callable, optional
         Seconds.
     """
@@ -219,7 +219,7 @@ class LoginLogDiagnosis(_Steps):
         )
 
     def hear(self, text: str) -> None:
-        """Take in what it has said since the last time."""
+        """Process the output since the last call."""
         if self.is_over:
             return
         *lines, self._rest = (self._rest + text).split("\n")
@@ -237,7 +237,7 @@ class LoginLogDiagnosis(_Steps):
         self._version, self._where = match[1], ""
 
     def _hear_reached(self, match: re.Match[str]) -> None:
-        """Note a host that answers; those before it that say nothing (a ProxyCommand without ``-v``) have let us in."""
+        """Record a host that answers. Earlier silent hosts (a ProxyCommand without ``-v``) have accepted the login."""
         found = (host.hostname.lower() == match[1].lower() and str(host.port) == match[2] for host in self._way)
         numbers = [number for number, here in enumerate(found) if here and number >= self._hop]
         self._hop = numbers[0] if numbers else self._hop

@@ -1,4 +1,4 @@
-"""Who lets a connection through: known_hosts, the person's keys, and the person."""
+"""Verification of hosts and logins by known_hosts, the user's keys, and the user."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["personal_gate"]
 def personal_gate(
     prompter: Prompter, opened: Callable[[HostConfig, tuple[str, ...]], None] = lambda host, tried: None
 ) -> HostVerifier:
-    """Return the checks of a connection for the person behind ``prompter``, who is asked in the running event loop.
+    """Return the checks of a connection for the user of ``prompter``, who is asked in the running event loop.
 
     Parameters
     ----------
     prompter : Prompter
-        Who can ask the person.
+        Asks the user.
     opened : callable, optional
-        Is given each host that has let us in, and what was tried; from another thread.
+        Called with each host that accepted the login and the attempts, in another thread.
     """
     asker = Asker(prompter, asyncio.get_running_loop())
     accepted: set[tuple[str, bytes]] = set()

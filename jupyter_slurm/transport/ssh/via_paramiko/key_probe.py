@@ -1,4 +1,4 @@
-"""Whether a host would let a key in: asked of it, with nothing signed, and so without a passphrase or a code."""
+"""Check whether a host would accept a key: by a request without a signature, passphrase or code."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _PATIENCE: Final = 30.0  # seconds
 
 
 def takes_key(hop: HopReport, before: HopReport | None, line: str) -> bool | None:
-    """Ask a host by a connection of its own (RFC 4252, section 7: a request without a signature); blocks.
+    """Query a host over a separate connection (RFC 4252, section 7: a request without a signature); blocks.
 
     Parameters
     ----------
     hop : HopReport
         The host.
     before : HopReport or None
-        The one through which it is reached; None: from here.
+        The host before it on the route; None: reached directly.
     line : str
-        The public key, as it stands in a file.
+        The public key, as a line of a file.
 
     Returns
     -------
     bool or None
-        None: it cannot be said.
+        None: unknown.
     """
     blob = read_line(*line.split()[:2])
     known = hop.transport
@@ -43,7 +43,7 @@ def takes_key(hop: HopReport, before: HopReport | None, line: str) -> bool | Non
             transport.get_security_options().key_types = (known.host_key_type,)
             transport.start_client(timeout=_PATIENCE)
             if transport.get_remote_server_key() != known.get_remote_server_key():
-                return None  # another machine behind the same name
+                return None  # another host behind the same name
             auth = Userauth(transport, hop.host.user)
             auth.begin()
             auth.request("none")

@@ -1,4 +1,4 @@
-"""The link that paramiko carries."""
+"""SSH link over paramiko."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ParamikoLink"]
 
 
 class ParamikoLink(PersistentLink):
-    """A connection through the hosts of a way, by paramiko.
+    """A connection through the hosts of a route, by paramiko.
 
     Parameters
     ----------
@@ -28,5 +28,5 @@ class ParamikoLink(PersistentLink):
         self._way, self._gate = tuple(way), gate
 
     def new_connection(self) -> HostChain:
-        """Return a chain that is not open yet."""
+        """Return a chain that is not yet open."""
         return HostChain(self._way, self._gate)

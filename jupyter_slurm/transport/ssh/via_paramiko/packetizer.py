@@ -1,8 +1,8 @@
-"""Packets of an SSH connection: read many at once, and nothing sent that must not follow the end of a channel.
+"""Packets of an SSH connection: many read at once, and none sent after the end of their channel.
 
-paramiko lets two threads race: one sends data or the end of data, the other answers the server's CLOSE. What then comes
-after CLOSE makes OpenSSH's server drop the whole connection ("packet referred to nonexistent channel"). The order is
-decided here, where each message has its place in the row. Source: RFC 4254, 5.3.
+paramiko lets two threads race: one sends data or the end of data, the other answers the server's CLOSE. A message sent
+after CLOSE makes OpenSSH's server drop the whole connection ("packet referred to nonexistent channel"). This class
+decides the order at the point where all messages are serialised. Source: RFC 4254, 5.3.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paramiko.packet import NeedRekeyException, Packetizer
 
 __all__ = ["OrderlyPacketizer", "packetizer_class"]
 
-_READ = 128 << 10  # bytes taken from the socket at once: some packets
+_READ = 128 << 10  # bytes read from the socket at once: several packets
 _LONGEST_LINE = 64 << 10
 _OPENED = 91  # SSH_MSG_CHANNEL_OPEN_CONFIRMATION
 _CLOSE = 97
@@ -26,7 +26,7 @@ _IN_CHANNEL = frozenset({93, 94, 95, 96, _CLOSE, 98})  # WINDOW_ADJUST, DATA, EX
 
 
 class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
-    """Nothing goes to a channel after its CLOSE; and two system calls a packet become one for several.
+    """Packetizer that sends nothing to a channel after its CLOSE, and reads several packets per system call.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         self._ended: set[int] = set()
 
     def close(self) -> None:
-        """End it; the source may be a channel of a connection that has broken: there is nobody to tell then."""
+        """Close the packetizer. The source may be a channel of a broken connection, to which nothing can be sent."""
         with contextlib.suppress(EOFError, OSError, paramiko.SSHException):
             super().close()
 
@@ -61,21 +61,21 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
             super().send_message(data)
 
     def read_message(self) -> tuple[int, paramiko.Message]:
-        """Return the next message; a number that the server uses again stands for a new channel."""
+        """Return the next message. A number that the server reuses is a new channel."""
         kind, message = super().read_message()
         if kind == _OPENED:
             self._ended.discard(int.from_bytes(message.asbytes()[4:8], "big"))
         return kind, message
 
     def read_all(self, n: int, check_rekey: bool = False) -> bytes:
-        """Return exactly so many bytes.
+        """Return exactly this many bytes.
 
         Raises
         ------
         EOFError
-            The connection ends before.
+            The connection ends earlier.
         NeedRekeyException
-            Nothing comes, and new keys are due.
+            No data arrives, and new keys are due.
         """
         while (have := len(self._ahead) - self._at) < n:
             more = self._receive(may_rekey=check_rekey and not have)
@@ -85,7 +85,7 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         return taken
 
     def readline(self, timeout: float) -> str:
-        """Return a line of the greeting, within so many seconds."""
+        """Return a line of the greeting, within the given seconds."""
         deadline = time.monotonic() + timeout
         while (end := self._ahead.find(b"\n", self._at)) < 0:
             if len(self._ahead) - self._at > _LONGEST_LINE:
@@ -127,6 +127,6 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
 
 
 def packetizer_class() -> type | None:
-    """Return the class for a transport; None, paramiko's own, where that one has changed its inside."""
+    """Return the class for a transport; None (paramiko's own) if paramiko's internals have changed."""
     known = ("read_all", "readline", "handshake_timed_out", "need_rekey", "closed", "_check_keepalive", "send_message")
     return OrderlyPacketizer if all(hasattr(Packetizer, name) for name in known) else None

@@ -1,4 +1,4 @@
-"""A ProxyCommand of ssh_config(5), and what became of it."""
+"""ProxyCommand of ssh_config(5): its process, and the cause of its failure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from jupyter_slurm.transport.ssh.protocols import LinkLost
 
 __all__ = ["ProxyCommand"]
 
-_MOST: Final = 2048  # bytes of what it says
-_END: Final = 1.0  # seconds until one that has closed its streams has ended
+_MOST: Final = 2048  # bytes to keep of its standard error
+_END: Final = 1.0  # seconds to end after it has closed its streams
 _NOT_FOUND: Final = (126, 127)  # exit codes of sh(1)
 
 
 class ProxyCommand:
-    """The process that brings bytes to a host, started as OpenSSH does; the text is of the person's own configuration.
+    """Process that carries bytes to a host, started as OpenSSH does; the text is from the user's own configuration.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class ProxyCommand:
         self._reader.start()
 
     def failure(self, reason: str) -> LinkLost:
-        """Return why the host cannot be reached by it; ``reason``: what its peer saw of that."""
+        """Return why the command does not reach the host; ``reason``: the error that its peer saw."""
         code: int | None = None
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self._process.wait(_END)
@@ -72,14 +72,14 @@ class ProxyCommand:
         )
 
     def close(self) -> None:
-        """End it, and what it has started."""
+        """End the process, and the processes that it has started."""
         if self._process.poll() is None:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def _listen(self) -> None:
-        """Keep the end of what it says."""
+        """Keep the end of its standard error."""
         pipe = self._process.stderr
         assert pipe is not None
         with pipe, contextlib.suppress(OSError):

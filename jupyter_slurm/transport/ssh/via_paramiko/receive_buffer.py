@@ -1,6 +1,6 @@
-"""What a channel has received and nobody has read yet: in the pieces in which it came.
+"""Receive buffer of a channel that keeps data in the pieces in which it arrived.
 
-paramiko keeps it in an array, copied on the way in and on the way out: nearly half of what a tunnel costs.
+paramiko copies data into an array and out of it: nearly half of the cost of a tunnel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import paramiko
 
 __all__ = ["ReceiveBuffer", "keep_in_pieces"]
 
-_SMALL = 1 << 10  # bytes; smaller ones are put together: a server may send millions of them
+_SMALL = 1 << 10  # bytes; smaller pieces are joined: a server may send millions of them
 
 
 class _ReceivedSlice(NamedTuple):
@@ -24,7 +24,7 @@ class _ReceivedSlice(NamedTuple):
 
 
 class ReceiveBuffer:
-    """Bytes, with as much of ``array.array("B")`` as paramiko's pipe uses: what is first in is first out."""
+    """First-in, first-out byte buffer with the part of ``array.array("B")`` that paramiko's pipe uses."""
 
     def __init__(self) -> None:
         self._pieces: deque[bytes | bytearray] = deque()
@@ -46,7 +46,7 @@ class ReceiveBuffer:
     def __getitem__(self, first: slice) -> _ReceivedSlice:
         if first.stop is None or first.stop >= self._size:
             only = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            return _ReceivedSlice(bytes(only))  # without a copy, if it is bytes already
+            return _ReceivedSlice(bytes(only))  # no copy if it is bytes already
         found, left = [], first.stop
         for piece in self._pieces:
             found.append(piece[:left])
@@ -66,10 +66,10 @@ class ReceiveBuffer:
 
 
 def keep_in_pieces(channel: paramiko.Channel) -> paramiko.Channel:
-    """Let a channel keep in pieces what it receives; a paramiko that has changed its inside goes on as it does."""
+    """Make a channel keep received data in pieces. A paramiko with changed internals is left unchanged."""
     pipe = channel.in_buffer
     if isinstance(getattr(pipe, "_buffer", None), array.array) and hasattr(pipe, "_lock"):
-        with pipe._lock:  # something may have come already
+        with pipe._lock:  # data may have arrived already
             pieces = ReceiveBuffer()
             pieces.frombytes(pipe._buffer.tobytes())
             pipe._buffer = pieces
