@@ -135,7 +135,7 @@ class Settings(Configurable):
     def _default_state_dir(self) -> str:
         return platformdirs.user_state_dir("jupyter_slurm")
 
-    def on_this_machine(self, stem: str, ending: str = "") -> str:
+    def machine_path(self, stem: str, ending: str = "") -> str:
         """Return a path in ``state_dir`` for this machine alone: login nodes share a home, but not ports."""
         return os.path.join(os.path.abspath(self.state_dir), f"{stem}-{socket.gethostname()}{ending}")
 
@@ -186,7 +186,7 @@ def _checked(config: Config, source: str) -> Config:
         raise ConfigError(f"{source}: Settings = {given!r} is not allowed.", hint="Set c.Settings.NAME, one for each.")
     for name, value in given.items():
         if name not in known:
-            _tell_unknown(name, known, source)
+            _warn_about_unknown(name, known, source)
             continue
         one = Config({"Settings": {name: value}})
         try:
@@ -204,9 +204,9 @@ def _allowed(trait: Any) -> str:
     return f"Allowed: {trait.info()}{'' if least is None else f', at least {least:g}'}. {trait.help}"
 
 
-def _tell_unknown(name: str, known: Collection[str], source: str) -> None:
+def _warn_about_unknown(name: str, settings: Collection[str], source: str) -> None:
     if (source, name) not in _told:
         _told.add((source, name))
-        near = get_close_matches(name, known, n=1)
-        meant = f" Did you mean c.Settings.{near[0]}?" if near else f" There are: {', '.join(sorted(known))}."
+        near = get_close_matches(name, settings, n=1)
+        meant = f" Did you mean c.Settings.{near[0]}?" if near else f" There are: {', '.join(sorted(settings))}."
         sys.stderr.write(f"Warning: {source}: there is no c.Settings.{name}.{meant}\n")

@@ -54,7 +54,7 @@ if not os.environ.get("CI"):
     hypothesis.settings.load_profile("busy")
 
 # Likewise for the start of a cluster: the default seconds suffice for a cluster that starts alone.
-embedded_cluster.READY_WITHIN, embedded_cluster.READY_WITHIN_WITH_ACCOUNTING = 60.0, 90.0
+embedded_cluster.READY_TIMEOUT_S, embedded_cluster.READY_TIMEOUT_WITH_ACCOUNTING_S = 60.0, 90.0
 
 # Waiting ---------------------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def _stop(settings: Any, args: argparse.Namespace) -> int:
         return 0
     with AgentClient.connect(settings, start=False) as client:
         client.stop_agent(only_idle=args.only_idle)
-    if not launcher.has_left(endpoint, 20.0):
+    if not launcher.wait_ended(endpoint, 20.0):
         raise AgentError(
             "The agent was asked to end and still answers.", hint="`jupyter slurm agent logs` may say why."
         )

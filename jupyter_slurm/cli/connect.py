@@ -72,10 +72,10 @@ def _connect(client: Any, name: str) -> int:
 
 
 def _disconnect(client: Any, name: str, *, is_sure: bool) -> int:
-    from jupyter_slurm.client.clusters.clients import may_end, others
+    from jupyter_slurm.client.clusters.clients import may_end, other_clients
 
     cluster = client.post("/v1/clusters", json={"profile": name})
-    users = others(cluster)
+    users = other_clients(cluster)
     if users and not is_sure and not may_end(name, users):
         print("Nothing was done.")
         return 1

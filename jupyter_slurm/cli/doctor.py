@@ -90,57 +90,57 @@ def examine(
     _show(Finding("ok", "profile", f"{name} leads to {profile.host}"))
     with AgentClient.connect(settings) as client:
         client.post("/v1/clusters", json={"profile": name})
-        found = _look(client, name, {"job": "none" if options is None else "later"})
+        found = _run_checks(client, name, {"job": "none" if options is None else "later"})
         findings = found["findings"]
         if found["keyless"]:
             arrived(client, found["keyless"])
-        if options is not None and _may_try(found) and _agreed(name, options, sure=sure):
+        if options is not None and _may_submit_probe(found) and _agreed(name, options, sure=sure):
             asked: api.ExamineClusterRequest = {"job": "now"}
             if options:
                 asked["options"] = list(options)
-            findings = [*findings, *_look(client, name, asked)["findings"]]
+            findings = [*findings, *_run_checks(client, name, asked)["findings"]]
     statuses = [finding["status"] for finding in findings]
     failed, warnings = statuses.count("failed"), statuses.count("warning")
     print(f"{failed} failed, {warnings} to look at." if failed or warnings else "Everything is fine.")
     return 1 if failed else 0
 
 
-def _look(client: AgentClient, name: str, asked: api.ExamineClusterRequest) -> api.Examination:
+def _run_checks(client: AgentClient, name: str, requested: api.ExamineClusterRequest) -> api.Examination:
     """Run the diagnosis in the agent, and show its findings as they come."""
     from jupyter_slurm.client.login.call import answering
 
     path, shown = f"/v1/clusters/{name}/doctor", 0
 
-    def show(found: api.Examination) -> None:
+    def show(examination: api.Examination) -> None:
         nonlocal shown
-        for finding in found["findings"][shown:]:
+        for finding in examination["findings"][shown:]:
             _show(Finding(cast("Status", finding["status"]), finding["about"], finding["said"], finding["todo"]))
-        shown = len(found["findings"])
+        shown = len(examination["findings"])
 
     done: api.Examination = answering(
         client,
         name,
-        lambda: client.post(path, json=asked, timeout=None),
-        meanwhile=lambda: show(client.get(path)),
+        lambda: client.post(path, json=requested, timeout=None),
+        on_wait=lambda: show(client.get(path)),
         declines=True,
     )
     show(done)
     return done
 
 
-def _may_try(found: api.Examination) -> bool:
+def _may_submit_probe(examination: api.Examination) -> bool:
     """Return whether a test job makes sense: the last check was made, and no requirement of a job has failed."""
     needed = {"Slurm", "controller", "job folder"}
-    fine = {finding["about"] for finding in found["findings"] if finding["status"] != "failed"}
+    fine = {finding["about"] for finding in examination["findings"] if finding["status"] != "failed"}
     return needed <= fine
 
 
 def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
     from jupyter_slurm.cli.terminal.prompts import yes
-    from jupyter_slurm.services.diagnostics.probe_job import LASTS
+    from jupyter_slurm.services.diagnostics.probe_job import TIME_LIMIT_MINUTES
 
     more = f" with {' '.join(options)}" if options else ""
-    what = f"a job of one task{more}, for {LASTS} minutes at the most"
+    what = f"a job of one task{more}, for {TIME_LIMIT_MINUTES} minutes at the most"
     if sure:
         return True
     try:

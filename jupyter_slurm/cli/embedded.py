@@ -109,7 +109,7 @@ def _start(args: argparse.Namespace) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     cluster.start(args.timeout, until=args.until)
     if args.foreground:
-        return _stay(cluster)
+        return _serve_foreground(cluster)
     _announce(cluster)
     print(f"Stop it with:  jupyter slurm embedded stop{_dir_option(args)}")
     return 0
@@ -142,7 +142,7 @@ def _print_description(args: argparse.Namespace) -> int:
     return 0
 
 
-def _stay(cluster: EmbeddedCluster) -> int:
+def _serve_foreground(cluster: EmbeddedCluster) -> int:
     try:
         _announce(cluster)
         print("Stop it with:  Ctrl-C", flush=True)  # may be used at once

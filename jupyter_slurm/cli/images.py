@@ -12,7 +12,7 @@ from jupyter_slurm.errors import UsageError
 
 __all__ = ["add_parser", "run"]
 
-_USE = """\
+_USAGE = """\
 Have a job get or make the image of a container, on a node and with what the cluster has for it.
 
   jupyter slurm image [CLUSTER] build NAME FILE [options of sbatch] [words]     from a Dockerfile, or a definition file
@@ -46,7 +46,7 @@ def add_parser(subparsers: Any) -> None:
         "image",
         summary="images of containers: build, pull, list, remove",
         usage="jupyter slurm image [CLUSTER] build|pull|list|remove …",
-        description=_USE,
+        description=_USAGE,
     )
 
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     if {"-h", "--help"} & set(args.words) or not args.words:
         args.explain()
         return 0 if args.words else 2
-    from jupyter_slurm.client.images.image import USE, addressed, images, make, remove, wanted
+    from jupyter_slurm.client.images.image import USAGE, addressed, images, parse_image_line, remove, submit_image
     from jupyter_slurm.client.interrupts import WaitInterrupted
     from jupyter_slurm.client.jobs.job import Job
     from jupyter_slurm.client.jobs.wait import interrupted
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     elif words[:1] == ["remove"] and len(words) == 2:
         print(remove(words[1], cluster))
     elif words[:1] in (["build"], ["pull"]):
-        made = make(cluster, wanted(cluster, line))
+        made = submit_image(cluster, parse_image_line(cluster, line))
         if not isinstance(made, Job):
             print(repr(made))
             return 0
@@ -80,5 +80,5 @@ def run(args: argparse.Namespace) -> int:
             print(interrupted(made).message, file=sys.stderr)
             return 130
     else:
-        raise UsageError(f"image has no {shlex.join(words)}.", hint=USE)
+        raise UsageError(f"image has no {shlex.join(words)}.", hint=USAGE)
     return 0

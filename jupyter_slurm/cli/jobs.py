@@ -1,4 +1,4 @@
-"""Commands ``jupyter slurm jobs|show|report|cancel|bring|hold|release|requeue``."""
+"""Commands ``jupyter slurm jobs|show|report|cancel|copy_back|hold|release|requeue``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _TIMES = ("submit_time", "start_time", "end_time", "estimated_start", "state_since", "unknown_since")
-_ACTS = {
+_ACTION_HELP = {
     "hold": "keep jobs that wait from starting",
     "release": "let held jobs start",
     "requeue": "put jobs back into the queue: they begin anew",
@@ -46,13 +46,13 @@ def add_parser(subparsers: Any) -> None:
     report.add_argument("--json", action="store_true", help="for programs")
     cancel = subparsers.add_parser("cancel", help="cancel a job, or send it a signal")
     cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
-    bring = subparsers.add_parser("bring", help="bring back what a job has left in the folders of stage=")
-    for parser in (show, report, cancel, bring):
+    copy_back = subparsers.add_parser("bring", help="bring back what a job has left in the folders of stage=")
+    for parser in (show, report, cancel, copy_back):
         parser.add_argument("job", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
-    several = [subparsers.add_parser(act, help=about) for act, about in _ACTS.items()]
+    several = [subparsers.add_parser(act, help=about) for act, about in _ACTION_HELP.items()]
     for parser in several:
         parser.add_argument("jobs", metavar="JOB", nargs="+", help="Slurm id (12, 12_3) or key of a submission")
-    for parser in (jobs, show, report, cancel, bring, *several):
+    for parser in (jobs, show, report, cancel, copy_back, *several):
         parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
 
 
@@ -61,20 +61,20 @@ def run(args: argparse.Namespace) -> int:
     from jupyter_slurm.client.clusters.cluster import current, use
 
     cluster = use(args.cluster) if args.cluster else current()
-    if args.command in _ACTS:
+    if args.command in _ACTION_HELP:
         return _act(cluster, args)
-    does = {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel, "bring": _bring}
+    does = {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel, "bring": _copy_back}
     return does[args.command](cluster, args)
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.client.find import queue_trouble
-    from jupyter_slurm.client.render.staging_card import is_given_up
+    from jupyter_slurm.client.render.staging_card import is_copy_back_abandoned
     from jupyter_slurm.client.render.terminal import printable
 
     jobs = cluster.client.get(cluster.path("jobs"), params=_ALL if args.all else _RECENT)
     if not args.all:
-        jobs = [job for job in jobs if not job.get("finished") or is_given_up(job)]
+        jobs = [job for job in jobs if not job.get("finished") or is_copy_back_abandoned(job)]
     trouble = queue_trouble(cluster)
     if args.json:
         print(json.dumps(jobs, indent=2))
@@ -91,22 +91,22 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _row(job: api.Job) -> list[str]:
-    from jupyter_slurm.client.render.allocation_card import name_of
+    from jupyter_slurm.client.render.allocation_card import job_name
     from jupyter_slurm.client.render.job_card import tally
-    from jupyter_slurm.client.render.staging_card import is_given_up
+    from jupyter_slurm.client.render.staging_card import is_copy_back_abandoned
 
     state = str(job["state"]) + ("" if job["known"] else "?")
-    submitted = _when(at) if (at := job.get("submit_time")) else ""
+    submitted = _format_time(at) if (at := job.get("submit_time")) else ""
     values = (
         job["id"] or job["key"],
         state,
         tally(job),
-        name_of(job),
+        job_name(job),
         job.get("partition"),
         job.get("nodes"),
         submitted,
     )
-    reason = f"not all came back: jupyter slurm bring {values[0]}" if is_given_up(job) else job.get("reason")
+    reason = f"not all came back: jupyter slurm bring {values[0]}" if is_copy_back_abandoned(job) else job.get("reason")
     return [str(value or "") for value in (*values, reason)]
 
 
@@ -148,12 +148,12 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
     return 0
 
 
-def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
-    from jupyter_slurm.client.jobs.actions import bring
+def _copy_back(cluster: Cluster, args: argparse.Namespace) -> int:
+    from jupyter_slurm.client.jobs.actions import copy_back
     from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
     from jupyter_slurm.client.render.terminal import printable
 
-    job = bring(cluster, args.job)
+    job = copy_back(cluster, args.job)
     if (stage := job["stage"]) and not stage["error"]:
         print(printable(f"{job['id'] or job['key']}: {', '.join([*stage_facts(job), *stage_notes(job)])}"))
         return 0
@@ -164,14 +164,14 @@ def _bring(cluster: Cluster, args: argparse.Namespace) -> int:
 def _act(cluster: Cluster, args: argparse.Namespace) -> int:
     from jupyter_slurm.client.jobs.actions import act
     from jupyter_slurm.client.render.terminal import printable
-    from jupyter_slurm.domain.queries.job_actions import DONE
+    from jupyter_slurm.domain.queries.job_actions import ACTION_RESULTS
     from jupyter_slurm.errors import from_problem
 
     failed = 0
     for answer in act(cluster, args.command, args.jobs):
         if answer["error"] is None:
             state = answer["now"] and answer["now"]["state"]
-            print(f"{answer['job']} was {DONE[args.command]}: {state}")
+            print(f"{answer['job']} was {ACTION_RESULTS[args.command]}: {state}")
             continue
         failed += 1
         sys.stdout.flush()
@@ -183,7 +183,7 @@ def _as_text(name: str, value: Any) -> str:
     from jupyter_slurm.client.render.job_card import duration, sentences
 
     if name in _TIMES:
-        return _when(value)
+        return _format_time(value)
     if name == "error" and isinstance(value, dict):
         return for_terminal(sentences(value.get("detail"), value.get("hint")))
     if name == "argv":
@@ -197,7 +197,7 @@ def _as_text(name: str, value: Any) -> str:
     return "; ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 

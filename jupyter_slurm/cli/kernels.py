@@ -14,7 +14,7 @@ from jupyter_slurm.errors import UsageError
 
 __all__ = ["add_parser", "run"]
 
-_USE = """\
+_USAGE = """\
 Have the Jupyter here offer a kernel that runs on a node: the notebook, and its files, stay on this machine.
 
   jupyter slurm kernel add [CLUSTER] [options of sbatch] [words]
@@ -59,7 +59,7 @@ def add_parser(subparsers: Any) -> None:
         summary="kernels on nodes, for the launcher of a Jupyter here: add, list, remove, switch, follow",
         usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [words] | list | remove NAME\n"
         "       jupyter slurm kernel switch NOTEBOOK KERNEL [in=x,y] | follow NOTEBOOK [in=x,y]",
-        description=_USE,
+        description=_USAGE,
     )
 
 
@@ -93,19 +93,19 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _move(act: str, words: list[str]) -> int:
+def _move(act: str, arguments: list[str]) -> int:
     """Move a notebook, and wait for the end of the move; an interrupt cancels it."""
-    from jupyter_slurm.client.kernels.notebook_moves import find, wanted
+    from jupyter_slurm.client.kernels.notebook_moves import find, parse_move_line
     from jupyter_slurm.client.render.terminal import printable
 
-    if not words:
+    if not arguments:
         raise UsageError(f"{act} needs the file of a notebook that is open.", hint="jupyter slurm kernel --help")
-    to = wanted(act, words[1:])
-    move = find(words[0]).move(to)
+    to = parse_move_line(act, arguments[1:])
+    move = find(arguments[0]).move(to)
     try:
         move.wait(lambda text: print(printable(text), flush=True))
     except KeyboardInterrupt:
-        move.give_up()
+        move.cancel()
         print(printable(move.text), file=sys.stderr)
         return 130
     return 0

@@ -49,7 +49,7 @@ secret has no place there, and what it shows is as private as its own log-in mak
 It waits until the session is ready. Ctrl-C asks once whether to cancel it or to keep it."""
 
 
-_NAME = "name of the session, Slurm id or key of its job"
+_NAME_HELP = "name of the session, Slurm id or key of its job"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -73,8 +73,10 @@ def add_parser(subparsers: Any) -> None:
     log.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="how many; by default 20")
     stop.add_argument("names", metavar="NAME", nargs="+", help="names of sessions, Slurm ids or keys of their jobs")
     for parser in (opening, log):
-        parser.add_argument("name", metavar="NAME", nargs="?", help=f"{_NAME}; by default the only one that goes on")
-    rename.add_argument("name", metavar="NAME", help=_NAME)
+        parser.add_argument(
+            "name", metavar="NAME", nargs="?", help=f"{_NAME_HELP}; by default the only one that goes on"
+        )
+    rename.add_argument("name", metavar="NAME", help=_NAME_HELP)
     rename.add_argument("new", metavar="NEW", help="its new name")
     for parser in (listing, opening, stop, rename, log):
         parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
@@ -99,24 +101,24 @@ def _launch(args: argparse.Namespace) -> int:
         return 0
     from jupyter_slurm.client.clusters.option_tables import option_table
     from jupyter_slurm.client.render.terminal import printable
-    from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, there
+    from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, resolve_cluster
     from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 
     name, line = named_in(shlex.join(args.words))
-    cluster = there(name)
+    cluster = resolve_cluster(name)
     parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
     session = launch(cluster, parsed)
     for warning in session._data.get("warnings") or ():
         print(printable(f"Warning: {warning}"), file=sys.stderr)
     if not _await(session):
         return 130
-    _where(session)
-    if "noopen" not in parsed.words:
+    _open_session(session)
+    if "noopen" not in parsed.keywords:
         _show(session)
     return 0
 
 
-def _where(session: Session) -> None:
+def _open_session(session: Session) -> None:
     """Forward a session to this machine, and print its address."""
     page = session.page()
     print(f"{session.url}\nThis file opens it, logged in: {page}" if page else session.url)
@@ -136,7 +138,7 @@ def _await(session: Session) -> bool:
             print(line, flush=True)
 
     try:
-        session.wait_ready(told=tell)
+        session.wait_ready(notify=tell)
     except WaitInterrupted:
         print(interrupted(session).message, file=sys.stderr)
         return False
@@ -204,7 +206,7 @@ def _meant(name: str | None) -> Session:
 
 def _open(args: argparse.Namespace) -> int:
     found = _meant(args.name)
-    _where(found)
+    _open_session(found)
     if not args.no_browser:
         _show(found)
     return 0

@@ -38,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
     from jupyter_slurm.client.clusters.cluster import current, every, use
-    from jupyter_slurm.client.clusters.tunnel import of_host, open_tunnel, tunnels
+    from jupyter_slurm.client.clusters.tunnel import open_host_tunnel, open_tunnel, tunnels
     from jupyter_slurm.client.render.terminal import printable
 
     if args.list == bool(args.close) and (args.job is None or args.port is None or args.list):
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 return 0
         raise UsageError(f"There is no tunnel on {args.close}.", hint="`jupyter slurm tunnel --list` shows them.")
     cluster = use(args.cluster) if args.cluster else current()
-    made = of_host(cluster, args.job, args.port, local_port=args.local, socket=args.socket)
+    made = open_host_tunnel(cluster, args.job, args.port, local_port=args.local, socket=args.socket)
     if made is None:
         made = open_tunnel(cluster, args.job, args.port, local_port=args.local, node=args.node, socket=args.socket)
     print(printable(repr(made)))

@@ -29,11 +29,11 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the usage."""
     from jupyter_slurm.client.clusters.cluster import current, use
-    from jupyter_slurm.client.clusters.usage import ask
+    from jupyter_slurm.client.clusters.usage import request_usage
 
-    used = ask(use(args.cluster) if args.cluster else current(), args.account, args.start, args.end)
+    used = request_usage(use(args.cluster) if args.cluster else current(), args.account, args.start, args.end)
     if args.json:
-        print(json.dumps(used.told, indent=2))
+        print(json.dumps(used.data, indent=2))
     elif args.jobs:
         print(repr(used.jobs))
     elif args.by:

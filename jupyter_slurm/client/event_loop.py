@@ -32,7 +32,7 @@ def spawn(work: Coroutine[Any, Any, _T], context: Context) -> Future[_T]:
         task = loop.create_task(work, context=context)
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
-        task.add_done_callback(lambda done: _hand_over(done, result))
+        task.add_done_callback(lambda done: _pass_result(done, result))
         result.add_done_callback(lambda done: loop.call_soon_threadsafe(task.cancel) if done.cancelled() else None)
 
     loop.call_soon_threadsafe(start)
@@ -42,7 +42,7 @@ def spawn(work: Coroutine[Any, Any, _T], context: Context) -> Future[_T]:
 _tasks: set[asyncio.Task[Any]] = set()  # the loop itself holds its tasks weakly
 
 
-def _hand_over(task: asyncio.Task[_T], result: Future[_T]) -> None:
+def _pass_result(task: asyncio.Task[_T], result: Future[_T]) -> None:
     if task.cancelled() or result.cancelled():
         result.cancel()
     elif (error := task.exception()) is not None:

@@ -13,19 +13,19 @@ from jupyter_slurm.domain.queries.associations import Association, Qos, Reservat
 from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.slurm_values import format_memory, format_time_limit
 
-__all__ = ["NAMED", "Facts", "NamedEntity", "NodeShape", "nearest", "some"]
+__all__ = ["NAMED_KINDS", "Facts", "NamedEntity", "NodeShape", "nearest", "some"]
 
-NAMED: Final = (
+NAMED_KINDS: Final = (
     *("partition", "account", "qos", "feature", "node", "gres", "gpu", "gpu-of-node", "memory", "time-limit"),
     *("reservation", "cluster"),
 )
 """The kinds of names that :meth:`Facts.named` returns."""
-_OF_PARTITIONS: Final = ("gres", "gpu", "gpu-of-node", "memory", "time-limit")
+_PARTITION_KINDS: Final = ("gres", "gpu", "gpu-of-node", "memory", "time-limit")
 _USUAL_TIMES: Final = {600: "10 minutes", 3600: "an hour", 14400: "4 hours", 43200: "half a day", 86400: "a day"}
 _MIB: Final = 1 << 20
 
-_MOST_NAMED = 6
-_MOST_COUNTS = 16  # of GPUs, offered one by one
+_MAX_LISTED_NAMES = 6
+_MAX_GPU_COUNTS = 16  # of GPUs, offered one by one
 
 
 class NodeShape(NamedTuple):
@@ -66,7 +66,7 @@ class Facts:
         Parent of each account, in lower case; ``None``: not requested, or unknown.
     """
 
-    taken: float
+    collected_at: float
     partitions: tuple[Partition, ...] = ()
     nodes: tuple[Node, ...] = ()
     reservations: tuple[Reservation, ...] = ()
@@ -78,7 +78,7 @@ class Facts:
     host: str = ""
     accounts: Mapping[str, str] | None = None
 
-    def words_of(self, setting: str) -> frozenset[str]:
+    def setting_words(self, setting: str) -> frozenset[str]:
         """Return the words of a list setting (``AccountingStorageEnforce``), in lower case."""
         return frozenset(word.strip() for word in self.config.get(setting, "").lower().split(",") if word.strip())
 
@@ -128,19 +128,19 @@ class Facts:
         return found
 
     @cached_property
-    def _told(self) -> dict[tuple[str, ...], list[NamedEntity]]:
+    def _names_by_kind(self) -> dict[tuple[str, ...], list[NamedEntity]]:
         return {}
 
     def named(self, kind: str, partitions: Iterable[str] = ()) -> list[NamedEntity]:
-        """Return the names of a kind of :data:`NAMED`, with their descriptions.
+        """Return the names of a kind of :data:`NAMED_KINDS`, with their descriptions.
 
         If partitions are given and known, only their generic resources, GPUs, memory and time limits are returned.
         """
-        known = sorted(self.shapes_in.keys() & {*partitions}) if kind in _OF_PARTITIONS else []
-        if (kind, *known) not in self._told:
-            given = [known] if kind in _OF_PARTITIONS else []
-            self._told[kind, *known] = list(getattr(self, f"_named_{kind.replace('-', '_')}")(*given))
-        return self._told[kind, *known]
+        known = sorted(self.shapes_in.keys() & {*partitions}) if kind in _PARTITION_KINDS else []
+        if (kind, *known) not in self._names_by_kind:
+            given = [known] if kind in _PARTITION_KINDS else []
+            self._names_by_kind[kind, *known] = list(getattr(self, f"_named_{kind.replace('-', '_')}")(*given))
+        return self._names_by_kind[kind, *known]
 
     def _places(self, partitions: Sequence[str]) -> list[list[NodeShape]]:
         """Return the kinds of nodes of each of these partitions; of all partitions if none is named."""
@@ -149,7 +149,7 @@ class Facts:
     def _named_partition(self) -> Iterator[NamedEntity]:
         for one in (one for one in self.partitions if not one.is_hidden):
             said = ["default" if one.is_default else "", "" if one.state == "UP" else one.state]
-            said += [_many(one.node_count, "node"), *_gpus(self.shapes_in[one.name])]
+            said += [_format_count(one.node_count, "node"), *_gpus(self.shapes_in[one.name])]
             said.append("no time limit" if one.max_time is None else f"at most {format_time_limit(one.max_time)}")
             yield NamedEntity(one.name, _joined(said))
 
@@ -168,7 +168,7 @@ class Facts:
                 yield NamedEntity(one.name, limit)
 
     def _named_feature(self) -> Iterator[NamedEntity]:
-        yield from (NamedEntity(name, _many(count, "node")) for name, count in sorted(self.features.items()))
+        yield from (NamedEntity(name, _format_count(count, "node")) for name, count in sorted(self.features.items()))
 
     def _named_node(self) -> Iterator[NamedEntity]:
         for node in self.nodes:
@@ -193,7 +193,7 @@ class Facts:
             _, nodes = _resources(_together(places))["gpu", kind]
             yield from _counted(kind, total, nodes)
 
-    def _named_gpu_of_node(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
+    def _named_node_gpus(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
             if name == "gpu":
                 yield from _counted(kind, most, nodes)
@@ -203,7 +203,7 @@ class Facts:
         for node, number in _together(self._places(partitions)):
             nodes[node.memory // _MIB] += number
         for size, number in sorted(nodes.items()):
-            yield NamedEntity(format_memory(size * _MIB), f"all of {_many(number, 'node')}")
+            yield NamedEntity(format_memory(size * _MIB), f"all of {_format_count(number, 'node')}")
         yield NamedEntity("0", "all that its nodes have")
 
     def _named_time_limit(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
@@ -240,7 +240,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def some(names: Collection[str]) -> str:
     """Return some of the names, up to a limit."""
-    shown = list(names)[:_MOST_NAMED]
+    shown = list(names)[:_MAX_LISTED_NAMES]
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
@@ -259,11 +259,11 @@ def _resources(shapes: Iterable[NodeShape]) -> dict[tuple[str, str], tuple[int, 
     return found
 
 
-def _counted(name: str, most: int, nodes: int) -> Iterator[NamedEntity]:
-    where = _many(nodes, "node")
+def _counted(name: str, limit: int, nodes: int) -> Iterator[NamedEntity]:
+    where = _format_count(nodes, "node")
     if name:
-        yield NamedEntity(name, f"{where}, up to {most}")
-    counts = range(1, min(most, _MOST_COUNTS) + 1)
+        yield NamedEntity(name, f"{where}, up to {limit}")
+    counts = range(1, min(limit, _MAX_GPU_COUNTS) + 1)
     yield from (NamedEntity(f"{name}:{count}" if name else str(count), where) for count in counts)
 
 
@@ -275,7 +275,7 @@ def _gpus(shapes: Iterable[NodeShape]) -> list[str]:
     ]
 
 
-def _many(count: int | None, noun: str) -> str:
+def _format_count(count: int | None, noun: str) -> str:
     return "" if count is None else f"{count} {noun}{'' if count == 1 else 's'}"
 
 

@@ -38,7 +38,9 @@ SBATCH_VARIABLES: Final = {
 """Variables that sbatch reads in place of an option, for the options that jupyter_slurm reads."""
 
 # Variables by which a user selects a Slurm installation. Slurm itself does not put these into a job.
-_PERSONS_OWN = frozenset({"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR"})
+_USER_SLURM_VARIABLES = frozenset(
+    {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR"}
+)
 
 # Variables that Slurm sets for a job outside its own prefix.
 _SET_BY_SLURM = frozenset(
@@ -68,7 +70,7 @@ _SET_BY_SLURM = frozenset(
 _SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
 
 # Variables that jupyter_slurm sets for the cell's own job or Jupyter server. The next job must not get them.
-_OF_A_RUN = frozenset(
+_JOB_VARIABLES = frozenset(
     f"JUPYTER_SLURM_{name}" for name in ("BASE_URL", "CHECKPOINT_DIR", "CONTAINER", "IMAGE_DIR", "RESUME_DIR")
 )
 
@@ -98,7 +100,7 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in env.items()
         if not is_secret(name)
-        and name not in _OF_A_RUN
+        and name not in _JOB_VARIABLES
         and name != "SBATCH_WAIT"  # sbatch would wait for the job's end; `wait` does that
         and not (inside and _from_slurm(name))
         and not (name == "MPLBACKEND" and value.startswith("module://"))
@@ -115,4 +117,4 @@ def question_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_slurm(name: str) -> bool:
-    return name not in _PERSONS_OWN and (name in _SET_BY_SLURM or name.startswith(_SLURM_PREFIXES))
+    return name not in _USER_SLURM_VARIABLES and (name in _SET_BY_SLURM or name.startswith(_SLURM_PREFIXES))

@@ -23,7 +23,7 @@ _MAX_ID: Final = 0xFFFFFFFC
 MAX_EXPANDED_TASKS: Final = 4_000_001
 
 # A longer text is not a list of tasks: squeue prints at most as many characters as SLURM_BITSTR_LEN allows.
-_MAX_RANGE_TEXT: Final = 1 << 20
+_MAX_RANGE_CHARACTERS: Final = 1 << 20
 
 _ID = re.compile(
     r"(?P<job>\d{1,10})(?:_(?P<task>\d{1,10})|\+(?P<het>\d{1,10}))?(?:\.(?P<step>[0-9A-Za-z_]{1,64}(?:\+\d{1,10})?))?",
@@ -126,7 +126,7 @@ class TaskRange:
         ParseError
             The text is not a list of tasks.
         """
-        if len(text) > _MAX_RANGE_TEXT:
+        if len(text) > _MAX_RANGE_CHARACTERS:
             raise ParseError(f"A list of array tasks of {len(text)} characters.")
         body, percent, limit = text.partition("%")
         pieces = [piece for piece in body.split(",") if piece]
@@ -140,7 +140,7 @@ class TaskRange:
         return cls(ranges, int(limit) if percent else None, truncated)
 
     @classmethod
-    def of(cls, tasks: Iterable[int], limit: int | None = None) -> TaskRange:
+    def from_tasks(cls, tasks: Iterable[int], limit: int | None = None) -> TaskRange:
         """Return the shortest list that names these tasks, in ascending order."""
         ranges: list[tuple[int, int, int]] = []
         for task in sorted(set(tasks)):
@@ -182,7 +182,7 @@ class TaskRange:
                 first = end + step
         return {number: replace(self, ranges=tuple(blocks[number])) for number in sorted(blocks)}
 
-    def tasks(self, most: int = MAX_EXPANDED_TASKS) -> Iterator[int]:
+    def tasks(self, limit: int = MAX_EXPANDED_TASKS) -> Iterator[int]:
         """Iterate over the indices, in the listed order.
 
         Raises
@@ -190,8 +190,8 @@ class TaskRange:
         ParseError
             The list has more than `most` tasks. Nothing was expanded.
         """
-        if self.count() > most:
-            raise ParseError(f"{self.count()} array tasks are more than the {most} that can be listed.")
+        if self.count() > limit:
+            raise ParseError(f"{self.count()} array tasks are more than the {limit} that can be listed.")
         return (task for first, last, step in self.ranges for task in range(first, last + 1, step))
 
 

@@ -14,7 +14,7 @@ from jupyter_slurm.domain.cluster_facts import NamedEntity
 if TYPE_CHECKING:
     from jupyter_slurm.domain.profile_tables import TomlTable
 
-__all__ = ["beside", "named_in"]
+__all__ = ["merge_profile_facts", "named_in"]
 
 #: The profile's table for each kind of name.
 _TABLES: Final = {
@@ -25,7 +25,7 @@ _TABLES: Final = {
     "gpu-of-node": "gpus",
     "feature": "gpus",
 }
-_OFFERED: Final = ("partition", "account", "qos", "gpu", "gpu-of-node")  # a type need not also be a feature
+_OFFERED_KINDS: Final = ("partition", "account", "qos", "gpu", "gpu-of-node")  # a type need not also be a feature
 
 
 def named_in(site: Mapping[str, TomlTable], kind: str) -> list[NamedEntity]:
@@ -36,15 +36,15 @@ def named_in(site: Mapping[str, TomlTable], kind: str) -> list[NamedEntity]:
     site : mapping
         ``partitions``, ``accounts``, ``qos``, ``gpus`` and ``cost`` of the profile.
     kind : str
-        One of :data:`jupyter_slurm.domain.cluster_facts.NAMED`.
+        One of :data:`jupyter_slurm.domain.cluster_facts.NAMED_KINDS`.
     """
-    if kind not in _OFFERED:
+    if kind not in _OFFERED_KINDS:
         return []
     told = site.get(_TABLES[kind], {})
     return [NamedEntity(name, _joined([*_limits(one), _beyond(site, kind, name)])) for name, one in told.items()]
 
 
-def beside(site: Mapping[str, TomlTable], kind: str, names: Iterable[NamedEntity]) -> list[NamedEntity]:
+def merge_profile_facts(site: Mapping[str, TomlTable], kind: str, names: Iterable[NamedEntity]) -> list[NamedEntity]:
     """Return the names that the cluster reported, each with the description that only the profile has."""
     if kind not in _TABLES:
         return list(names)

@@ -16,7 +16,7 @@ LAUNCHERS = ("srun", "torchrun", "mpi", "ray")
 """Launchers that can run a Python cell on all nodes of its job: once for each task, or once beside a Ray cluster."""
 
 _PIECE = re.compile(rb"(?:\x1b\[K)?(?:\[(\d{1,7})\] )?([^\n\r]*[\n\r]|[^\n\r]+\Z)")
-_LONGEST = 1 << 20  # bytes to buffer without an end
+_MAX_LINE_BYTES = 1 << 20  # bytes to buffer without an end
 
 
 class RankedOutput:
@@ -29,7 +29,7 @@ class RankedOutput:
         """Yield the output of each rank, in order and without labels; rank None: output of another program."""
         data = self._rest + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        if not end and len(data) > _LONGEST:
+        if not end and len(data) > _MAX_LINE_BYTES:
             end = len(data)
         self._rest = data[end:]
         found = _PIECE.finditer(data, 0, end)
@@ -48,14 +48,14 @@ def several_tasks(options: Mapping[str, str | None]) -> bool:
     return any((first := re.match(r"\d{1,9}", count)) is not None and int(first[0]) > 1 for count in counts)
 
 
-def explain_ranks(told: api.JobRanks | None) -> str:
+def explain_ranks(text: api.JobRanks | None) -> str:
     """Explain which rank of a job failed first, from the runner's report; empty if none failed."""
-    if not told:
+    if not text:
         return ""
-    first = told["first"]
+    first = text["first"]
     code, node = int(first["exit_code"]), first.get("node")
     how = f"exit code {code}" if code <= 128 else f"it was ended by signal {code - 128}"
-    also, ended = int(told.get("also") or 0), int(told.get("ended") or 0)
+    also, ended = int(text.get("also") or 0), int(text.get("ended") or 0)
     more = [f"{also} more failed too"] if also else []
     more += [f"{ended} {'was' if ended == 1 else 'were'} ended with it"] if ended else []
     return f"Rank {first['rank']}{f' on {node}' if node else ''} failed first ({how}){'; '.join(['', *more])}."

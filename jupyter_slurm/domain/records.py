@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.states import JobState
 
-__all__ = ["JobRecord", "rank_of", "representative", "with_what_was_told"]
+__all__ = ["JobRecord", "merge_detail", "representative", "state_rank"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class JobRecord:
     depends: str = ""
 
 
-def with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:
+def merge_detail(record: JobRecord, before: JobRecord) -> JobRecord:
     """Keep the fields that only a query for this one job has: the poller requests no free text."""
     kept = {name: getattr(before, name) for name in ("name", "stdout", "stderr", "work_dir", "command")}
     return replace(record, **{name: value for name, value in kept.items() if getattr(record, name) is None})
@@ -79,10 +79,10 @@ def with_what_was_told(record: JobRecord, before: JobRecord) -> JobRecord:
 
 def representative(records: list[JobRecord]) -> JobRecord | None:
     """Return the record that represents a job: running before pending before the worst end."""
-    return min(records, key=lambda record: rank_of(record.state, is_finished=record.state.is_finished), default=None)
+    return min(records, key=lambda record: state_rank(record.state, is_finished=record.state.is_finished), default=None)
 
 
-def rank_of(state: JobState, *, is_finished: bool) -> int:
+def state_rank(state: JobState, *, is_finished: bool) -> int:
     """Return the rank of a state among several: running, before waiting, before the worst end."""
     if state.is_running:
         return 0

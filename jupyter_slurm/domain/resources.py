@@ -15,13 +15,13 @@ from jupyter_slurm.domain.slurm_values import Gres
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Gpus", "Resources", "gpus_of", "standing"]
+__all__ = ["Gpus", "Resources", "count_gpus", "standing"]
 
 _MIB: Final = 1 << 20
 # Flags under which a node that is up does not start ordinary jobs.
-_KEPT: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
+_BLOCKED_NODE_FLAGS: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
 # Flags that matter more than the base state.
-_TOLD: Final = ("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED")
+_TELLING_NODE_FLAGS: Final = ("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED")
 
 
 class Gpus(NamedTuple):
@@ -31,10 +31,10 @@ class Gpus(NamedTuple):
     total: int
     used: int
     free: int
-    most: int
+    max_per_node: int
 
 
-class ToldResources(TypedDict):
+class ReportedResources(TypedDict):
     """The API's ``Resources`` without the fields that Slurm does not have: whether Slurm answers, and the cost."""
 
     asked_at: float
@@ -61,7 +61,7 @@ class Resources:
         ``None``: unknown.
     """
 
-    asked_at: float
+    requested_at: float
     nodes: tuple[Node, ...] = ()
     partitions: tuple[Partition, ...] = ()
     limits: Limits | None = None
@@ -69,12 +69,12 @@ class Resources:
     @cached_property
     def gpus(self) -> list[Gpus]:
         """Return the GPUs of all nodes."""
-        return gpus_of(self.nodes)
+        return count_gpus(self.nodes)
 
-    def as_dict(self, *, has_nodes: bool = True) -> ToldResources:
+    def as_dict(self, *, has_nodes: bool = True) -> ReportedResources:
         """Return the resources in the form of the API, memory in MiB; on request without the nodes."""
         return {
-            "asked_at": self.asked_at,
+            "asked_at": self.requested_at,
             "gpus": [_told(one) for one in self.gpus],
             "partitions": [self._partition(one) for one in self.partitions],
             "nodes": [_node(one) for one in self.nodes] if has_nodes else [],
@@ -83,7 +83,7 @@ class Resources:
         }
 
     def _partition(self, partition: Partition) -> api.ResourcesPartition:
-        nodes = self._of_partition.get(partition.name, [])
+        nodes = self._nodes_by_partition.get(partition.name, [])
         return {
             "name": partition.name,
             "is_default": partition.is_default,
@@ -93,11 +93,11 @@ class Resources:
             "nodes": dict(Counter(standing(node) for node in nodes)),
             "cpus": sum(node.cpus for node in nodes),
             "cpus_free": sum(node.cpus_idle for node in nodes if _starts_jobs(node)),
-            "gpus": [_told(one) for one in gpus_of(nodes)],
+            "gpus": [_told(one) for one in count_gpus(nodes)],
         }
 
     @cached_property
-    def _of_partition(self) -> dict[str, list[Node]]:
+    def _nodes_by_partition(self) -> dict[str, list[Node]]:
         found: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in node.partitions:
@@ -107,10 +107,10 @@ class Resources:
 
 def standing(node: Node) -> str:
     """Return the state of a node in one of Slurm's words: its base state, or a flag that matters more."""
-    return next((flag for flag in _TOLD if flag in node.flags), node.state)
+    return next((flag for flag in _TELLING_NODE_FLAGS if flag in node.flags), node.state)
 
 
-def gpus_of(nodes: Iterable[Node]) -> list[Gpus]:
+def count_gpus(nodes: Iterable[Node]) -> list[Gpus]:
     """Return the GPUs of nodes by type, those without a type last.
 
     A GPU is free if it is not allocated and a job could start on its node: up, not reserved, with a free CPU.
@@ -130,7 +130,7 @@ def gpus_of(nodes: Iterable[Node]) -> list[Gpus]:
 
 
 def _told(gpus: Gpus) -> api.Gpus:
-    return {"type": gpus.type, "total": gpus.total, "used": gpus.used, "free": gpus.free, "most": gpus.most}
+    return {"type": gpus.type, "total": gpus.total, "used": gpus.used, "free": gpus.free, "most": gpus.max_per_node}
 
 
 def _limit(limit: Limit) -> api.ResourcesLimit:
@@ -138,7 +138,7 @@ def _limit(limit: Limit) -> api.ResourcesLimit:
 
 
 def _starts_jobs(node: Node) -> bool:
-    return node.is_up and not _KEPT.intersection(node.flags)
+    return node.is_up and not _BLOCKED_NODE_FLAGS.intersection(node.flags)
 
 
 def _by_type(node: Node) -> dict[str, tuple[int, int]]:

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 from jupyter_slurm.errors import UsageError
 
 __all__ = [
-    "BASE",
-    "COMPARED",
-    "NOT_TAKEN",
-    "TRANSFERRED",
+    "DIFF_ARGS",
+    "NOT_COPIED_BACK",
+    "STAGE_FOLDER_NAME",
+    "TRANSFER_OPTIONS",
     "FileSignature",
     "FolderChange",
     "ResultChoice",
@@ -29,32 +29,32 @@ __all__ = [
     "is_inside",
     "leads_out",
     "names",
+    "parse_age",
     "parse_listing",
-    "parse_words",
-    "seconds_of",
-    "sync_words",
+    "parse_stage",
+    "parse_sync",
 ]
 
-BASE: Final = ".jupyter-slurm-stage"
+STAGE_FOLDER_NAME: Final = ".jupyter-slurm-stage"
 """File in the directory on the cluster: the state of both sides at the last synchronisation."""
 
-_LEFT_OUT = (BASE, ".git/", "__pycache__/", ".ipynb_checkpoints/", ".venv/", ".rsync-partial/")
+_EXCLUDED = (STAGE_FOLDER_NAME, ".git/", "__pycache__/", ".ipynb_checkpoints/", ".venv/", ".rsync-partial/")
 # Files of these names are never copied back, whatever the remote host lists: this computer would execute a hook of git,
 # or a Python. On a Mac, .GIT is the same folder.
-NOT_TAKEN: Final = frozenset(name.rstrip("/") for name in _LEFT_OUT)
+NOT_COPIED_BACK: Final = frozenset(name.rstrip("/") for name in _EXCLUDED)
 """Names of files that are never copied."""
 
 # Links stay links. Links that lead out of the folder are not sent, in either direction. Times are compared; of the
 # permissions, only the executable bit is copied.
-_ALIKE = ["--links", "--times", "--omit-dir-times", "--executability", "--safe-links"]
-COMPARED: Final = [
-    *("--dry-run", "--recursive", *_ALIKE, "--out-format=%i %l %M %n"),
+_COMMON_RSYNC_OPTIONS = ["--links", "--times", "--omit-dir-times", "--executability", "--safe-links"]
+DIFF_ARGS: Final = [
+    *("--dry-run", "--recursive", *_COMMON_RSYNC_OPTIONS, "--out-format=%i %l %M %n"),
     "--filter=dir-merge .rsync-filter",
-    *(f"--exclude={name}" for name in _LEFT_OUT),
+    *(f"--exclude={name}" for name in _EXCLUDED),
 ]
 """Options of rsync that list the differences."""
 
-TRANSFERRED: Final = [*_ALIKE, "--partial-dir=.rsync-partial", "--files-from=-", "--from0"]
+TRANSFER_OPTIONS: Final = [*_COMMON_RSYNC_OPTIONS, "--partial-dir=.rsync-partial", "--files-from=-", "--from0"]
 """Options of rsync that transfer the files named on standard input."""
 
 _LINE = re.compile(rb"[<>ch.]([fdLDS])[^ ]{9} +(\d+) (\d{4})/(\d\d)/(\d\d)-(\d\d):(\d\d):(\d\d) (.*)", re.DOTALL)
@@ -97,21 +97,21 @@ class ResultChoice:
         Paths.
     """
 
-    taken: list[FolderChange] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    copied: list[FolderChange] = field(default_factory=list)
+    omitted: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> int:
         """Return the bytes of the files to copy."""
-        return sum(change.sign.size for change in self.taken if not change.is_folder)
+        return sum(change.sign.size for change in self.copied if not change.is_folder)
 
     @property
     def files(self) -> int:
         """Return the number of files to copy."""
-        return sum(not change.is_folder for change in self.taken)
+        return sum(not change.is_folder for change in self.copied)
 
 
-def parse_words(text: str) -> list[StagedFolder]:
+def parse_stage(text: str) -> list[StagedFolder]:
     """Parse ``stage=DIR[:DEST],…``.
 
     Raises
@@ -134,7 +134,7 @@ def parse_words(text: str) -> list[StagedFolder]:
     return found
 
 
-def sync_words(text: str) -> dict[str, bool]:
+def parse_sync(text: str) -> dict[str, bool]:
     """Parse ``sync=checksum,delete``.
 
     Raises
@@ -153,7 +153,7 @@ def sync_words(text: str) -> dict[str, bool]:
 
 
 def parse_listing(raw: bytes) -> list[FolderChange]:
-    """Parse rsync's output with the options :data:`COMPARED`, leaving out all but files, links and folders."""
+    """Parse rsync's output with the options :data:`DIFF_ARGS`, leaving out all but files, links and folders."""
     found = []
     for line in raw.split(b"\n"):
         match = _LINE.fullmatch(line)
@@ -178,7 +178,7 @@ def _epoch(year: int, month: int, day: int) -> int:
 def chosen(
     changes: list[FolderChange],
     base: Mapping[str, FileSignature],
-    sign_of: Callable[[str], FileSignature | None],
+    file_signature: Callable[[str], FileSignature | None],
     *,
     is_pull: bool,
 ) -> ResultChoice:
@@ -200,27 +200,27 @@ def chosen(
     for change in changes:
         known = base.get(change.path)
         if not is_inside(change.path):
-            choice.left.append(change.path)
+            choice.omitted.append(change.path)
         elif known is not None and change.sign == known:
             continue  # the other side has changed the file
-        elif is_pull and not NOT_TAKEN.isdisjoint(change.path.lower().split("/")):
-            choice.left.append(change.path)
-        elif not is_pull or _may_be_written(change, known, sign_of):
-            choice.taken.append(change)  # when this side sends, the user's version takes precedence
+        elif is_pull and not NOT_COPIED_BACK.isdisjoint(change.path.lower().split("/")):
+            choice.omitted.append(change.path)
+        elif not is_pull or _may_be_written(change, known, file_signature):
+            choice.copied.append(change)  # when this side sends, the user's version takes precedence
         else:
-            choice.left.append(change.path)
+            choice.omitted.append(change.path)
     return choice
 
 
 def _may_be_written(
-    change: FolderChange, known: FileSignature | None, sign_of: Callable[[str], FileSignature | None]
+    change: FolderChange, recorded: FileSignature | None, file_signature: Callable[[str], FileSignature | None]
 ) -> bool:
     """Return whether the local file may be replaced: it does not exist, or is unchanged."""
     try:
-        here = sign_of(change.path)
+        here = file_signature(change.path)
     except OSError:
         return False
-    return here is None or (here == known and not change.is_folder)
+    return here is None or (here == recorded and not change.is_folder)
 
 
 def is_inside(path: str) -> bool:
@@ -236,7 +236,7 @@ def leads_out(path: str, target: str) -> bool:
     return met == ".." or met.startswith("../")
 
 
-def seconds_of(expires: str) -> int:
+def parse_age(expires: str) -> int:
     """Return the seconds of ``60 days``."""
     number, _, unit = expires.partition(" ")
     return int(number) * _UNITS[unit.removesuffix("s")]

@@ -166,9 +166,9 @@ class JobState:
         return self.name == "REVOKED" or "REVOKED" in self.flags
 
 
-def _full_name(word: str) -> str:
-    upper = word.upper()
+def _full_name(text: str) -> str:
+    upper = text.upper()
     if upper in KNOWN_STATES:
         return upper
     # An unknown word stays unchanged.
-    return COMPACT_CODES.get(upper, word)
+    return COMPACT_CODES.get(upper, text)

@@ -79,7 +79,7 @@ def fill_database(daemons: Daemons, description: Description, wait: Wait) -> Non
     wanted = set(description.tres)
 
     def known() -> bool:
-        rows = daemons.ask("sacctmgr", "--noheader", "--parsable2", "list", "tres", "format=type,name").stdout
+        rows = daemons.run_command("sacctmgr", "--noheader", "--parsable2", "list", "tres", "format=type,name").stdout
         return wanted <= {"/".join(line.split("|")) for line in rows.splitlines()}
 
     wait(known, "slurmctld", "slurmctld did not register its TRES with slurmdbd")
@@ -88,7 +88,7 @@ def fill_database(daemons: Daemons, description: Description, wait: Wait) -> Non
 
 
 def _sacctmgr(daemons: Daemons, *argv: str) -> None:
-    done = daemons.ask("sacctmgr", "--immediate", "--quiet", *argv)
+    done = daemons.run_command("sacctmgr", "--immediate", "--quiet", *argv)
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip()
         raise EmbeddedError(f"sacctmgr refused {' '.join(argv)!r}: {said}", argv=list(argv), stderr=done.stderr)

@@ -28,8 +28,8 @@ from jupyter_slurm.errors import EmbeddedError
 
 __all__ = ["EmbeddedCluster"]
 
-READY_WITHIN = 15.0
-READY_WITHIN_WITH_ACCOUNTING = 30.0
+READY_TIMEOUT_S = 15.0
+READY_TIMEOUT_WITH_ACCOUNTING_S = 30.0
 PORT_ATTEMPTS = 5
 
 
@@ -105,7 +105,7 @@ class EmbeddedCluster(ClusterControl):
         if os.geteuid() != 0 and any(group.hidden for group in self.description.nodes):
             raise EmbeddedError("nodes.hidden: only root can keep a directory from a node.")
         if timeout is None:
-            timeout = READY_WITHIN_WITH_ACCOUNTING if self.description.accounting else READY_WITHIN
+            timeout = READY_TIMEOUT_WITH_ACCOUNTING_S if self.description.accounting else READY_TIMEOUT_S
         try:
             self._start_alone(time.monotonic() + timeout, until)
         except OSError as error:
@@ -118,7 +118,7 @@ class EmbeddedCluster(ClusterControl):
     def _start_alone(self, deadline: float, until: int | None) -> None:
         parents = missing_parents(self.directory)
         with locked(self.layout):
-            self._make_room()
+            self._prepare_directory()
             try:
                 self._start(deadline, parents)
                 if until is not None:
@@ -138,7 +138,7 @@ class EmbeddedCluster(ClusterControl):
             self._clear(parents=[Path(parent) for parent in state.parents] if state else [])
         return state is not None
 
-    def _make_room(self) -> None:
+    def _prepare_directory(self) -> None:
         """Refuse a directory in use; clean up a directory that a cluster left when the machine went down."""
         state = State.load(self.layout)
         if state is not None:
@@ -171,14 +171,14 @@ class EmbeddedCluster(ClusterControl):
         """Start on free ports. Try other ports if a program took one between the choice and the daemon's bind."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
-                self._start_once(deadline, parents)
+                self._start_daemons(deadline, parents)
                 return
             except PortTaken:
                 if attempt == PORT_ATTEMPTS:
                     raise
                 self._clear(keep_directory=True)
 
-    def _start_once(self, deadline: float, parents: list[Path]) -> None:
+    def _start_daemons(self, deadline: float, parents: list[Path]) -> None:
         description, layout = self.description, self.layout
         state, ports = self._prepare(parents)
         daemons = Daemons(layout, state, self.installation, self._hosts)
@@ -218,7 +218,7 @@ class EmbeddedCluster(ClusterControl):
         layout.create()
         if plugin:
             CgroupTree(state.mark).create(layout.cgroup)
-        self._write_configuration(ports, Machine.here(self.installation, plugin, self._hosts))
+        self._write_configuration(ports, Machine.detect(self.installation, plugin, self._hosts))
         self.notes = self._notes(reason)
         return state, ports
 

@@ -43,7 +43,7 @@ class Machine:
     hosts: Hosts | None = None
 
     @classmethod
-    def here(cls, installation: Installation, cgroup_plugin: str, hosts: Hosts | None = None) -> Machine:
+    def detect(cls, installation: Installation, cgroup_plugin: str, hosts: Hosts | None = None) -> Machine:
         """Describe this machine and the current user."""
         host = hosts.controller.name if hosts else socket.gethostname().split(".")[0]
         return cls(host, cls.user_name(), cgroup_plugin, installation.version, installation.plugin_dir, hosts)

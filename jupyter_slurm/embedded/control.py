@@ -23,8 +23,8 @@ from jupyter_slurm.embedded.machine.processes import (
     descendants,
     find_daemons,
     find_job_processes,
+    inspect_process,
     kill_all,
-    look,
 )
 from jupyter_slurm.embedded.machine.roots import installation_for
 from jupyter_slurm.embedded.state import State
@@ -32,10 +32,21 @@ from jupyter_slurm.errors import CommandError, EmbeddedError
 
 __all__ = ["ClusterControl", "ClusterStatus"]
 
-FOREIGN = ("SLURM_", "SLURMD_", "SBATCH_", "SALLOC_", "SRUN_", "SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
+FOREIGN_VARIABLE_PREFIXES = (
+    "SLURM_",
+    "SLURMD_",
+    "SBATCH_",
+    "SALLOC_",
+    "SRUN_",
+    "SQUEUE_",
+    "SINFO_",
+    "SACCT_",
+    "SCANCEL_",
+    "SCONTROL_",
+)
 """Prefixes of variables that would direct Slurm's commands to another cluster or an enclosing job."""
 
-ANSWERS_WITHIN = 5.0
+ANSWER_TIMEOUT_S = 5.0
 """Seconds after which a controller counts as not answering."""
 
 
@@ -112,7 +123,7 @@ class ClusterControl:
         daemons = Daemons(self.layout, state, self.installation, self._hosts)
         running = {} if state.stale else daemons.running()
         missing = [role for role in state.roles if role not in running]
-        nodes = {} if "slurmctld" in missing else daemons.node_states(ANSWERS_WITHIN)
+        nodes = {} if "slurmctld" in missing else daemons.node_states(ANSWER_TIMEOUT_S)
         return ClusterStatus(
             state="stale" if state.stale else "damaged" if missing else "running" if nodes else "silent",
             directory=str(self.directory),
@@ -136,7 +147,7 @@ class ClusterControl:
         # A daemon that shows a title in ps may have overwritten its environment. It is found as a child of another.
         jobs = [*descendants(ours), *find_job_processes(self.slurm_conf, [node] if node else state.nodes)]
         if state.cgroup_plugin:
-            jobs += [process for pid in CgroupTree(state.mark).pids(node) if (process := look(pid))]
+            jobs += [process for pid in CgroupTree(state.mark).pids(node) if (process := inspect_process(pid))]
         # A process inside the cluster that stops the cluster has to survive until the end.
         return [process for process in [*ours, *jobs] if process.pid != os.getpid()]
 
@@ -145,7 +156,7 @@ class ClusterControl:
     def env(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return an environment (by default the current one) that points to this cluster instead of any other."""
         source = os.environ if base is None else base
-        env = {key: value for key, value in source.items() if not key.startswith(FOREIGN)}
+        env = {key: value for key, value in source.items() if not key.startswith(FOREIGN_VARIABLE_PREFIXES)}
         env["SLURM_CONF"] = str(self.slurm_conf)
         if self.installation.path:
             env["PATH"] = f"{self.installation.path}{os.pathsep}{env.get('PATH', os.defpath)}"
@@ -216,12 +227,12 @@ class ClusterControl:
 
     def freeze_controller(self) -> None:
         """Freeze slurmctld: it accepts connections and does not answer."""
-        for process in self._of("slurmctld"):
+        for process in self._processes("slurmctld"):
             process.send(signal.SIGSTOP)
 
     def thaw_controller(self) -> None:
         """Let slurmctld continue."""
-        for process in self._of("slurmctld"):
+        for process in self._processes("slurmctld"):
             process.send(signal.SIGCONT)
 
     @contextmanager
@@ -261,15 +272,15 @@ class ClusterControl:
             raise EmbeddedError(f"{name} is not a node of {self.state.name}.")
         return f"slurmd/{name}"
 
-    def _of(self, role: str) -> list[Process]:
+    def _processes(self, role: str) -> list[Process]:
         return [process for process in find_daemons(self.state.mark) if process.role == role]
 
     def _end(self, role: str, number: int, timeout: float = 30.0) -> None:
         """Send a signal and wait. A daemon that does not end in time, or that is frozen, is killed."""
-        for process in self._of(role):
+        for process in self._processes(role):
             process.send(number)
             process.send(signal.SIGCONT)
         deadline = time.monotonic() + timeout
-        while self._of(role) and time.monotonic() < deadline:
+        while self._processes(role) and time.monotonic() < deadline:
             time.sleep(0.02)
-        kill_all(lambda: self._of(role))
+        kill_all(lambda: self._processes(role))

@@ -27,7 +27,7 @@ Wait = Callable[[Callable[[], bool], str, str], None]
 _HIDE = 'while [ "$1" != -- ]; do mount -t tmpfs -o mode=755 none "$1" || exit; shift; done; shift; exec "$@"'
 """``hide DIRECTORY… -- COMMAND``: the directories are arguments, never text of the script."""
 
-_LOOKS = 3
+_FAILED_CHECKS = 3
 """Number of attempts to find a daemon: a process cannot be identified during execve(2)."""
 
 
@@ -64,7 +64,7 @@ class Daemons:
         spawn_process(argv, role, self.state.mark, log=log, env={**self.environment, **(env or {})}, enter=enter)
 
     def _enter(self, role: str) -> tuple[str, ...]:
-        host = self.hosts.of(role) if self.hosts else None
+        host = self.hosts.find_host(role) if self.hosts else None
         return host.enter if host else ()
 
     def start_munged(self, wait: Wait) -> None:
@@ -109,14 +109,17 @@ class Daemons:
 
     def controller_answers(self) -> bool:
         """Return whether slurmctld listens and reports that it is up (scontrol ping)."""
-        return self.listening("slurmctld", self.state.controller_port) and self.ask("scontrol", "ping").returncode == 0
+        return (
+            self.listening("slurmctld", self.state.controller_port)
+            and self.run_command("scontrol", "ping").returncode == 0
+        )
 
     def listening(self, role: str, port: int) -> bool:
         """Return whether a daemon has its port, and not another program."""
         process = self.running().get(role)
         return process is not None and listens(process, port)
 
-    def ask(self, program: str, *argv: str, timeout: float = 20.0) -> subprocess.CompletedProcess[str]:
+    def run_command(self, program: str, *argv: str, timeout: float = 20.0) -> subprocess.CompletedProcess[str]:
         """Run a Slurm command as the user who runs the cluster."""
         try:
             return subprocess.run(
@@ -134,7 +137,7 @@ class Daemons:
 
     def node_states(self, timeout: float = 20.0) -> dict[str, str]:
         """Return the state of each node as sinfo(1) shows it; empty if the controller does not answer in time."""
-        answer = self.ask("sinfo", "--noheader", "--Node", "--format=%N %T", timeout=timeout)
+        answer = self.run_command("sinfo", "--noheader", "--Node", "--format=%N %T", timeout=timeout)
         if answer.returncode != 0:
             return {}
         return dict(line.split() for line in answer.stdout.splitlines() if len(line.split()) == 2)
@@ -162,7 +165,7 @@ class Daemons:
     def check_alive(self, *roles: str) -> None:
         """Raise if one of these daemons has ended; PortTaken if its port was the cause."""
         missing = set(roles)
-        for _ in range(_LOOKS):
+        for _ in range(_FAILED_CHECKS):
             missing -= set(self.running())
             if not missing:
                 return

@@ -328,14 +328,14 @@ def _check_accounting(description: Description) -> None:
     for user in description.users:
         if not user.accounts:
             raise ConfigError(f"users.accounts: {user.name} needs at least one account.")
-        _known("users.accounts", user.accounts, accounts)
-        _known("users.default_account", [user.default_account], set(user.accounts))
-        _known("users.qos", [*user.qos, user.default_qos], qos)
+        _check_keys("users.accounts", user.accounts, accounts)
+        _check_keys("users.default_account", [user.default_account], set(user.accounts))
+        _check_keys("users.qos", [*user.qos, user.default_qos], qos)
     for level in description.qos:
-        _known("qos.preempt", level.preempt, qos)
+        _check_keys("qos.preempt", level.preempt, qos)
     for partition in description.partitions:
-        _known("partitions.qos", [partition.qos, *partition.allow_qos], qos)
-        _known("partitions.allow_accounts", partition.allow_accounts, accounts)
+        _check_keys("partitions.qos", [partition.qos, *partition.allow_qos], qos)
+        _check_keys("partitions.allow_accounts", partition.allow_accounts, accounts)
 
 
 def _check_tree(description: Description, accounts: set[str]) -> None:
@@ -345,7 +345,7 @@ def _check_tree(description: Description, accounts: set[str]) -> None:
             f"accounts.name: {roots[0]!r} is there in every cluster, above all others.", hint="Leave it out."
         )
     for name in parents:
-        _known("accounts.parent", [parents[name]], accounts)
+        _check_keys("accounts.parent", [parents[name]], accounts)
     for name in parents:
         path = [name]
         while (above := parents.get(path[-1], "")) and above not in path:
@@ -354,9 +354,9 @@ def _check_tree(description: Description, accounts: set[str]) -> None:
             raise ConfigError(f"accounts.parent: a circle: {' -> '.join([*path, above])}.")
 
 
-def _known(key: str, names: list[str] | tuple[str, ...], known: set[str]) -> None:
-    if unknown := {name for name in names if name} - known:
-        raise ConfigError(f"{key}: not described: {_list(unknown)}.", hint=f"Described are {_list(known)}.")
+def _check_keys(key: str, names: list[str] | tuple[str, ...], keys: set[str]) -> None:
+    if unknown := {name for name in names if name} - keys:
+        raise ConfigError(f"{key}: not described: {_list(unknown)}.", hint=f"Described are {_list(keys)}.")
 
 
 def _unique(key: str, names: list[str]) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 
 from jupyter_slurm.embedded.daemons import Daemons
-from jupyter_slurm.embedded.machine.processes import look
+from jupyter_slurm.embedded.machine.processes import inspect_process
 from jupyter_slurm.errors import EmbeddedError
 
 ROLE = "keeper"
@@ -14,7 +14,7 @@ ROLE = "keeper"
 
 def start(daemons: Daemons, pid: int) -> None:
     """Start the keeper of a cluster. Raises EmbeddedError if the process does not exist."""
-    owner = look(pid)
+    owner = inspect_process(pid)
     if owner is None:
         raise EmbeddedError(f"There is no process {pid} to wait for.")
     directory = str(daemons.layout.root)

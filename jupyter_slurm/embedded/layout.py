@@ -14,7 +14,7 @@ from jupyter_slurm.errors import EmbeddedError
 
 __all__ = ["Layout", "check_reachable", "default_directory", "missing_parents"]
 
-MAX_SOCKET_PATH = 100
+MAX_SOCKET_PATH_BYTES = 100
 """``sun_path`` has 108 bytes (unix(7)); munge appends to the name of its lock file."""
 
 
@@ -111,9 +111,9 @@ class Layout:
         self.slurm_conf.parent.chmod(0o755)
         self.devices.chmod(0o755)
         for path in (self.munge_socket, self.database_socket):
-            if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+            if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
                 raise EmbeddedError(
-                    f"The path {path} is too long for a Unix socket ({MAX_SOCKET_PATH} bytes).",
+                    f"The path {path} is too long for a Unix socket ({MAX_SOCKET_PATH_BYTES} bytes).",
                     hint="Choose a shorter directory with --dir.",
                 )
 
@@ -127,7 +127,7 @@ def default_directory() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/jupyter_slurm/embedded")
     path = platformdirs.user_state_path("jupyter_slurm") / "embedded"
-    if len(os.fsencode(Layout(path).database_socket)) <= MAX_SOCKET_PATH:
+    if len(os.fsencode(Layout(path).database_socket)) <= MAX_SOCKET_PATH_BYTES:
         return path
     return Path(tempfile.gettempdir()) / f"jupyter_slurm-embedded-{os.getuid()}"
 

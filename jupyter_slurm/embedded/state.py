@@ -113,7 +113,7 @@ def locked(layout: Layout, timeout: float = 60.0) -> Iterator[None]:
         except FileNotFoundError:
             continue
         try:
-            if _take(descriptor, layout.root):
+            if _acquire_lock(descriptor, layout.root):
                 yield
                 return
         finally:
@@ -132,7 +132,7 @@ def _check_owner(path: Path) -> None:
         raise EmbeddedError(f"{path} belongs to another user.", hint="Choose another with --dir.")
 
 
-def _take(descriptor: int, path: Path) -> bool:
+def _acquire_lock(descriptor: int, path: Path) -> bool:
     """Try to take the lock; return whether it is held and the directory, which a stop removes, still exists."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -41,7 +41,7 @@ class Table:
             raise ConfigError(f"{path or 'description'}: this has to be a table.")
         self._data = data
         self._path = path
-        self._asked: list[str] = []
+        self._used_keys: list[str] = []
 
     def __enter__(self) -> Table:
         return self
@@ -50,31 +50,31 @@ class Table:
         if error is not None:
             return
         for key in self._data:
-            if key not in self._asked:
-                near = difflib.get_close_matches(key, self._asked, n=1)
+            if key not in self._used_keys:
+                near = difflib.get_close_matches(key, self._used_keys, n=1)
                 raise ConfigError(
                     f"{self._key(key)}: no such key.",
-                    hint=f"Did you mean {near[0]}?" if near else f"Known are {', '.join(self._asked)}.",
+                    hint=f"Did you mean {near[0]}?" if near else f"Known are {', '.join(self._used_keys)}.",
                     suggestion=near[0] if near else None,
                 )
 
     def _key(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def _wrong(self, key: str, value: Any, wanted: str) -> ConfigError:
-        return ConfigError(f"{self._key(key)}: {value!r} is not {wanted}.")
+    def _wrong(self, key: str, value: Any, expected: str) -> ConfigError:
+        return ConfigError(f"{self._key(key)}: {value!r} is not {expected}.")
 
     def _get(self, key: str, default: Any = _MISSING) -> Any:
-        self._asked.append(key)
+        self._used_keys.append(key)
         value = self._data.get(key, default)
         if value is _MISSING:
             raise ConfigError(f"{self._key(key)}: missing.")
         return value
 
-    def _text(self, key: str, pattern: re.Pattern[str], wanted: str, default: Any) -> str:
+    def _text(self, key: str, pattern: re.Pattern[str], expected: str, default: Any) -> str:
         value = self._get(key, default)
         if key in self._data and not (isinstance(value, str) and pattern.fullmatch(value)):
-            raise self._wrong(key, value, wanted)
+            raise self._wrong(key, value, expected)
         return str(value)
 
     def _list(self, key: str) -> list[Any]:
@@ -151,7 +151,7 @@ class Table:
     def optional_integer(self, key: str, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int | None:
         """Read a whole number within bounds, or None if missing."""
         if key not in self._data:
-            self._asked.append(key)
+            self._used_keys.append(key)
             return None
         return self.integer(key, default=minimum, minimum=minimum, maximum=maximum)
 
@@ -167,7 +167,7 @@ class Table:
     def optional_memory(self, key: str) -> int | None:
         """Read an amount of memory in MiB, or None if missing."""
         if key not in self._data:
-            self._asked.append(key)
+            self._used_keys.append(key)
             return None
         return self.memory(key)
 

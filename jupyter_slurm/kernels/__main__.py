@@ -19,9 +19,9 @@ from jupyter_slurm.kernels import kernel_info_cache
 if TYPE_CHECKING:
     from jupyter_client.connect import KernelConnectionInfo
 
-__all__ = ["SHOWN_AS", "main"]
+__all__ = ["DISPLAY_NAME_VARIABLE", "main"]
 
-SHOWN_AS = "JUPYTER_SLURM_KERNEL_NAME"
+DISPLAY_NAME_VARIABLE = "JUPYTER_SLURM_KERNEL_NAME"
 """Environment variable with the displayed name of the kernel: set for the proxy, not for its child processes.
 
 Without the variable, the parent of the proxy does not use the Slurm provisioner, as with VS Code.
@@ -39,30 +39,33 @@ def main(args: Sequence[str]) -> int:
     asked, words = parser.parse_args(args[:at]), list(args[at:])
     logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
     if asked.give_back:
-        from jupyter_slurm.kernels.allocation import give_back
+        from jupyter_slurm.kernels.allocation import release_leftover
 
         time.sleep(asked.after)
-        return give_back(asked.file, is_left=asked.after > 0)
+        return release_leftover(asked.file, is_detached=asked.after > 0)
     with open(asked.file, encoding="utf-8") as file:
         connection = json.load(file)
     return asyncio.run(_serve(asked.file, connection, words))
 
 
-async def _serve(file: str, connection: KernelConnectionInfo, words: list[str]) -> int:
+async def _serve(file: str, connection: KernelConnectionInfo, arguments: list[str]) -> int:
     from jupyter_slurm.kernels.proxy import KernelProxy
     from jupyter_slurm.kernels.startup import KernelStartup
     from jupyter_slurm.kernels.state_file import KernelStateFile
 
     name = str(connection.get("kernel_name") or "")
-    shown = os.environ.pop(SHOWN_AS, None)
+    shown = os.environ.pop(DISPLAY_NAME_VARIABLE, None)
     is_alone, notebook = shown is None, os.environ.get("JPY_SESSION_NAME")
     signpost = KernelStateFile(file, _starter() if is_alone else notebook, name)
     if is_alone and signpost.data:  # its client has ended or killed it and wants another kernel
         signpost.write(state="died")
     is_lost = is_alone or not notebook
-    place = KernelStartup(words, signpost, name=name, display_name=shown or "", is_alone=is_alone, is_lost=is_lost)
+    place = KernelStartup(arguments, signpost, name=name, display_name=shown or "", is_alone=is_alone, is_lost=is_lost)
     front = KernelProxy(
-        connection, place, kernel_info_cache.known(words), lambda told: kernel_info_cache.remember(words, told)
+        connection,
+        place,
+        kernel_info_cache.cached_kernel_info(arguments),
+        lambda told: kernel_info_cache.remember(arguments, told),
     )
     return await front.run()
 

@@ -12,28 +12,28 @@ from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.kernels.kernel import KernelStep
 from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.render.job_card import duration, sentences
-from jupyter_slurm.domain.advice.endings import is_near
+from jupyter_slurm.domain.advice.endings import is_near_limit
 from jupyter_slurm.errors import JobNotFound, SlurmError
 from jupyter_slurm.kernels import end_reason
 from jupyter_slurm.kernels import state_file as signposts
 from jupyter_slurm.kernels.login import ClusterLogin
-from jupyter_slurm.kernels.release import give_back_later
+from jupyter_slurm.kernels.release import schedule_release
 from jupyter_slurm.kernels.state_file import KernelStateFile
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
 
-__all__ = ["KernelAllocation", "give_back"]
+__all__ = ["KernelAllocation", "release_leftover"]
 
 log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_LOOK = 1.0  # seconds between two attempts without an answer
-_TOLD_WITHIN = 15.0  # seconds in which Slurm reports how a job ended
-_LAST_CALL = 30.0  # seconds for a pending request whose result is no longer wanted
-_RESTARTS_WITHIN = 15.0  # seconds for another proxy to take over the kernel of a proxy without provisioner
+_RETRY_INTERVAL_S = 1.0  # seconds between two attempts without an answer
+_END_NOTICE_TIMEOUT_S = 15.0  # seconds in which Slurm reports how a job ended
+_LAST_REQUEST_TIMEOUT_S = 30.0  # seconds for a pending request whose result is no longer wanted
+_TAKEOVER_TIMEOUT_S = 15.0  # seconds for another proxy to take over the kernel of a proxy without provisioner
 # Seconds between attempts of a release; after an hour, the lease has ended the allocation or soon will.
-_PAUSES = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, *[300.0] * 12)
+_RELEASE_RETRY_DELAYS_S = (2.0, 5.0, 10.0, 30.0, 60.0, 60.0, 120.0, *[300.0] * 12)
 
 
 class KernelAllocation:
@@ -56,7 +56,7 @@ class KernelAllocation:
 
     def __init__(
         self,
-        words: Sequence[str],
+        arguments: Sequence[str],
         signpost: KernelStateFile,
         *,
         name: str = "",
@@ -65,8 +65,8 @@ class KernelAllocation:
         is_lost: bool = False,
     ) -> None:
         self._is_alone, self._is_lost = is_alone, is_lost
-        self._words, self._signpost, self._name, self._shown_as = list(words), signpost, name, display_name
-        self._entrance = ClusterLogin(words)
+        self._arguments, self._signpost, self._name, self._display_name = list(arguments), signpost, name, display_name
+        self._entrance = ClusterLogin(arguments)
         self._allocation: Allocation | None = None
         self._step: KernelStep | None = None
         self._former: str | None = None  # a step that is ending
@@ -78,18 +78,18 @@ class KernelAllocation:
     async def ended(self, *, wait: bool = False) -> str | None:
         """Return why the kernel has ended; None if it has not, or the reason is unknown."""
         loop = asyncio.get_running_loop()
-        until, why = loop.time() + _TOLD_WITHIN, None
+        until, why = loop.time() + _END_NOTICE_TIMEOUT_S, None
         while True:
             with contextlib.suppress(SlurmError):
-                if (told := await self._do(self._look)) is not None:
+                if (told := await self._do(self._end_state)) is not None:
                     why, is_settled = told
                     if is_settled:
                         return why
             if not wait or loop.time() >= until:
                 return why
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_RETRY_INTERVAL_S)
 
-    def _look(self) -> tuple[str, bool] | None:
+    def _end_state(self) -> tuple[str, bool] | None:
         """Return why the step, or the whole allocation, has ended, and whether this reason is final."""
         told = self._kernel.refresh()._data, self._granted.refresh()._data, self._restarts
         if not end_reason.is_over(*told):
@@ -97,17 +97,17 @@ class KernelAllocation:
         is_settled = end_reason.is_settled(*told)
         if not is_settled:
             # makes the agent query the queue
-            self._there.client.get(self._there.path("jobs"), params={"state": "active"})
+            self._cluster.client.get(self._cluster.path("jobs"), params={"state": "active"})
         has_failed = told[1]["finished"] and told[1]["state"] == "FAILED"
         said = sentences(*self._granted.tail(2, "stderr").splitlines()) if has_failed else ""
         return end_reason.why(*told, said), is_settled
 
-    async def near_end(self) -> str:
+    async def end_warning(self) -> str:
         """Return a warning that the allocation will end soon; empty otherwise."""
         with contextlib.suppress(SlurmError):
             data = await self._do(lambda: self._granted.data)
-            left = allocation_card.time_left(data)
-            if left is not None and is_near(left, data["time_limit"] or 0):
+            left = allocation_card.remaining_time(data)
+            if left is not None and is_near_limit(left, data["time_limit"] or 0):
                 return f"Warning: this kernel's allocation ends in {duration(left)}, and its variables with it."
         return ""
 
@@ -115,18 +115,20 @@ class KernelAllocation:
         """Return the cause of a connection outage; empty if it is unknown, or the user cannot remove it."""
         return await self._do(self._entrance.trouble)
 
-    async def is_gone(self) -> bool:
+    async def is_over(self) -> bool:
         """Return whether the allocation has ended."""
         with contextlib.suppress(SlurmError):
             step = None if self._step is None else await self._do(lambda: self._kernel.refresh()._data)
-            return end_reason.is_gone(step, await self._do(lambda: self._granted.refresh()._data), self._restarts)
+            return end_reason.is_allocation_over(
+                step, await self._do(lambda: self._granted.refresh()._data), self._restarts
+            )
         return False
 
-    async def kept(self) -> str:
+    async def retention_text(self) -> str:
         """Return a note that the allocation exists without a kernel, and for how long; empty otherwise."""
         with contextlib.suppress(SlurmError):
             if self._allocation is not None:
-                return await self._do(lambda: end_reason.kept(self._granted.refresh()._data))
+                return await self._do(lambda: end_reason.retained_allocation_text(self._granted.refresh()._data))
         return ""
 
     def mark(self, state: str) -> None:
@@ -134,15 +136,15 @@ class KernelAllocation:
         if state == "over" or self._signpost.data:
             self._signpost.write(state=state)
 
-    def took(self, received: int) -> None:
+    def record_progress(self, received: int) -> None:
         """Write the number of the last keeper message that was passed on."""
         if self._signpost.data:
             self._signpost.write(received=received)
 
-    async def give_back(self, *, restart: bool) -> None:
+    async def release(self, *, restart: bool) -> None:
         """End the step and, without ``restart``, the allocation, unless others use it."""
         if self._calls:  # their results must be known for the release
-            await asyncio.wait(self._calls, timeout=_LAST_CALL)
+            await asyncio.wait(self._calls, timeout=_LAST_REQUEST_TIMEOUT_S)
         await self._do(lambda: self._end(restart))
         if not restart:
             self._signpost.remove()
@@ -151,21 +153,21 @@ class KernelAllocation:
 
     async def abandon(self) -> bool:
         """Release the remains of an earlier proxy, once the cluster answers; return whether this was done."""
-        for pause in (0.0, *_PAUSES):
+        for pause in (0.0, *_RELEASE_RETRY_DELAYS_S):
             await asyncio.sleep(pause)
             try:
                 await self._do(self._entrance.arrive)
-                await self._do(self._find_left)
-                await self.give_back(restart=False)
+                await self._do(self._find_existing)
+                await self.release(restart=False)
             except (SlurmError, OSError) as error:
                 log.warning("what is left of a kernel cannot be given back yet: %s", error)
                 continue
             return True
         return False
 
-    def _find_left(self) -> None:
+    def _find_existing(self) -> None:
         """Find the allocation by key or by label: its proxy may have been killed before it received the key."""
-        left, cluster = self._signpost.data, self._there
+        left, cluster = self._signpost.data, self._cluster
         key, label = left.get("allocation"), left.get("label")
         if not (key or label):
             return  # the proxy had not requested an allocation
@@ -193,12 +195,12 @@ class KernelAllocation:
         """Let the kernel continue; if nobody can find it again, only until the limit for a take-over."""
         if self._is_lost and self._signpost.data:
             self._signpost.write(state="restarting")
-            give_back_later(self._signpost.path.removesuffix(signposts.ENDING), after=_RESTARTS_WITHIN)
+            schedule_release(self._signpost.path.removesuffix(signposts.STATE_FILE_SUFFIX), after=_TAKEOVER_TIMEOUT_S)
 
     # Helpers ----------------------------------------------------------------------------------------------------
 
     @property
-    def _there(self) -> Cluster:
+    def _cluster(self) -> Cluster:
         return self._entrance.cluster
 
     @property
@@ -221,7 +223,7 @@ class KernelAllocation:
         return await asyncio.shield(made)
 
 
-def give_back(connection_file: str, *, is_left: bool = False) -> int:
+def release_leftover(connection_file: str, *, is_detached: bool = False) -> int:
     """Release the remains of a kernel whose proxy was killed, or left it; return the exit code."""
     if not signposts.read(connection_file):
         return 0
@@ -229,6 +231,6 @@ def give_back(connection_file: str, *, is_left: bool = False) -> int:
     if not signpost.data:  # another proxy has taken the kernel over meanwhile
         signpost.remove()
         return 0
-    if is_left and signpost.data.get("state") != "restarting":  # or has it again
+    if is_detached and signpost.data.get("state") != "restarting":  # or has it again
         return 0
     return 0 if asyncio.run(KernelAllocation(signpost.data.get("words") or [], signpost).abandon()) else 1

@@ -11,9 +11,9 @@ from jupyter_slurm.domain.states import ENDING_STATES
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["is_ending", "is_gone", "is_over", "is_requeued", "is_settled", "kept", "why"]
+__all__ = ["is_allocation_over", "is_ending", "is_over", "is_requeued", "is_settled", "retained_allocation_text", "why"]
 
-_NEXT: Final = {
+_HINTS: Final = {
     "CANCELLED": "",
     "NODE_FAIL": "--exclude=NODE leaves out a node that keeps failing.",
     "PREEMPTED": "With --requeue, Slurm puts such an allocation back into the queue, and the kernel begins anew in it.",
@@ -32,7 +32,7 @@ def is_requeued(allocation: api.Job, restarts: int) -> bool:
     return not allocation["finished"] and int(allocation.get("restarts") or 0) > restarts
 
 
-def _took_it_along(step: api.Job) -> bool:
+def _allocation_ended_step(step: api.Job) -> bool:
     """Return whether a step ended with its allocation, by the step: the allocation may be updated later."""
     error = step.get("error")
     return bool(error and (error.get("details") or {}).get("with_allocation"))
@@ -47,17 +47,19 @@ def is_settled(step: api.Job, allocation: api.Job, restarts: int) -> bool:
     """Return whether the final states of all ended parts are known."""
     if is_ending(allocation):
         return False
-    return not _took_it_along(step) or not allocation_card.is_open(allocation) or is_requeued(allocation, restarts)
+    return (
+        not _allocation_ended_step(step) or not allocation_card.is_open(allocation) or is_requeued(allocation, restarts)
+    )
 
 
-def is_gone(step: api.Job | None, allocation: api.Job, restarts: int) -> bool:
+def is_allocation_over(step: api.Job | None, allocation: api.Job, restarts: int) -> bool:
     """Return whether no step can be started in an allocation any more."""
     if is_requeued(allocation, restarts):
         return False
-    return not allocation_card.is_open(allocation) or (step is not None and _took_it_along(step))
+    return not allocation_card.is_open(allocation) or (step is not None and _allocation_ended_step(step))
 
 
-def why(step: api.Job, allocation: api.Job, restarts: int, said: str = "") -> str:
+def why(step: api.Job, allocation: api.Job, restarts: int, message: str = "") -> str:
     """Return why the kernel has ended; ``said``: the last lines of a failed allocation."""
     error = step.get("error")
     detail = error.get("detail") if error else None
@@ -67,15 +69,15 @@ def why(step: api.Job, allocation: api.Job, restarts: int, said: str = "") -> st
     if is_ending(allocation):
         return sentences(headline(allocation), detail)
     if not allocation_card.is_open(allocation):
-        step_of_all = _NEXT.get(str(allocation["state"]), allocation.get("next_step"))
-        more = [said] if said else notes({**allocation, "next_step": step_of_all})
+        step_of_all = _HINTS.get(str(allocation["state"]), allocation.get("next_step"))
+        more = [message] if message else notes({**allocation, "next_step": step_of_all})
         return sentences(headline(allocation), *more)
-    if _took_it_along(step):
+    if _allocation_ended_step(step):
         return sentences(headline(step), detail)
     return sentences(headline(step), *([] if step["state"] == "COMPLETED" else notes(step)))
 
 
-def kept(allocation: api.Job) -> str:
+def retained_allocation_text(allocation: api.Job) -> str:
     """Return a note that an allocation exists without a kernel, and for how long; empty otherwise."""
     if not allocation_card.is_open(allocation) or not (lease := allocation.get("lease")):
         return ""

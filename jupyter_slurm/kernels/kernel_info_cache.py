@@ -17,9 +17,9 @@ import platformdirs
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MessagePart
 
-__all__ = ["known", "remember"]
+__all__ = ["cached_kernel_info", "remember"]
 
-_LARGEST = 1 << 20  # characters
+_MAX_CACHE_CHARACTERS = 1 << 20  # characters
 _PLAIN: MessagePart = {
     "status": "ok",
     "protocol_version": "5.3",
@@ -50,18 +50,18 @@ _LANGUAGES: dict[str, MessagePart] = {
 }
 
 
-def known(words: Sequence[str]) -> MessagePart:
+def cached_kernel_info(arguments: Sequence[str]) -> MessagePart:
     """Return the last kernel info for this request; for the first kernel, a likely one."""
     with contextlib.suppress(OSError, ValueError):
-        with _path(words).open("rb") as file:
-            told = json.loads(file.read(_LARGEST))
+        with _path(arguments).open("rb") as file:
+            told = json.loads(file.read(_MAX_CACHE_CHARACTERS))
         if isinstance(told, dict) and isinstance(told.get("language_info"), dict):
             return told
-    return _likely(words)
+    return _likely(arguments)
 
 
-def _likely(words: Sequence[str]) -> MessagePart:
-    named = next((word.partition("=")[2].lower() for word in words if word.startswith("kernel=")), "python3")
+def _likely(arguments: Sequence[str]) -> MessagePart:
+    named = next((word.partition("=")[2].lower() for word in arguments if word.startswith("kernel=")), "python3")
     if named.startswith("python"):
         return _PLAIN
     stem = next((stem for stem in _LANGUAGES if re.fullmatch(rf"{stem}[-._0-9]*", named)), "")
@@ -69,12 +69,12 @@ def _likely(words: Sequence[str]) -> MessagePart:
     return {**_PLAIN, "implementation": named, "language_info": {"version": "", **language}}
 
 
-def remember(words: Sequence[str], told: MessagePart) -> None:
+def remember(arguments: Sequence[str], data: MessagePart) -> None:
     """Store the kernel info; errors are ignored."""
-    text = json.dumps(dict(told))
-    if len(text) > _LARGEST:  # no kernel has a longer reply
+    text = json.dumps(dict(data))
+    if len(text) > _MAX_CACHE_CHARACTERS:  # no kernel has a longer reply
         return
-    path = _path(words)
+    path = _path(arguments)
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,6 +82,6 @@ def remember(words: Sequence[str], told: MessagePart) -> None:
         os.replace(draft, path)
 
 
-def _path(words: Sequence[str]) -> Path:
-    name = hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+def _path(arguments: Sequence[str]) -> Path:
+    name = hashlib.sha256("\0".join(arguments).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return Path(platformdirs.user_cache_dir("jupyter_slurm"), "kernels", f"{name}.json")

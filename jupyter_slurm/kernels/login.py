@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import chosen, registered
 from jupyter_slurm.client.clusters.option_tables import option_table
-from jupyter_slurm.client.kernels.kernel import WORDS
+from jupyter_slurm.client.kernels.kernel import KEYWORDS
 from jupyter_slurm.client.render.job_card import sentences
-from jupyter_slurm.client.sessions.launch import named_in, there
+from jupyter_slurm.client.sessions.launch import named_in, resolve_cluster
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.errors import HostKeyError, LoginFailed, SlurmError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterLogin"]
 
-_ANSWERS_WITHIN = 10.0  # seconds for an answer of the agent without a request to Slurm
+_ANSWER_TIMEOUT_S = 10.0  # seconds for an answer of the agent without a request to Slurm
 
 
 class ClusterLogin:
@@ -35,17 +35,17 @@ class ClusterLogin:
         Request of the kernelspec: cluster, options of sbatch, keywords.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = list(words)
-        self._there: Cluster | None = None
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._arguments = list(arguments)
+        self._cluster: Cluster | None = None
         self._refusal: SlurmError | None = None  # by a host, or by the user
-        self._asked: tuple[Future[None], SlurmError] | None = None  # a login that needs an answer of the user
+        self._login_call: tuple[Future[None], SlurmError] | None = None  # a login that needs an answer of the user
 
     @property
     def cluster(self) -> Cluster:
         """Return the cluster after :meth:`arrive`."""
-        assert self._there is not None
-        return self._there
+        assert self._cluster is not None
+        return self._cluster
 
     def arrive(self) -> MagicLine:
         """Log in to the cluster; return the parsed request.
@@ -55,40 +55,42 @@ class ClusterLogin:
         SlurmError
             The cluster cannot be reached now. After a refusal, no prompt appears until a login from another front end.
         """
-        name, line = named_in(shlex.join(self._words))
+        name, line = named_in(shlex.join(self._arguments))
         told = None if self._refusal is None else self._connection(registered(name or chosen()))
         if self._refusal is not None and (told is None or told["state"] != "connected"):
             raise self._refusal
         self._refusal = None
         try:
-            self._hear()
-            self._there = there(name)
+            self._check_login()
+            self._cluster = resolve_cluster(name)
         except (HostKeyError, LoginFailed) as error:
             self._refusal = error
             raise
         except SlurmError as error:
-            if type(error) is SlurmError and self._asked is None:  # a prompt for another front end raises no subclass
-                self._asked = _begun(registered(name or chosen()).log_in), error
+            if (
+                type(error) is SlurmError and self._login_call is None
+            ):  # a prompt for another front end raises no subclass
+                self._login_call = _start_in_background(registered(name or chosen()).log_in), error
             raise
-        return parse_cell_line(line, option_table(self._there, "sbatch"), WORDS)
+        return parse_cell_line(line, option_table(self._cluster, "sbatch"), KEYWORDS)
 
-    def _hear(self) -> None:
+    def _check_login(self) -> None:
         """Receive the result of a login prompt; until then nothing changes."""
-        if self._asked is not None:
-            answer, before = self._asked
+        if self._login_call is not None:
+            answer, before = self._login_call
             if not answer.done():
                 raise before
-            self._asked = None
+            self._login_call = None
             answer.result()
 
     def trouble(self) -> str:
         """Return the cause of a connection outage; empty if it is unknown, or the user cannot remove it."""
-        cluster = self._there
+        cluster = self._cluster
         if cluster is None or not cluster.is_remote:
             return ""
         with contextlib.suppress(SlurmError):
             answer = f"`jupyter slurm connect {cluster.name}` in a terminal, or JupyterLab's panel"
-            for prompt in cluster.client.get("/v1/prompts", timeout=_ANSWERS_WITHIN):
+            for prompt in cluster.client.get("/v1/prompts", timeout=_ANSWER_TIMEOUT_S):
                 if prompt["cluster"] == cluster.name and prompt["questions"]:
                     return f"{prompt['host']} asks for a log-in: {answer}, answers it."
             told = self._connection(cluster)
@@ -101,11 +103,11 @@ class ClusterLogin:
     @staticmethod
     def _connection(cluster: Cluster) -> api.Connection | None:
         """Return the state of the login, as the agent knows it without a request."""
-        known: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_ANSWERS_WITHIN)
+        known: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_ANSWER_TIMEOUT_S)
         return next((one.get("connection") for one in known if one["id"] == cluster.name), None)
 
 
-def _begun(call: Callable[[], None]) -> Future[None]:
+def _start_in_background(call: Callable[[], None]) -> Future[None]:
     """Start a call that does not delay the end of this process."""
     made: Future[None] = Future()
 

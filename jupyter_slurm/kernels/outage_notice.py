@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 __all__ = ["OutageNotice"]
 
-_LOOK = 1.0  # seconds between two checks
-_SILENT = 9  # checks: an idle keeper sends a sign of life every 5 s
-_DOWN = "The link to this kernel is down. The kernel goes on: what it prints is shown when the link is back."
-_BACK = "The link is back."
+_CHECK_INTERVAL_S = 1.0  # seconds between two checks
+_SILENT_CHECKS = 9  # checks: an idle keeper sends a sign of life every 5 s
+_DOWN_TEXT = "The link to this kernel is down. The kernel goes on: what it prints is shown when the link is back."
+_BACK_TEXT = "The link is back."
 
 
 class OutageNotice:
@@ -31,27 +31,27 @@ class OutageNotice:
     """
 
     def __init__(
-        self, words: Callable[[], int], tell: Callable[[str], bool], trouble: Callable[[], Awaitable[str]]
+        self, read_counters: Callable[[], int], print_text: Callable[[str], bool], trouble: Callable[[], Awaitable[str]]
     ) -> None:
-        self._words, self._tell, self._trouble = words, tell, trouble
+        self._counters, self._print, self._trouble = read_counters, print_text, trouble
         self.is_down = False
 
     async def watch(self) -> None:
         """Check forever. Checks are counted, not seconds: a sleeping machine makes none."""
-        heard, looks, said = self._words(), 0, set[str]()
+        heard, looks, said = self._counters(), 0, set[str]()
         while True:
-            await asyncio.sleep(_LOOK)
-            if (now := self._words()) != heard:
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+            if (now := self._counters()) != heard:
                 heard, looks, self.is_down = now, 0, False
                 if said:
-                    self._tell(_BACK)
+                    self._print(_BACK_TEXT)
                     said.clear()
                 continue
             looks += 1
-            self.is_down = looks >= _SILENT
+            self.is_down = looks >= _SILENT_CHECKS
             if not self.is_down:
                 continue
-            if _DOWN not in said and self._tell(_DOWN):
-                said.add(_DOWN)
-            if _DOWN in said and (text := await self._trouble()) and text not in said and self._tell(text):
+            if _DOWN_TEXT not in said and self._print(_DOWN_TEXT):
+                said.add(_DOWN_TEXT)
+            if _DOWN_TEXT in said and (text := await self._trouble()) and text not in said and self._print(text):
                 said.add(text)

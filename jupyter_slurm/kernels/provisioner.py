@@ -18,13 +18,13 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_slurm.client.kernels.kernelspecs import PROVISIONER
 from jupyter_slurm.client.shutdown import is_leaving
 from jupyter_slurm.kernels import state_file
-from jupyter_slurm.kernels.__main__ import SHOWN_AS
-from jupyter_slurm.kernels.release import give_back_later
+from jupyter_slurm.kernels.__main__ import DISPLAY_NAME_VARIABLE
+from jupyter_slurm.kernels.release import schedule_release
 
 __all__ = ["SlurmProvisioner"]
 
-_LEAVES_WITHIN = 5.0  # seconds
-_MOST, _WHILE = 3, 60.0  # proxies in a number of seconds
+_RELEASE_TIMEOUT_S = 5.0  # seconds
+_MAX_STARTS, _START_WINDOW_S = 3, 60.0  # proxies in a number of seconds
 
 
 class SlurmProvisioner(LocalProvisioner):
@@ -35,9 +35,9 @@ class SlurmProvisioner(LocalProvisioner):
     """
 
     _cmd: list[str]
-    _asked: dict[str, Any]
+    _launch_arguments: dict[str, Any]
     _ends = False
-    _is_left = False
+    _is_detached = False
     _had_died = False
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
@@ -54,11 +54,11 @@ class SlurmProvisioner(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the proxy."""
-        self._cmd, self._ends, self._is_left, self._had_died = cmd, False, False, False
-        self._begun: list[float] = []
+        self._cmd, self._ends, self._is_detached, self._had_died = cmd, False, False, False
+        self._start_times: list[float] = []
         env = kwargs.get("env")
-        kwargs["env"] = {**(os.environ if env is None else env), SHOWN_AS: self._shown_as}
-        self._asked = dict(kwargs)
+        kwargs["env"] = {**(os.environ if env is None else env), DISPLAY_NAME_VARIABLE: self._display_name}
+        self._launch_arguments = dict(kwargs)
         return await super().launch_kernel(cmd, **kwargs)
 
     async def poll(self) -> int | None:
@@ -69,11 +69,11 @@ class SlurmProvisioner(LocalProvisioner):
             return code
         self._had_died = True
         now = time.monotonic()
-        self._begun = [at for at in self._begun if now - at < _WHILE]
-        if len(self._begun) >= _MOST or not self._left:
+        self._start_times = [at for at in self._start_times if now - at < _START_WINDOW_S]
+        if len(self._start_times) >= _MAX_STARTS or not self._state:
             return code
-        self._begun.append(now)
-        self.process = launch_kernel(self._cmd, **self._scrub_kwargs(self._asked))
+        self._start_times.append(now)
+        self.process = launch_kernel(self._cmd, **self._scrub_kwargs(self._launch_arguments))
         self.pid = self.process.pid
         self.pgid = os.getpgid(self.pid)
         return None
@@ -81,9 +81,9 @@ class SlurmProvisioner(LocalProvisioner):
     async def send_signal(self, signum: int) -> None:
         """Send the proxy a signal; in place of the interrupt before the stop of a server, request the detachment."""
         if signum == signal.SIGINT and is_leaving() and self.has_process:
-            self._is_left = self._ends = True
+            self._is_detached = self._ends = True
             await super().send_signal(signal.SIGHUP)
-            await self._wait(_LEAVES_WITHIN)
+            await self._wait(_RELEASE_TIMEOUT_S)
             return
         await super().send_signal(signum)
 
@@ -100,25 +100,25 @@ class SlurmProvisioner(LocalProvisioner):
 
     async def cleanup(self, restart: bool = False) -> None:
         """Release the remains of a proxy that had no time for it."""
-        if not (self._is_left or is_leaving()) and self._left:
+        if not (self._is_detached or is_leaving()) and self._state:
             if not restart:
-                self._give_back()
+                self._release()
             elif not self._had_died:
-                self._restart_it()
+                self._request_restart()
         await super().cleanup(restart)
 
     @property
     def slurm_place(self) -> dict[str, object] | None:
         """Return the place of the kernel's GPUs, for displays: ``cluster``, ``allocation``; None if unknown."""
-        left = self._left
+        left = self._state
         return {name: left.get(name) for name in ("cluster", "allocation")} if left.get("cluster") else None
 
     @property
-    def _shown_as(self) -> str:
+    def _display_name(self) -> str:
         return str(getattr(self.kernel_spec, "display_name", ""))
 
     @property
-    def _left(self) -> state_file.KernelState:
+    def _state(self) -> state_file.KernelState:
         return state_file.read(self._file)
 
     @property
@@ -133,10 +133,10 @@ class SlurmProvisioner(LocalProvisioner):
             with contextlib.suppress(TimeoutExpired):
                 await asyncio.to_thread(self.process.wait, seconds)
 
-    def _give_back(self) -> None:
-        give_back_later(self._file, self._asked.get("env") or None)
+    def _release(self) -> None:
+        schedule_release(self._file, self._launch_arguments.get("env") or None)
 
-    def _restart_it(self) -> None:
+    def _request_restart(self) -> None:
         """Request that the next proxy starts another kernel in the allocation, in place of this one."""
         with contextlib.suppress(OSError):
             post = state_file.KernelStateFile(self._file)

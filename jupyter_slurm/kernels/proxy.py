@@ -37,13 +37,13 @@ __all__ = ["ConnectionInfo", "KernelProxy", "KernelStartError"]
 
 log = logging.getLogger(__name__)
 
-_LOOK = 1.0  # seconds between two checks of the parent process
-_LOOKS_AT_TIME = 2.0  # seconds between two checks of the remaining time
-_LOOKS_AT_STAGE = 2.0  # seconds between two checks of the image's progress
-_CLIENTS_COME_BACK = 10.0  # seconds for clients to connect to a replacement of a proxy
-_KERNEL_ENDS = 2.0  # seconds for a kernel to end by itself, within a client's wait for the proxy
-_LINES = 20  # lines of the log to show
-_DETACHED, _DIED = 0, 1
+_PARENT_CHECK_INTERVAL_S = 1.0  # seconds between two checks of the parent process
+_TIME_LIMIT_CHECK_INTERVAL_S = 2.0  # seconds between two checks of the remaining time
+_STAGE_CHECK_INTERVAL_S = 2.0  # seconds between two checks of the image's progress
+_CLIENT_RETURN_TIMEOUT_S = 10.0  # seconds for clients to connect to a replacement of a proxy
+_KERNEL_END_TIMEOUT_S = 2.0  # seconds for a kernel to end by itself, within a client's wait for the proxy
+_MAX_LOG_LINES = 20  # lines of the log to show
+_DETACHED_EXIT_CODE, _DIED_EXIT_CODE = 0, 1
 _UNUSED = {
     "idle_over": "The kernel was ended: nobody had used it for as long as idle= says. What it had was given back.",
     "lease_over": "The kernel was ended: no notebook had come back to it for as long as lease= says.",
@@ -58,7 +58,7 @@ class ConnectionInfo(Protocol):
     """Place of the kernel, and the connection to it."""
 
     secret: bytes
-    is_known: bool
+    is_resumed: bool
     """Whether the kernel had started before this proxy."""
     received: int
     """Number of the last keeper message that the previous proxy passed on."""
@@ -75,25 +75,25 @@ class ConnectionInfo(Protocol):
     async def stage(self) -> str:
         """Return the progress of the kernel's preparation on its node; empty if unknown or not needed."""
 
-    async def near_end(self) -> str:
+    async def end_warning(self) -> str:
         """Return a warning that the allocation will end soon; empty otherwise."""
 
     async def trouble(self) -> str:
         """Return the cause of a connection outage; empty if it is unknown, or the user cannot remove it."""
 
-    async def is_gone(self) -> bool:
+    async def is_over(self) -> bool:
         """Return whether no kernel can be started in the allocation any more."""
 
-    async def kept(self) -> str:
+    async def retention_text(self) -> str:
         """Return a note that the allocation is kept for another attempt, and for how long; empty otherwise."""
 
     def mark(self, state: str) -> None:
         """Write the state for the next proxy."""
 
-    def took(self, received: int) -> None:
+    def record_progress(self, received: int) -> None:
         """Write the number of the last keeper message that was passed on."""
 
-    async def give_back(self, *, restart: bool) -> None:
+    async def release(self, *, restart: bool) -> None:
         """End the kernel; without ``restart``, also the allocation."""
 
     def leave(self) -> None:
@@ -119,13 +119,15 @@ class KernelProxy:
         self, connection: KernelConnectionInfo, place: ConnectionInfo, kernel_info: MessagePart, introduced: Any
     ):
         self._place = place
-        self._channels = ZmqChannels(connection, self._take)
+        self._channels = ZmqChannels(connection, self._receive)
         self._standin = KernelPlaceholder(self._channels, kernel_info)
         self._introduced = introduced
         self._carrier: KeeperConnection | None = None
         self._running: KernelForwarding | None = None
         self._is_running = False
-        self._outage = OutageNotice(lambda: self._carrier.words if self._carrier else 0, self._tell, place.trouble)
+        self._outage = OutageNotice(
+            lambda: self._carrier.note_count if self._carrier else 0, self._print_in_cell, place.trouble
+        )
         self._note: KeeperNote = {}  # how the kernel ended, by its keeper
         self._unused = ""  # why the keeper has ended it
         self._has_ended = asyncio.Event()
@@ -143,7 +145,7 @@ class KernelProxy:
         self._work = asyncio.create_task(self._serve(), name="kernel")
         while not self._over.done():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._over), _LOOK)
+                await asyncio.wait_for(asyncio.shield(self._over), _PARENT_CHECK_INTERVAL_S)
             if os.getppid() != parent:  # the parent was killed, and no other process ends this one
                 self._detach()
         for task in (self._work, self._ending):
@@ -155,7 +157,7 @@ class KernelProxy:
 
     # Requests of clients ----------------------------------------------------------------------------------------
 
-    def _take(self, channel: str, message: Message) -> None:
+    def _receive(self, channel: str, message: Message) -> None:
         if message.kind == "shutdown_request":
             self._shut_down(channel, message)
         elif message.kind == "interrupt_request":
@@ -164,18 +166,18 @@ class KernelProxy:
         elif self._is_running and self._running is not None:
             self._running.pass_on(channel, message)
         else:
-            self._standin.take(channel, message)
+            self._standin.answer(channel, message)
 
     def _answer(self, channel: str, message: Message, content: MessagePart) -> None:
-        self._channels.tell("status", {"execution_state": "busy"}, message.header)
+        self._channels.publish_message("status", {"execution_state": "busy"}, message.header)
         self._channels.answer(channel, message, content)
-        self._channels.tell("status", {"execution_state": "idle"}, message.header)
+        self._channels.publish_message("status", {"execution_state": "idle"}, message.header)
 
     def _interrupt(self) -> None:
         if self._is_running and self._carrier is not None:
-            self._carrier.tell(do="interrupt")
+            self._carrier.send_note(do="interrupt")
             if self._outage.is_down:
-                self._tell("It is interrupted when the link is back.")
+                self._print_in_cell("It is interrupted when the link is back.")
         else:
             self._standin.interrupt()
 
@@ -185,7 +187,7 @@ class KernelProxy:
             return
         content = {"status": "ok", "restart": restart}
         self._answer(channel, message, content)
-        self._channels.tell("shutdown_reply", content, message.header)
+        self._channels.publish_message("shutdown_reply", content, message.header)
         if self._ending is None:
             self._ending = asyncio.create_task(self._end(restart), name="end")
 
@@ -196,13 +198,13 @@ class KernelProxy:
             if self._outage.is_down:
                 log.warning("the link is down: what the kernel had is given back as soon as it is back")
             if self._carrier is not None and self._carrier.is_attached:
-                self._carrier.tell(do="end", restart=restart)
+                self._carrier.send_note(do="end", restart=restart)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._has_ended.wait(), _KERNEL_ENDS)
+                    await asyncio.wait_for(self._has_ended.wait(), _KERNEL_END_TIMEOUT_S)
             elif self._work is not None:
                 self._work.cancel()
                 await asyncio.gather(self._work, return_exceptions=True)
-            await self._place.give_back(restart=restart)
+            await self._place.release(restart=restart)
         except (SlurmError, OSError) as error:
             log.warning("what the kernel had could not be given back: %s", error)
         finally:
@@ -212,7 +214,7 @@ class KernelProxy:
         """Let the kernel continue for the next proxy."""
         if self._ending is None and not self._over.done():
             self._place.leave()
-            self._leave(_DETACHED)
+            self._leave(_DETACHED_EXIT_CODE)
 
     def _leave(self, code: int) -> None:
         if not self._over.done():
@@ -225,10 +227,10 @@ class KernelProxy:
         try:
             await self._place.climb(self._standin)
             async with (
-                _beside(self._show_stage()),
-                _beside(self._warn()),
-                _beside(self._outage.watch()),
-                _beside(self._keep_link()) as linked,
+                _running_task(self._show_stage()),
+                _running_task(self._warn()),
+                _running_task(self._outage.watch()),
+                _running_task(self._connect_loop()) as linked,
             ):
                 ended = asyncio.ensure_future(self._has_ended.wait())
                 await asyncio.wait((linked, ended), return_when=asyncio.FIRST_COMPLETED)
@@ -237,29 +239,31 @@ class KernelProxy:
                     linked.result()
                 await self._died()
         except KernelStartError as error:
-            self._refuse("KernelNotStarted", str(error), await self._place.kept())
+            self._refuse("KernelNotStarted", str(error), await self._place.retention_text())
         except Exception as error:
             log.exception("the front has failed")
             self._refuse("KernelNotStarted", f"{type(error).__name__}: {error}")
 
-    def _refuse(self, name: str, text: str, kept: str = "") -> None:
+    def _refuse(self, name: str, text: str, kept_text: str = "") -> None:
         """Report the error in every cell; Slurm is not asked again until the user restarts the kernel."""
         self._is_running = False
         self._place.mark("over")
         self._fail(name, text)  # requests that were passed on already
         log.warning("%s", text)
-        again = sentences("Restart the kernel to try again", kept)
+        again = sentences("Restart the kernel to try again", kept_text)
         self._standin.refuse(name, f"{printable(text)}\n{again}")
 
-    async def _keep_link(self) -> None:
+    async def _connect_loop(self) -> None:
         """Connect, again if necessary, until the kernel ends."""
         self._carrier = carrier = KeeperConnection(
-            self._place.secret, self._arrived, self._place.received, self._place.took
+            self._place.secret, self._arrived, self._place.received, self._place.record_progress
         )
         self._running = KernelForwarding(self._channels, carrier)
-        if self._place.is_known:
-            await self._channels.heard_by_anybody(_CLIENTS_COME_BACK)  # for the kernel's messages of the meantime
-            self._begun()
+        if self._place.is_resumed:
+            await self._channels.wait_for_subscriber(
+                _CLIENT_RETURN_TIMEOUT_S
+            )  # for the kernel's messages of the meantime
+            self._start_forwarding()
         pauses = ReconnectDelays()
         while not self._has_ended.is_set():
             carrier.held = 0.0
@@ -281,22 +285,22 @@ class KernelProxy:
         """Show the progress on the node in the waiting cell: the keeper listens before the kernel starts."""
         while not self._is_running:
             if text := await self._place.stage():
-                self._standin.say(text)
-            await asyncio.sleep(_LOOKS_AT_STAGE)
+                self._standin.print_status(text)
+            await asyncio.sleep(_STAGE_CHECK_INTERVAL_S)
 
     async def _warn(self) -> None:
         """Warn once, in the running or the next cell, that the allocation will end soon."""
         while True:
-            await asyncio.sleep(_LOOKS_AT_TIME)
-            if self._running is not None and self._is_running and (text := await self._place.near_end()):
-                self._running.warn_once(f"{text}\n")
+            await asyncio.sleep(_TIME_LIMIT_CHECK_INTERVAL_S)
+            if self._running is not None and self._is_running and (text := await self._place.end_warning()):
+                self._running.warn_in_cell(f"{text}\n")
                 return
 
-    def _tell(self, text: str) -> bool:
+    def _print_in_cell(self, text: str) -> bool:
         """Print a line in the running cell; return whether a cell is running."""
-        return self._is_running and self._running is not None and self._running.tell(f"{text}\n")
+        return self._is_running and self._running is not None and self._running.print_in_cell(f"{text}\n")
 
-    def _begun(self) -> None:
+    def _start_forwarding(self) -> None:
         """Start forwarding: the kernel has started."""
         if self._is_running or self._running is None:
             return
@@ -319,7 +323,7 @@ class KernelProxy:
         if event == "started":
             if isinstance(info := note.get("kernel_info"), dict):
                 self._introduced(info)
-            self._begun()
+            self._start_forwarding()
         elif event == "dropped" and self._running is not None:
             self._running.dropped(note)
         elif event in _UNUSED:
@@ -335,23 +339,23 @@ class KernelProxy:
         had_begun, self._is_running = self._is_running or bool(self._note.get("begun")), False
         text = self._unused or await self._why()
         if self._unused:
-            await self._give_back_quietly()
-        if self._unused or await self._place.is_gone():
+            await self._release_quietly()
+        if self._unused or await self._place.is_over():
             self._refuse("KernelEnded", text)
         elif not had_begun:
-            self._refuse("KernelNotStarted", text, await self._place.kept())
+            self._refuse("KernelNotStarted", text, await self._place.retention_text())
         else:
             self._fail("KernelDied", text)
             self._place.mark("died")
-            self._leave(_DIED)
+            self._leave(_DIED_EXIT_CODE)
 
     def _fail(self, name: str, text: str) -> None:
         if self._running is not None:
             self._running.fail(name, printable(text))
 
-    async def _give_back_quietly(self) -> None:
+    async def _release_quietly(self) -> None:
         with contextlib.suppress(SlurmError, OSError):
-            await self._place.give_back(restart=False)
+            await self._place.release(restart=False)
 
     async def _why(self) -> str:
         """Return why the kernel has ended, by its keeper, by Slurm and by its log."""
@@ -364,12 +368,12 @@ class KernelProxy:
             said.append(f"Signal {number} ({signal.Signals(int(number)).name}) has ended it" if number else "")
         said.append(str(note.get("hint") or ""))
         text = sentences(*said)
-        tail = "\n".join(str(note.get("log") or "").strip().split("\n")[-_LINES:])
+        tail = "\n".join(str(note.get("log") or "").strip().split("\n")[-_MAX_LOG_LINES:])
         return f"{text}\nThe last lines of its log:\n{tail}" if tail else text
 
 
 @contextlib.asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+async def _running_task(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
     """Run a task during a block."""
     task = asyncio.create_task(work)
     try:

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from subprocess import DEVNULL, run
 
-__all__ = ["give_back_later"]
+__all__ = ["schedule_release"]
 
 
-def give_back_later(connection_file: str, env: Mapping[str, str] | None = None, *, after: float = 0.0) -> None:
+def schedule_release(connection_file: str, env: Mapping[str, str] | None = None, *, after: float = 0.0) -> None:
     """Release an allocation later, unless another proxy takes it over before.
 
     Parameters

@@ -14,7 +14,7 @@ from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
 from jupyter_slurm.client.jobs.request import new_key
-from jupyter_slurm.client.kernels.kernel import WORDS, KernelStep, ask, start
+from jupyter_slurm.client.kernels.kernel import KEYWORDS, KernelStep, request_kernel, start
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.session_card import start_note
 from jupyter_slurm.client.sessions.launch import named_in
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
     from jupyter_slurm.kernels.state_file import KernelState
 
 
-__all__ = ["KernelStartup", "is_of_same_allocation"]
+__all__ = ["KernelStartup", "is_same_allocation"]
 
-_WAIT = 1.0  # seconds until the cause of the wait is checked again
-_LOOK = 1.0  # seconds between two attempts without an answer
-_LOGS_IN = 5.0  # seconds between two checks whether a prompt was answered, or the link is up
-_CONNECTS_WITHIN = 10.0
-_REQUEUED_WITHIN = 120.0  # seconds; Slurm waits KillWait for running processes, 30 s by default
-_SECRET = 32
+_REASON_CHECK_INTERVAL_S = 1.0  # seconds until the cause of the wait is checked again
+_RETRY_INTERVAL_S = 1.0  # seconds between two attempts without an answer
+_LOGIN_CHECK_INTERVAL_S = 5.0  # seconds between two checks whether a prompt was answered, or the link is up
+_CONNECT_TIMEOUT_S = 10.0
+_REQUEUE_TIMEOUT_S = 120.0  # seconds; Slurm waits KillWait for running processes, 30 s by default
+_SECRET_BYTES = 32
 
 
 class KernelStartup(KernelAllocation):
     """Startup of one kernel; the parameters are those of :class:`KernelAllocation`."""
 
     secret: bytes = b""
-    is_known = False
+    is_resumed = False
     received = 0
     _tunnel: Tunnel | None = None
 
@@ -70,8 +70,8 @@ class KernelStartup(KernelAllocation):
             The kernel cannot start.
         """
         try:
-            if self._words:
-                standin.say(f"Asks for a kernel: {shlex.join(self._words)}")
+            if self._arguments:
+                standin.print_status(f"Asks for a kernel: {shlex.join(self._arguments)}")
             while True:
                 try:
                     await self._set_out(standin)
@@ -79,8 +79,8 @@ class KernelStartup(KernelAllocation):
                 except SlurmError as error:
                     if not self._passes(error):
                         raise
-                    standin.say(str(error))
-                    await asyncio.sleep(_LOGS_IN)
+                    standin.print_status(str(error))
+                    await asyncio.sleep(_LOGIN_CHECK_INTERVAL_S)
             await self._wait(standin)
         except (SlurmError, OSError) as error:
             raise KernelStartError(str(error)) from error
@@ -90,7 +90,7 @@ class KernelStartup(KernelAllocation):
         parsed = await self._do(self._entrance.arrive)
         await self._requeued(standin)
         if not await self._do(self._find):
-            await self._do(lambda: self._ask(parsed))
+            await self._do(lambda: self._request_kernel(parsed))
 
     def _passes(self, error: SlurmError) -> bool:
         """Return whether to wait after an error: a user answers at another front end, or a kernel exists already."""
@@ -105,13 +105,13 @@ class KernelStartup(KernelAllocation):
 
     async def _requeued(self, standin: KernelPlaceholder) -> None:
         """Wait for an allocation that Slurm is requeuing: no step can start before."""
-        until = asyncio.get_running_loop().time() + _REQUEUED_WITHIN
+        until = asyncio.get_running_loop().time() + _REQUEUE_TIMEOUT_S
         while asyncio.get_running_loop().time() < until and await self._do(self._is_being_requeued):
-            standin.say("Slurm is putting its allocation back into the queue …")
-            await asyncio.sleep(_LOOK)
+            standin.print_status("Slurm is putting its allocation back into the queue …")
+            await asyncio.sleep(_RETRY_INTERVAL_S)
 
     def _is_being_requeued(self) -> bool:
-        cluster, key = self._there, self._signpost.data.get("allocation")
+        cluster, key = self._cluster, self._signpost.data.get("allocation")
         with contextlib.suppress(JobNotFound):
             told = cluster.client.get(cluster.path("jobs", str(key))) if key else None
             if told and end_reason.is_ending(told) and told.get("restarts"):
@@ -121,9 +121,9 @@ class KernelStartup(KernelAllocation):
 
     def _find(self) -> bool:
         """Find the remains of an earlier proxy; return whether they are a kernel."""
-        left, cluster = self._signpost.data, self._there
+        left, cluster = self._signpost.data, self._cluster
         if not left.get("allocation"):
-            self._find_left()  # of a proxy that was killed during its request
+            self._find_existing()  # of a proxy that was killed during its request
             if self._allocation is not None:
                 self._signpost.write(allocation=self._allocation.key)
             return False
@@ -134,35 +134,35 @@ class KernelStartup(KernelAllocation):
                 return self._is_attachable(left)
         return False
 
-    def _is_attachable(self, left: KernelState) -> bool:
-        cluster = self._there
-        if not left.get("step"):
+    def _is_attachable(self, state: KernelState) -> bool:
+        cluster = self._cluster
+        if not state.get("step"):
             return False
         try:
-            step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", str(left["step"]))))
+            step = KernelStep(cluster, cluster.client.get(cluster.path("jobs", str(state["step"]))))
         except JobNotFound:
             return False  # of a proxy that was killed before its request: the same key is used again
-        if step.is_finished or left.get("state") not in ("starting", "running"):
+        if step.is_finished or state.get("state") not in ("starting", "running"):
             if not step.is_finished:
                 step.cancel()  # an earlier cancel may have been lost
                 self._former = step.key
             self._signpost.write(step=None)
             return False
-        self._step, self.secret = step, bytes.fromhex(str(left["secret"]))
-        self.is_known, self.received = left["state"] == "running", int(left.get("received") or 0)
+        self._step, self.secret = step, bytes.fromhex(str(state["secret"]))
+        self.is_resumed, self.received = state["state"] == "running", int(state.get("received") or 0)
         return True
 
-    def _ask(self, parsed: MagicLine) -> None:
+    def _request_kernel(self, parsed: MagicLine) -> None:
         """Request a kernel, in an existing allocation or a new one."""
-        cluster, post, words = self._there, self._signpost, parsed.words
-        whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or self._shown_as}
-        if self._allocation is not None and not is_of_same_allocation(post.data.get("words") or [], parsed, cluster):
+        cluster, post, words = self._cluster, self._signpost, parsed.keywords
+        whose = {"owner": post.owner, "name": self._name, "display_name": words.get("name") or self._display_name}
+        if self._allocation is not None and not is_same_allocation(post.data.get("words") or [], parsed, cluster):
             self._end(restart=False)
             self._allocation = None
         if self._allocation is None:
             label = f"kernel-{secrets.token_hex(4)}"
             post.write(
-                words=self._words,
+                words=self._arguments,
                 cluster=cluster.name,
                 shared="on" in words,
                 state="starting",
@@ -170,13 +170,13 @@ class KernelStartup(KernelAllocation):
                 allocation=None,
                 step=None,
             )
-            self._allocation = ask(cluster, parsed, **whose, label=label)
+            self._allocation = request_kernel(cluster, parsed, **whose, label=label)
             post.write(allocation=self._allocation.key)
         self._allocation._follow()  # following counts as use, and brings the events of the allocation
         if not (post.data.get("step") and post.data.get("state") == "starting"):
             # Written first: after a kill during the request, the next proxy finds the step, or requests the same one.
-            secret = secrets.token_bytes(_SECRET).hex()
-            post.write(words=self._words, step=new_key(), secret=secret, state="starting", received=0)
+            secret = secrets.token_bytes(_SECRET_BYTES).hex()
+            post.write(words=self._arguments, step=new_key(), secret=secret, state="starting", received=0)
         key, self.secret = str(post.data["step"]), bytes.fromhex(str(post.data["secret"]))
         self._step = start(cluster, self._allocation, parsed, secret=self.secret, key=key, **whose)
 
@@ -184,24 +184,24 @@ class KernelStartup(KernelAllocation):
         """Wait until the keeper listens; show the cause, one line for each change."""
         while True:
             try:
-                where = await self._do(lambda: self._kernel.where(_WAIT))
+                where = await self._do(lambda: self._kernel.connection_data(_REASON_CHECK_INTERVAL_S))
             except (AgentError, ControllerError, TransportError) as error:
-                standin.say(str(error))
+                standin.print_status(str(error))
                 if isinstance(error, NotConnected):
-                    await self._log_in_again()
-                await asyncio.sleep(_LOOK)
+                    await self._log_in_retry()
+                await asyncio.sleep(_RETRY_INTERVAL_S)
                 continue
             if where["port"]:
                 self._restarts = int((await self._do(lambda: self._granted.refresh()._data)).get("restarts") or 0)
                 return
             if where["finished"]:
                 raise KernelStartError(await self.ended(wait=True) or "The kernel is over before it began.")
-            standin.say(_shown(where) or await self._do(self._waits_for))
+            standin.print_status(_display_text(where) or await self._do(self._waits_for))
 
     async def stage(self) -> str:
         """Return the progress of the container image; empty if unknown or without an image."""
         with contextlib.suppress(SlurmError):
-            return _shown(await self._do(self._kernel.where))
+            return _display_text(await self._do(self._kernel.connection_data))
         return ""
 
     def _waits_for(self) -> str:
@@ -229,12 +229,12 @@ class KernelStartup(KernelAllocation):
             try:
                 self._tunnel = await self._do(self._open_tunnel)
             except NotConnected:
-                await self._log_in_again()
+                await self._log_in_retry()
                 raise
         connection = socket.socket(socket.AF_UNIX)
         try:
             connection.setblocking(False)
-            async with asyncio.timeout(_CONNECTS_WITHIN):
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await asyncio.get_running_loop().sock_connect(connection, str(self._tunnel.socket))
         except BaseException:
             connection.close()
@@ -242,25 +242,25 @@ class KernelStartup(KernelAllocation):
             raise
         return connection
 
-    async def _log_in_again(self) -> None:
+    async def _log_in_retry(self) -> None:
         with contextlib.suppress(AgentError):
-            await self._do(self._there.log_in_again)
+            await self._do(self._cluster.start_relogin)
 
     def _open_tunnel(self) -> Tunnel:
-        where = self._kernel.where(_WAIT)
+        where = self._kernel.connection_data(_REASON_CHECK_INTERVAL_S)
         if not where["port"]:
             raise TunnelError("Where the kernel listens is not known now.")
-        return open_tunnel(self._there, str(self._granted.key), where["port"], node=where["node"], socket=True)
+        return open_tunnel(self._cluster, str(self._granted.key), where["port"], node=where["node"], socket=True)
 
 
-def _shown(where: api.KernelPlace) -> str:
-    return f"{where['stage']} …" if where["stage"] else ""
+def _display_text(connection: api.KernelPlace) -> str:
+    return f"{connection['stage']} …" if connection["stage"] else ""
 
 
-_OF_ALLOCATION = ("on", "lease")
+_ALLOCATION_KEYWORDS = ("on", "lease")
 
 
-def is_of_same_allocation(before: Sequence[str], now: MagicLine, cluster: Cluster) -> bool:
+def is_same_allocation(before: Sequence[str], now: MagicLine, cluster: Cluster) -> bool:
     """Return whether two requests ask for the same kind of allocation: a kernelspec may change before a restart.
 
     Parameters
@@ -273,11 +273,11 @@ def is_of_same_allocation(before: Sequence[str], now: MagicLine, cluster: Cluste
         Cluster of the allocation.
     """
     _, line = named_in(shlex.join(before))
-    parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
+    parsed = parse_cell_line(line, option_table(cluster, "sbatch"), KEYWORDS)
     asked = [
         (
             [(option.name, option.value) for option in one.parsed.options],
-            [one.words.get(word) for word in _OF_ALLOCATION],
+            [one.keywords.get(word) for word in _ALLOCATION_KEYWORDS],
         )
         for one in (parsed, now)
     ]

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, cast
 
-from jupyter_slurm.kernels.release import give_back_later
+from jupyter_slurm.kernels.release import schedule_release
 
-__all__ = ["ENDING", "KernelState", "KernelStateFile", "read"]
+__all__ = ["STATE_FILE_SUFFIX", "KernelState", "KernelStateFile", "read"]
 
-ENDING = ".slurm"
+STATE_FILE_SUFFIX = ".slurm"
 """Suffix of its name after that of the connection file."""
 
-_LARGEST = 1 << 22
-_LEAVES_WITHIN, _LOOK = 10.0, 0.05  # seconds
+_MAX_STATE_BYTES = 1 << 22
+_EXIT_TIMEOUT_S, _CHECK_INTERVAL_S = 10.0, 0.05  # seconds
 
 
 class KernelState(TypedDict, total=False):
@@ -62,10 +62,10 @@ class KernelStateFile:
     """
 
     def __init__(self, connection_file: str, notebook: str | None = None, kernel: str = "") -> None:
-        self.path = connection_file + ENDING
+        self.path = connection_file + STATE_FILE_SUFFIX
         self._file = _open_when_free(self.path)
         self.data: KernelState = _content(self._file)
-        self.owner = str(self.data.get("owner") or _owner_of(notebook, kernel))
+        self.owner = str(self.data.get("owner") or _kernel_owner(notebook, kernel))
         if not self.data and notebook:
             self._adopt()
 
@@ -88,7 +88,7 @@ class KernelStateFile:
 
     def _adopt(self) -> None:
         """Take over the kernel of the same notebook whose proxy has ended, and whose connection file may be removed."""
-        for path in sorted(Path(self.path).parent.glob(f"*{ENDING}"), key=_rank):
+        for path in sorted(Path(self.path).parent.glob(f"*{STATE_FILE_SUFFIX}"), key=_rank):
             if str(path) == self.path:
                 continue
             if self.data:
@@ -106,22 +106,22 @@ class KernelStateFile:
 
     def _leave(self, path: Path) -> None:
         """Release the request of another proxy of the same notebook that was killed before its kernel started."""
-        told = read(str(path).removesuffix(ENDING))
+        told = read(str(path).removesuffix(STATE_FILE_SUFFIX))
         if (told.get("owner"), told.get("state")) != (self.owner, "starting"):
             return
         with contextlib.suppress(OSError):
             os.close(_open(str(path), 0))  # otherwise that proxy is alive
-            give_back_later(str(path).removesuffix(ENDING))
+            schedule_release(str(path).removesuffix(STATE_FILE_SUFFIX))
 
     def _is_restarting(self, path: Path) -> bool:
         """Return whether a proxy of the same notebook will soon leave its allocation to this proxy."""
-        told = read(str(path).removesuffix(ENDING))
+        told = read(str(path).removesuffix(STATE_FILE_SUFFIX))
         return (told.get("owner"), told.get("state")) == (self.owner, "restarting")
 
 
 def _rank(path: Path) -> tuple[bool, float]:
     """Return the sort key of a state file: kernels with variables first, then older ones."""
-    told = read(str(path).removesuffix(ENDING))
+    told = read(str(path).removesuffix(STATE_FILE_SUFFIX))
     begun = told.get("begun")
     return told.get("state") not in ("running", "restarting"), begun if isinstance(begun, float) else 0.0
 
@@ -129,7 +129,7 @@ def _rank(path: Path) -> tuple[bool, float]:
 def read(connection_file: str) -> KernelState:
     """Return the content of the state file of a connection file; empty if there is none."""
     try:
-        file = os.open(connection_file + ENDING, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(connection_file + STATE_FILE_SUFFIX, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return {}
     try:
@@ -138,7 +138,7 @@ def read(connection_file: str) -> KernelState:
         os.close(file)
 
 
-def _owner_of(notebook: str | None, kernel: str) -> str:
+def _kernel_owner(notebook: str | None, kernel: str) -> str:
     """Return the owner of a kernel: a notebook on this machine, else a unique value."""
     said = "\n".join((socket.gethostname(), os.path.abspath(notebook) if notebook else secrets.token_hex(16), kernel))
     return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()[:16]
@@ -146,14 +146,14 @@ def _owner_of(notebook: str | None, kernel: str) -> str:
 
 def _open_when_free(path: str, flags: int = os.O_CREAT) -> int:
     """Open a state file; the previous proxy may still live for a moment."""
-    deadline = time.monotonic() + _LEAVES_WITHIN
+    deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while True:
         try:
             return _open(path, flags)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(_LOOK)
+            time.sleep(_CHECK_INTERVAL_S)
 
 
 def _open(path: str, flags: int) -> int:
@@ -179,7 +179,7 @@ def _is_at(path: str, file: int) -> bool:
 
 def _content(file: int) -> KernelState:
     try:
-        told = json.loads(os.pread(file, _LARGEST, 0).partition(b"\n")[0])
+        told = json.loads(os.pread(file, _MAX_STATE_BYTES, 0).partition(b"\n")[0])
     except (OSError, ValueError):
         return {}
     return cast("KernelState", told) if isinstance(told, dict) else {}

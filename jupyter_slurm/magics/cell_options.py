@@ -20,12 +20,21 @@ from jupyter_slurm.errors import UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.variables import PackedVariables
 
-__all__ = ["as_python", "cell_name", "check_name", "is_test", "mention", "options_of", "parcel_of", "python_of"]
+__all__ = [
+    "as_python",
+    "cell_name",
+    "cell_python",
+    "check_name",
+    "is_test",
+    "mention",
+    "pack_cell_variables",
+    "slurm_options",
+]
 
 
 def check_name(parsed: MagicLine) -> None:
     """Refuse an ``as=`` that is not a variable name."""
-    name = parsed.words.get("as")
+    name = parsed.keywords.get("as")
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
         raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
 
@@ -35,7 +44,7 @@ def is_test(parsed: MagicLine) -> bool:
     return any(option.name == "test-only" for option in parsed.parsed.options)
 
 
-def options_of(parsed: MagicLine) -> list[str]:
+def slurm_options(parsed: MagicLine) -> list[str]:
     """Return the words of Slurm's options, without those for the handling of the job."""
     ours = ("wrap", "test-only")
     return [token for option in parsed.parsed.options if option.name not in ours for token in option.tokens]
@@ -48,10 +57,10 @@ def as_python(cell: str) -> str:
     return text
 
 
-def python_of(parsed: MagicLine, cluster: Cluster) -> str:
+def cell_python(parsed: MagicLine, cluster: Cluster) -> str:
     """Return the interpreter for a Python cell: the named one, else that of the kernel, or of the remote host."""
-    named = parsed.words.get("python")
-    if named and "env" in parsed.words and "/" not in named:
+    named = parsed.keywords.get("python")
+    if named and "env" in parsed.keywords and "/" not in named:
         return named  # that of the environment, perhaps other than a local one of the same name
     return python_named(named, cluster)
 
@@ -62,15 +71,15 @@ def cell_name(shell: Any) -> str:
     return f"In[{getattr(running, 'execution_count', None) or shell.execution_count}]"
 
 
-def parcel_of(
-    parsed: MagicLine, namespace: Mapping[str, object], given: Set[str] = frozenset()
+def pack_cell_variables(
+    parsed: MagicLine, namespace: Mapping[str, object], array_variables: Set[str] = frozenset()
 ) -> PackedVariables | None:
     """Return the packed variables of ``in=`` and ``out=``; ``given`` are names that each task gets otherwise."""
-    if not {"in", "out"} & parsed.words.keys():
+    if not {"in", "out"} & parsed.keywords.keys():
         return None
     from jupyter_slurm.client.submission.variables import parcel  # imports pickle and more; few cells have variables
 
-    return parcel(parsed.words, namespace, settings().values_limit, given)
+    return parcel(parsed.keywords, namespace, settings().values_limit, array_variables)
 
 
 def mention(shell: Any, job: Job) -> None:

@@ -14,17 +14,20 @@ __all__ = ["add_blame", "blamed", "pointing_at", "underline"]
 
 _GPUS = ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket")
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
-_EACH = ("ntasks-per-node", "mincpus")
+_PER_NODE_OPTIONS = ("ntasks-per-node", "mincpus")
 
 # Messages of sbatch (slurm_strerror and its own), and the options that they concern.
-_MEANT: Sequence[tuple[str, Sequence[str]]] = (
+_REFUSED_OPTIONS: Sequence[tuple[str, Sequence[str]]] = (
     ("partition", ("partition",)),
     ("account", ("account",)),
     ("qos", ("qos",)),
     ("generic resource|gres", _GPUS),
     ("time limit", ("time", "time-min", "qos", "partition")),
     ("memory", _MEMORY),
-    ("node configuration", ("constraint", "nodelist", *_GPUS, *_MEMORY, "cpus-per-task", "ntasks", "nodes", *_EACH)),
+    (
+        "node configuration",
+        ("constraint", "nodelist", *_GPUS, *_MEMORY, "cpus-per-task", "ntasks", "nodes", *_PER_NODE_OPTIONS),
+    ),
     ("more processors|cpu count", ("ntasks", "cpus-per-task", "ntasks-per-node", "nodes")),
     ("node count|too many nodes", ("nodes",)),
     ("node name|invalid node", ("nodelist", "exclude")),
@@ -87,16 +90,16 @@ def add_blame(error: SlurmError, prefix: str, line: str, parsed: MagicLine, cell
             return
 
 
-def blamed(said: str, options: Sequence[Option]) -> list[Option]:
+def blamed(message: str, options: Sequence[Option]) -> list[Option]:
     """Return the options that a message concerns: the named ones, else those whose value or subject it names."""
-    low = said.lower()
+    low = message.lower()
     named = set(re.findall(r"--([a-z][a-z-]+)", low))
     if found := [option for option in options if option.name in named]:
         return found
-    quoted = {text.strip("\"'.,:") for text in re.findall(r"\S+", said)}
+    quoted = {text.strip("\"'.,:") for text in re.findall(r"\S+", message)}
     if found := [option for option in options if option.value and option.value in quoted]:
         return found
-    for pattern, names in _MEANT:
+    for pattern, names in _REFUSED_OPTIONS:
         if re.search(pattern, low) and (found := [option for option in options if option.name in names]):
             return found
     return []
@@ -114,9 +117,9 @@ def _spans(option: Option, parsed: MagicLine) -> list[tuple[int, int]]:
     return []
 
 
-def _in_header(said: str, text: str) -> tuple[int, int] | None:
-    low = said.lower()
-    for pattern, names in _MEANT:
+def _in_header(message: str, text: str) -> tuple[int, int] | None:
+    low = message.lower()
+    for pattern, names in _REFUSED_OPTIONS:
         if re.search(pattern, low):
             for name in names:
                 letter = {"partition": "p", "account": "A", "qos": "q", "time": "t", "constraint": "C", "nodes": "N"}

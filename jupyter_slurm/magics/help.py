@@ -6,7 +6,7 @@ import re
 
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
 
-__all__ = ["about_words", "help_for"]
+__all__ = ["help_for", "keyword_help"]
 
 _SBATCH = """\
 Run this cell as a Slurm job:  %%sbatch [options of sbatch] [words] [-- arguments]
@@ -297,7 +297,7 @@ names is looked at before Slurm is asked, and taken again at the end. Then this 
 `jupyter slurm kernel follow NOTEBOOK [in=x,model]` in a terminal here that asks for the next allocation in time.
 """
 
-_WORDS = {"slurm launch": _SLURM, "slurm image": _IMAGE}
+_KEYWORD_TEXTS = {"slurm launch": _SLURM, "slurm image": _IMAGE}
 
 _SUBMITTING = {
     "sbatch": (_SBATCH, "sbatch"),
@@ -329,10 +329,10 @@ def help_for(magic: str) -> str:
     )
 
 
-def about_words(magic: str) -> dict[str, str]:
+def keyword_help(magic: str) -> dict[str, str]:
     """Return the keywords' part of a magic's help, one line for each keyword; by default that of ``%%sbatch``."""
     found: dict[str, str] = {}
-    for text in (_SBATCH, _WORDS.get(magic) or _SUBMITTING[magic][0]):
+    for text in (_SBATCH, _KEYWORD_TEXTS.get(magic) or _SUBMITTING[magic][0]):
         words = text.partition("Words (")[2].partition("\n\n")[0]
         found |= re.findall(r"^ {4}(\w+)(?:=\S+)?(?: +|\n {8,})(?!\w+=)(\S.*)$", words, re.MULTILINE)
         found |= re.findall(r"(after\w+)=\s+\(([^)]*)\)", " ".join(words.split()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from jupyter_slurm.client.images.image import USE, addressed, images, make, remove, wanted
+from jupyter_slurm.client.images.image import USAGE, addressed, images, parse_image_line, remove, submit_image
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output import live_view
 from jupyter_slurm.client.render.table import CommandText, Table
@@ -30,21 +30,21 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview 
     if act == "remove" and len(words) == 2:
         return CommandText(remove(words[1], cluster) + "\n")
     if act not in ("build", "pull"):
-        raise UsageError(f"%slurm image has no {' '.join(words)!r}.", hint=USE)
+        raise UsageError(f"%slurm image has no {' '.join(words)!r}.", hint=USAGE)
     prefix = f"%slurm image {typed.removesuffix(line)}"
     with pointing_at(prefix, line):
-        asked = wanted(cluster, line, lookup, variables(line, cluster))
+        asked = parse_image_line(cluster, line, lookup, variables(line, cluster))
         check_name(asked.parsed)
     try:
-        made = make(cluster, asked)
+        made = submit_image(cluster, asked)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, prefix + line[: asked.start], line[asked.start :], asked.parsed, "")
         raise
     if isinstance(made, Preview):
         return made
-    if name := asked.parsed.words.get("as"):
+    if name := asked.parsed.keywords.get("as"):
         shell.push({name: made})
-    if "wait" in asked.parsed.words:
+    if "wait" in asked.parsed.keywords:
         notebook = live_view.notebook()
         if notebook is not None:
             made._show(notebook)

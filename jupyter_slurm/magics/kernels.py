@@ -6,48 +6,48 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyter_slurm.client.kernels.notebook_moves import Notebook, of_kernel, wanted
+from jupyter_slurm.client.kernels.notebook_moves import Notebook, find_notebook, parse_move_line
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import JobNotFound, UsageError
 
-__all__ = ["ACTS", "USE", "run"]
+__all__ = ["ACTIONS", "USAGE", "run"]
 
-ACTS = {
+ACTIONS = {
     "switch": "to another kernel, with in=x,y",
     "cancel": "stay here after all",
 }
 """The actions, and their descriptions."""
 
-USE = "%slurm kernel switch KERNEL [in=x,y]; %slurm kernel, %slurm kernel cancel"
+USAGE = "%slurm kernel switch KERNEL [in=x,y]; %slurm kernel, %slurm kernel cancel"
 """The usage text."""
 
-_HOW = "%slurm kernel tells how far it is, %slurm kernel cancel gives it up."
+_STATUS_HINT = "%slurm kernel tells how far it is, %slurm kernel cancel gives it up."
 
 
-def run(words: Sequence[str]) -> CommandText:
+def run(arguments: Sequence[str]) -> CommandText:
     """Run ``%slurm kernel switch KERNEL [in=x,y]`` or ``cancel``, or show the progress of a move."""
-    act = words[0] if words else ""
+    act = arguments[0] if arguments else ""
     if act == "switch":
-        to, notebook = wanted(act, words[1:]), _notebook()
+        to, notebook = parse_move_line(act, arguments[1:]), _notebook()
         notebook.move(to)
         along = f", with {', '.join(to.names)}" if to.names else ""
         said = f"{notebook.path} moves to {to.kernel} once that is there{along}; go on here meanwhile."
-        return CommandText(f"{printable(said)}\n{_HOW}\n")
-    if act not in ("", "cancel") or len(words) > 1:
+        return CommandText(f"{printable(said)}\n{_STATUS_HINT}\n")
+    if act not in ("", "cancel") or len(arguments) > 1:
         raise UsageError(
-            f"%slurm kernel has no {' '.join(words)!r}.",
-            hint=f"{USE}. In a terminal `jupyter slurm kernel` has add, list, remove, follow.",
+            f"%slurm kernel has no {' '.join(arguments)!r}.",
+            hint=f"{USAGE}. In a terminal `jupyter slurm kernel` has add, list, remove, follow.",
         )
     moves = _notebook().moves
     if act == "cancel":
         for move in moves:
             if not move.is_over:
-                move.give_up()
+                move.cancel()
                 return CommandText(f"{printable(move.text)}\n")
         return CommandText("This notebook is not on its way to another kernel.\n")
     told = "".join(f"{move.state}: {printable(move.text)}\n" for move in moves)
-    return CommandText(told or f"This notebook is not on its way to another kernel.\n{USE}\n")
+    return CommandText(told or f"This notebook is not on its way to another kernel.\n{USAGE}\n")
 
 
 def _notebook() -> Notebook:
@@ -63,4 +63,4 @@ def _notebook() -> Notebook:
             "This is no notebook of a Jupyter server.",
             hint="`jupyter slurm kernel switch NOTEBOOK KERNEL` in a terminal moves one that is open.",
         )
-    return of_kernel(found[1])
+    return find_notebook(found[1])

@@ -12,10 +12,10 @@ from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
 from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["hint_at_launchers", "launcher_of"]
+__all__ = ["find_launcher", "hint_at_launchers"]
 
 
-def launcher_of(parsed: MagicLine) -> str | None:
+def find_launcher(parsed: MagicLine) -> str | None:
     """Return the launcher of the ranks of the cell; None if the cell runs once.
 
     Raises
@@ -23,7 +23,7 @@ def launcher_of(parsed: MagicLine) -> str | None:
     UsageError
         The launcher is unknown.
     """
-    name = parsed.words.get("launcher")
+    name = parsed.keywords.get("launcher")
     if name is None or name in LAUNCHERS:
         return name
     near = difflib.get_close_matches(name, LAUNCHERS, n=1)
@@ -37,9 +37,9 @@ def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
     if any(option.name == HET for option in options):
         return  # no launcher supports components
     if several_tasks({option.name: option.value for option in options}):
-        _hint_once()
+        _show_hint()
 
 
 @functools.cache
-def _hint_once() -> None:
+def _show_hint() -> None:
     sys.stderr.write("This cell runs once, on the first node; launcher=srun runs it in each task (see %%sbatch?).\n")

@@ -9,9 +9,9 @@ from typing import Any
 
 from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, choose
 from jupyter_slurm.client.allocations.remote_cells import (
-    process_of,
+    ensure_process,
     restart,
-    run_here,
+    run_and_print,
     running_in,
     start_cell,
     status,
@@ -25,14 +25,21 @@ from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cell_options import as_python, cell_name, check_name, mention, parcel_of, python_of
+from jupyter_slurm.magics.cell_options import (
+    as_python,
+    cell_name,
+    cell_python,
+    check_name,
+    mention,
+    pack_cell_variables,
+)
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
-from jupyter_slurm.magics.srun import say_where
+from jupyter_slurm.magics.srun import report_allocation
 
-__all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_line"]
+__all__ = ["CELL_KEYWORDS", "LINE_KEYWORDS", "run_cell", "run_line"]
 
-CELL_WORDS: dict[str, bool | None] = {
+CELL_KEYWORDS: dict[str, bool | None] = {
     "as": True,
     "in": True,
     "kernel": None,
@@ -43,7 +50,7 @@ CELL_WORDS: dict[str, bool | None] = {
 }
 """The keywords of ``%%remote``, and whether each takes a value; None: the value is optional."""
 
-LINE_WORDS: dict[str, bool | None] = {
+LINE_KEYWORDS: dict[str, bool | None] = {
     "interrupt": False,
     "kernel": None,
     "on": True,
@@ -64,11 +71,11 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         if name := words.get("as"):
             shell.push({name: remote})
         if "out" in words:
-            remote._wanted = shell.push
+            remote._listener = shell.push
         if "nowait" in words:
             mention(shell, remote)
             return remote
-        run_here(remote, shell)
+        run_and_print(remote, shell)
     except WaitInterrupted:
         raise
     except KeyboardInterrupt:  # outside the wait for the cell
@@ -85,40 +92,40 @@ def _send(
 ) -> tuple[RemoteCell, Mapping[str, str | None]]:
     """Submit a cell; return it, and the keywords of its line."""
     cluster, prefix = current(), "%%remote "
-    parsed = _parsed(shell, cluster, prefix, line, CELL_WORDS, local_ns)
+    parsed = _parsed(shell, cluster, prefix, line, CELL_KEYWORDS, local_ns)
     if parsed.args:
         raise UsageError("A cell in a process has no arguments.", hint="Send variables: in=NAME; those of before stay.")
     if classify(cell, as_python) != "python":
         raise UsageError("%%remote runs Python; this cell is a script.", hint="%%srun runs scripts.")
     namespace = ChainMap(dict(local_ns), shell.user_ns)
-    submission = Submission("python", cell, filename=cell_name(shell), values=parcel_of(parsed, namespace))
-    if "kernel" in parsed.words:
+    submission = Submission("python", cell, filename=cell_name(shell), values=pack_cell_variables(parsed, namespace))
+    if "kernel" in parsed.keywords:
         allocation, process = _kernel(cluster, parsed, namespace)
     else:
         allocation = _allocation(cluster, parsed, namespace)
         try:
-            python = python_of(parsed, cluster)
-            said = ("python" in parsed.words and python) or None
-            process = process_of(cluster, allocation, said, python, parsed.options)
+            python = cell_python(parsed, cluster)
+            said = ("python" in parsed.keywords and python) or None
+            process = ensure_process(cluster, allocation, said, python, parsed.options)
         except (SubmitRefused, OptionError) as error:
             add_blame(error, prefix, line, parsed, "")
             raise
-    _say_which(cluster, allocation, process)
-    return start_cell(cluster, allocation, process, submission), parsed.words
+    _report_process(cluster, allocation, process)
+    return start_cell(cluster, allocation, process, submission), parsed.keywords
 
 
 def run_line(shell: Any, line: str, local_ns: Mapping[str, object]) -> None:
     """Run ``%remote``: show the state of the process, interrupt it, end it, or start another one."""
     cluster, prefix = current(), "%remote "
-    parsed = _parsed(shell, cluster, prefix, line, LINE_WORDS, local_ns)
-    asked = [word for word in parsed.words if word not in ("kernel", "on")] or ["status"]
+    parsed = _parsed(shell, cluster, prefix, line, LINE_KEYWORDS, local_ns)
+    asked = [word for word in parsed.keywords if word not in ("kernel", "on")] or ["status"]
     if parsed.options or parsed.args or len(asked) > 1:
         raise UsageError(
             "%remote does one thing.", hint="%remote [status|interrupt|restart|stop] [on=NAME] [kernel[=NAME]]"
         )
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     process: Step | None
-    if "kernel" in parsed.words:
+    if "kernel" in parsed.keywords:
         if asked[0] in ("restart", "stop"):
             raise UsageError("The kernel is its notebook's.", hint="Restart it, or shut it down, there.")
         allocation, process = _kernel(cluster, parsed, namespace)
@@ -143,18 +150,18 @@ def _parsed(
     cluster: Cluster,
     prefix: str,
     line: str,
-    words: Mapping[str, bool | None],
+    keywords: Mapping[str, bool | None],
     local_ns: Mapping[str, object],
 ) -> MagicLine:
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
-        parsed = parse_cell_line(line, table, words, lookup, variables(line, cluster))
+        parsed = parse_cell_line(line, table, keywords, lookup, variables(line, cluster))
         check_name(parsed)
         return parsed
 
 
 def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
-    allocation = choose(cluster, parsed.words.get("on"), namespace)
+    allocation = choose(cluster, parsed.keywords.get("on"), namespace)
     if allocation is None:
         raise UsageError(
             "No allocation is open, and %%remote needs one.", hint="%salloc [options of sbatch] asks for it."
@@ -164,19 +171,19 @@ def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, obj
 
 def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> tuple[Allocation, Step]:
     """Return the intended remote kernel, and its allocation."""
-    if parsed.options or "python" in parsed.words:
+    if parsed.options or "python" in parsed.keywords:
         raise UsageError(
             "The kernel is there already: it takes no options of srun, and no python=.", hint="Leave them out."
         )
-    allocation = choose(cluster, parsed.words["on"], namespace) if "on" in parsed.words else None
-    return running_kernel(cluster, parsed.words["kernel"], allocation)
+    allocation = choose(cluster, parsed.keywords["on"], namespace) if "on" in parsed.keywords else None
+    return running_kernel(cluster, parsed.keywords["kernel"], allocation)
 
 
-def _say_which(cluster: Cluster, allocation: Allocation, process: Step) -> None:
+def _report_process(cluster: Cluster, allocation: Allocation, process: Step) -> None:
     """Print where a cell runs if that has changed: otherwise it looks like a local cell."""
     if _said.get(cluster.name) != process.key:
         _said[cluster.name] = str(process.key)
-        say_where(allocation)
+        report_allocation(allocation)
         if process._data["kind"] == "kernel":
             sys.stdout.write(f"{process.title}\n")
 

@@ -15,7 +15,7 @@ from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cell_options import is_test, mention, options_of, python_of
+from jupyter_slurm.magics.cell_options import cell_python, is_test, mention, slurm_options
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.sbatch import check
@@ -23,12 +23,12 @@ from jupyter_slurm.magics.sbatch import check
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate
 
-__all__ = ["WORDS", "run"]
+__all__ = ["KEYWORDS", "run"]
 
-WORDS = {"as": True, "keep": False, "lease": True, "on": True, "python": True, "release": False, "wait": False}
+KEYWORDS = {"as": True, "keep": False, "lease": True, "on": True, "python": True, "release": False, "wait": False}
 """The keywords of ``%salloc``, and whether each takes a value."""
 
-_SHORTEST_LEASE = 60  # seconds: the node may see a change from this machine only after this time
+_MIN_LEASE_S = 60  # seconds: the node may see a change from this machine only after this time
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | Estimate:
@@ -37,42 +37,42 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
     with pointing_at(prefix, line):
         # The options of sbatch, because a batch job holds the allocation.
         table = option_table(cluster, "sbatch")
-        parsed = parse_cell_line(line, table, WORDS, lookup_in(shell, local_ns), variables(line, cluster))
+        parsed = parse_cell_line(line, table, KEYWORDS, lookup_in(shell, local_ns), variables(line, cluster))
         check(parsed)
     if parsed.args:
         raise UsageError("%salloc runs nothing.", hint="%srun and %%srun run commands and cells in it.")
     namespace = ChainMap(dict(local_ns), shell.user_ns)
-    if "release" in parsed.words or "on" in parsed.words:
-        return _known(shell, cluster, parsed, namespace)
+    if "release" in parsed.keywords or "on" in parsed.keywords:
+        return _show_or_release(shell, cluster, parsed, namespace)
     try:
         if is_test(parsed):
             from jupyter_slurm.client.submission.estimate import estimate_allocation  # rarely used
 
             return estimate_allocation(cluster, _holder(cluster, parsed))
-        allocation = _ask(cluster, parsed, namespace)
+        allocation = _request_allocation(cluster, parsed, namespace)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, prefix, line, parsed, "")
         raise
     return _show(shell, allocation, parsed)
 
 
-def _known(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
+def _show_or_release(shell: Any, cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
     """Show an existing allocation, or release it."""
-    if parsed.options or parsed.words.keys() & {"keep", "lease", "python"}:
+    if parsed.options or parsed.keywords.keys() & {"keep", "lease", "python"}:
         raise UsageError(
             "`on=` and `release` are about an allocation that is there; nothing else can be asked of it.",
             hint="%salloc release on=NAME gives one back, %salloc on=NAME shows it.",
         )
-    allocation = choose(cluster, parsed.words.get("on"), namespace)
+    allocation = choose(cluster, parsed.keywords.get("on"), namespace)
     if allocation is None:
         raise UsageError("No allocation is open.", hint="%salloc [options] asks for one.")
-    if "release" in parsed.words:
+    if "release" in parsed.keywords:
         allocation.release()
     return _show(shell, allocation, parsed)
 
 
-def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
-    name = parsed.words.get("as")
+def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
+    name = parsed.keywords.get("as")
     before = namespace.get(name) if name else None
     if isinstance(before, Allocation) and before.is_open:
         raise UsageError(
@@ -80,30 +80,32 @@ def _ask(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -
             hint=f"%salloc on={name} shows it, %salloc release on={name} gives it back.",
         )
     # A notebook that is run again after a restart reuses its kept allocation instead of a second one.
-    kept = [one for one in allocations() if one.keep and one.label == name] if name and "keep" in parsed.words else []
+    kept = (
+        [one for one in allocations() if one.keep and one.label == name] if name and "keep" in parsed.keywords else []
+    )
     if kept:
         raise UsageError(
             f"{name} is an allocation already, and kept: {kept[0]!r}",
             hint=f"%salloc on={name} as={name} uses it here, %salloc release on={name} gives it back.",
         )
-    lease = parsed.words.get("lease")
+    lease = parsed.keywords.get("lease")
     return allocate(
         cluster,
         _holder(cluster, parsed),
         lease=settings().allocation_lease if lease is None else _seconds(lease),
         label=name,
-        keep="keep" in parsed.words,
+        keep="keep" in parsed.keywords,
     )
 
 
 def _holder(cluster: Cluster, parsed: MagicLine) -> Submission:
     """Return the batch job that holds the allocation."""
-    return Submission("allocation", "", options_of(parsed), python=python_of(parsed, cluster))
+    return Submission("allocation", "", slurm_options(parsed), python=cell_python(parsed, cluster))
 
 
 def _seconds(text: str) -> float:
     seconds = parse_time_limit(text)
-    if seconds is None or seconds < _SHORTEST_LEASE:
+    if seconds is None or seconds < _MIN_LEASE_S:
         raise UsageError(
             f"lease={text}: at least a minute, and not without end.", hint="As --time is written: lease=1:00:00."
         )
@@ -111,9 +113,9 @@ def _seconds(text: str) -> float:
 
 
 def _show(shell: Any, allocation: Allocation, parsed: MagicLine) -> Allocation:
-    if name := parsed.words.get("as"):
+    if name := parsed.keywords.get("as"):
         shell.push({name: allocation})
-    if "wait" in parsed.words and "release" not in parsed.words:
+    if "wait" in parsed.keywords and "release" not in parsed.keywords:
         if (notebook := live_view.notebook()) is not None:
             allocation._show(notebook)
         allocation.wait_granted()

@@ -15,8 +15,8 @@ from jupyter_slurm.client.clusters.cluster import Cluster, for_submission
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output import live_view
-from jupyter_slurm.client.submission.resume import restarts_of
-from jupyter_slurm.client.submission.staging import stage_of
+from jupyter_slurm.client.submission.resume import parse_restarts
+from jupyter_slurm.client.submission.staging import parse_stage_words
 from jupyter_slurm.client.submission.submit import Preview, Submission, preview, submit
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
@@ -24,15 +24,15 @@ from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageErr
 from jupyter_slurm.magics.cell_options import (
     as_python,
     cell_name,
+    cell_python,
     check_name,
     is_test,
     mention,
-    options_of,
-    parcel_of,
-    python_of,
+    pack_cell_variables,
+    slurm_options,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.launchers import hint_at_launchers, launcher_of
+from jupyter_slurm.magics.launchers import find_launcher, hint_at_launchers
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.runner.cell.sweep import INDEX
 
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep import Sweep
 
-__all__ = ["CELL_WORDS", "FILE_WORDS", "check", "submit_cell", "submit_file"]
+__all__ = ["CELL_KEYWORDS", "FILE_KEYWORDS", "check", "submit_cell", "submit_file"]
 
-FILE_WORDS = {
+FILE_KEYWORDS = {
     "after": True,
     "aftercorr": True,
     "afternotok": True,
@@ -60,7 +60,7 @@ FILE_WORDS = {
 }
 """The keywords of ``%sbatch``, and whether each takes a value."""
 
-CELL_WORDS = {**FILE_WORDS, "python": True, "in": True, "out": True, "launcher": True}
+CELL_KEYWORDS = {**FILE_KEYWORDS, "python": True, "in": True, "out": True, "launcher": True}
 """The keywords of ``%%sbatch``."""
 
 # Options with which sbatch does not submit this cell.
@@ -102,17 +102,17 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
     cluster, prefix = for_submission(), "%%sbatch "
     with pointing_at(prefix, line):
         table = option_table(cluster, "sbatch")
-        parsed = parse_cell_line(line, table, CELL_WORDS, lookup_in(shell, local_ns), variables(line, cluster))
+        parsed = parse_cell_line(line, table, CELL_KEYWORDS, lookup_in(shell, local_ns), variables(line, cluster))
         check(parsed)
     kind = classify(cell, as_python)
     header = header_options(cell)  # an open quote is refused before the submission, not by the node
-    if kind == "script" and "python" in parsed.words and "resume" not in parsed.words:
+    if kind == "script" and "python" in parsed.keywords and "resume" not in parsed.keywords:
         raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
-    if kind == "script" and (both := [word for word in ("in", "out", "launcher") if word in parsed.words]):
+    if kind == "script" and (both := [word for word in ("in", "out", "launcher") if word in parsed.keywords]):
         hint = "Say srun, or torchrun, in it." if both[0] == "launcher" else "Give it arguments: -- {x}"
         raise UsageError(f"{both[0]} is for Python cells; this one is a script.", hint=hint)
-    _warn_of_ignored(cell, kind)
-    if kind == "python" and "launcher" not in parsed.words:
+    _warn_about_ignored(cell, kind)
+    if kind == "python" and "launcher" not in parsed.keywords:
         hint_at_launchers(parsed, cell, table)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     sweep = _sweep(parsed, namespace)
@@ -120,33 +120,33 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
     submission = Submission(
         kind,
         cell,
-        options_of(parsed),
+        slurm_options(parsed),
         parsed.args,
         **interpreter,
-        env=parsed.words.get("env"),
-        stage=stage_of(parsed.words),
+        env=parsed.keywords.get("env"),
+        stage=parse_stage_words(parsed.keywords),
         filename=cell_name(shell) if kind == "python" else None,
-        values=parcel_of(parsed, namespace, _given(parsed, header, sweep)),
+        values=pack_cell_variables(parsed, namespace, _sweep_variables(parsed, header, sweep)),
         sweep=sweep,
-        launcher=launcher_of(parsed),
+        launcher=find_launcher(parsed),
     )
     if kind == "python" and submission.sweep is not None:
-        from jupyter_slurm.client.submission.sweep import warn_of_hidden
+        from jupyter_slurm.client.submission.sweep import warn_hidden_functions
 
-        warn_of_hidden(submission.sweep, cell)
-    return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
+        warn_hidden_functions(submission.sweep, cell)
+    return _submit(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 
 def _sweep(parsed: MagicLine, namespace: Mapping[str, object]) -> Sweep | None:
     """Return the parameters of the tasks that ``sweep=`` requests."""
-    if not {"sweep", "zip"} & parsed.words.keys():
+    if not {"sweep", "zip"} & parsed.keywords.keys():
         return None
-    from jupyter_slurm.client.submission.sweep import sweep_of  # few cells have a sweep
+    from jupyter_slurm.client.submission.sweep import parse_sweep  # few cells have a sweep
 
-    return sweep_of(parsed.words, namespace)
+    return parse_sweep(parsed.keywords, namespace)
 
 
-def _given(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set[str]:
+def _sweep_variables(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set[str]:
     """Return the variables that each task of an array gets; none for other jobs."""
     is_array = any(option.name == "array" for option in parsed.parsed.options) or any(
         word.startswith(("--array", "-a")) for word in header
@@ -156,9 +156,9 @@ def _given(parsed: MagicLine, header: Sequence[str], sweep: Sweep | None) -> set
 
 def _resumed(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
     """Return the value of ``resume``; for a script, with the Python that supervises it on the node."""
-    if "resume" not in parsed.words:
+    if "resume" not in parsed.keywords:
         return {}
-    return {"resume": restarts_of(parsed), **({"python": python_of(parsed, cluster)} if kind == "script" else {})}
+    return {"resume": parse_restarts(parsed), **({"python": cell_python(parsed, cluster)} if kind == "script" else {})}
 
 
 def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview | Estimate:
@@ -166,17 +166,17 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
     cluster, prefix = for_submission(), "%sbatch "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
-        parsed = parse_line_magic(line, table, FILE_WORDS, lookup, variables(line, cluster))
+        parsed = parse_line_magic(line, table, FILE_KEYWORDS, lookup, variables(line, cluster))
         check(parsed, wrap=True)
         # The variables in a script are those of the node, not of this machine.
-        as_typed = parse_line_magic(line, table, FILE_WORDS, lookup)
+        as_typed = parse_line_magic(line, table, FILE_KEYWORDS, lookup)
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     more: _FileParts = {
         **_pythons(parsed, cluster, "script"),
         **_resumed(parsed, cluster, "script"),
         "sweep": _sweep(parsed, namespace),
-        "env": parsed.words.get("env"),
-        "stage": stage_of(parsed.words),
+        "env": parsed.keywords.get("env"),
+        "stage": parse_stage_words(parsed.keywords),
     }
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
@@ -185,19 +185,19 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
                 f"--wrap is the script already; {parsed.rest[0]!r} would be another one.", hint="Leave one out."
             )
         text = _WRAPPER.format(wrapped[-1])
-        submission = Submission("script", text, options_of(parsed), script_name="wrap", **more)
+        submission = Submission("script", text, slurm_options(parsed), script_name="wrap", **more)
     elif not parsed.rest:
         raise UsageError("There is no script.", hint="%sbatch [options] job.sh [arguments]; for a cell: %%sbatch")
     else:
         path = _find(parsed.rest[0])
         text = _read(path)
-        _warn_of_ignored(text, "script")
+        _warn_about_ignored(text, "script")
         name = os.path.basename(path)
-        submission = Submission("script", text, options_of(parsed), parsed.rest[1:], script_name=name, **more)
-    return _go(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
+        submission = Submission("script", text, slurm_options(parsed), parsed.rest[1:], script_name=name, **more)
+    return _submit(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
 
 
-def _go(
+def _submit(
     shell: Any, cluster: Cluster, parsed: MagicLine, submission: Submission, prefix: str, line: str
 ) -> Job | Preview | Estimate:
     """Submit or preview, and apply the keywords."""
@@ -206,18 +206,18 @@ def _go(
             from jupyter_slurm.client.submission.estimate import estimate  # rarely used
 
             return estimate(cluster, submission)
-        if "show" in parsed.words:
+        if "show" in parsed.keywords:
             return preview(cluster, submission)
-        _say_doubts(cluster, submission)
+        _warn_about_python(cluster, submission)
         job = submit(cluster, submission)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, prefix, line, parsed, submission.text)
         raise
-    if name := parsed.words.get("as"):
+    if name := parsed.keywords.get("as"):
         shell.push({name: job})
-    if "out" in parsed.words:
-        job._wanted = shell.push
-    if "wait" in parsed.words:
+    if "out" in parsed.keywords:
+        job._listener = shell.push
+    if "wait" in parsed.keywords:
         notebook = live_view.notebook()
         if notebook is not None:
             job._show(notebook)
@@ -229,12 +229,12 @@ def _go(
 
 def _after(cluster: Cluster, parsed: MagicLine, submission: Submission, namespace: Mapping[str, object]) -> Submission:
     """Add the dependency that ``after=`` requests."""
-    if not any(word.startswith("after") for word in parsed.words):
+    if not any(word.startswith("after") for word in parsed.keywords):
         return submission
     from jupyter_slurm.client.submission.dependencies import dependency_options  # few cells have dependencies
 
     table, said = option_table(cluster, "sbatch"), submission.options
-    added = dependency_options(parsed.words, namespace, cluster, table, said, submission.text)
+    added = dependency_options(parsed.keywords, namespace, cluster, table, said, submission.text)
     return replace(submission, options=[*added, *said])  # in front: for components, the first one has it
 
 
@@ -247,8 +247,10 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
             raise OptionError(
                 message, hint=hint, option=option.name, span=list(parsed.spans[min(at, len(parsed.spans) - 1)])
             )
-    without = "--test-only" if is_test(parsed) else "`show`" if "show" in parsed.words else None
-    if without and (both := [word for word in ("wait", "as", "show") if word in parsed.words and word not in without]):
+    without = "--test-only" if is_test(parsed) else "`show`" if "show" in parsed.keywords else None
+    if without and (
+        both := [word for word in ("wait", "as", "show") if word in parsed.keywords and word not in without]
+    ):
         raise UsageError(
             f"{without} submits nothing, so there is nothing for `{both[0]}`.", hint="Leave one of them out."
         )
@@ -257,14 +259,14 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
 
 def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
     """Return the interpreter for a Python cell; with ``env=``, the environment may decide."""
-    is_open = "env" in parsed.words and "python" not in parsed.words
+    is_open = "env" in parsed.keywords and "python" not in parsed.keywords
     if kind == "script" and not is_open:
         return {}
-    python = python_of(parsed, cluster)
+    python = cell_python(parsed, cluster)
     return {"default_python": python} if is_open else {"python": python}
 
 
-def _say_doubts(cluster: Cluster, submission: Submission) -> None:
+def _warn_about_python(cluster: Cluster, submission: Submission) -> None:
     """Warn before the submission if the nodes may not see its Python; once for each."""
     if submission.python is None or submission.python in cluster.checked_pythons:
         return
@@ -275,7 +277,7 @@ def _say_doubts(cluster: Cluster, submission: Submission) -> None:
     cluster.checked_pythons.add(submission.python)
 
 
-def _warn_of_ignored(text: str, kind: str) -> None:
+def _warn_about_ignored(text: str, kind: str) -> None:
     lines = ignored_headers(text)
     if lines:
         where = ", ".join(map(str, lines))

@@ -8,7 +8,7 @@ from typing import Any
 
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.output import live_view
-from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, there
+from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, resolve_cluster
 from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.domain.magic_line.expand import MISSING
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
@@ -19,27 +19,31 @@ from jupyter_slurm.magics.namespace import lookup_in, variables
 
 __all__ = ["run"]
 
-_OF_THE_NODE = ("port", "host", "base_url")  # replaced in a command by the node, not variables of the notebook
+_NODE_PLACEHOLDERS = ("port", "host", "base_url")  # replaced in a command by the node, not variables of the notebook
 
 
 def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Session:
     """Launch a session; with ``open``, wait until it is ready and open it in a browser."""
     name, rest = named_in(line)
-    cluster, prefix = there(name), "%slurm launch" + line.removesuffix(rest)
+    cluster, prefix = resolve_cluster(name), "%slurm launch" + line.removesuffix(rest)
     with pointing_at(prefix, rest):
         table, lookup = option_table(cluster, "sbatch"), lookup_in(shell, local_ns)
         parsed = parse_cell_line(
-            rest, table, WORDS, lambda name: MISSING if name in _OF_THE_NODE else lookup(name), variables(rest, cluster)
+            rest,
+            table,
+            WORDS,
+            lambda name: MISSING if name in _NODE_PLACEHOLDERS else lookup(name),
+            variables(rest, cluster),
         )
     try:
         session = launch(cluster, parsed)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, prefix, rest, parsed, "")
         raise
-    variable = parsed.words.get("name") or ""
+    variable = parsed.keywords.get("name") or ""
     if variable.isidentifier() and not keyword.iskeyword(variable):
         shell.push({variable: session})
-    if "open" in parsed.words:
+    if "open" in parsed.keywords:
         if (notebook := live_view.notebook()) is not None:
             session._show(notebook)
         session.wait_ready().open()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.sessions.session import Session
     from jupyter_slurm.client.submission.submit import Preview
 
-__all__ = ["USES", "run"]
+__all__ = ["USAGES", "run"]
 
-USES = {
+USAGES = {
     "use": "%slurm use CLUSTER (a site profile), or %slurm use local",
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
@@ -56,14 +56,14 @@ def run(
         from jupyter_slurm.magics.kernels import run as kernel  # rarely used
 
         return kernel(words[1:])
-    if action not in USES:
-        near = get_close_matches(action, USES, n=1)
+    if action not in USAGES:
+        near = get_close_matches(action, USAGES, n=1)
         raise UsageError(
             f"%slurm has no word {action!r}" + (f"; did you mean {near[0]!r}?" if near else "."),
-            hint="; ".join(USES.values()),
+            hint="; ".join(USAGES.values()),
         )
     if len(words[1:]) != (action != "list"):
-        raise UsageError(f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=USES[action])
+        raise UsageError(f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=USAGES[action])
     if action == "use":
         cluster = clusters.use(words[1])
         return CommandText(f"This notebook uses {cluster.name} from now on.\n")
@@ -75,17 +75,17 @@ def run(
     return CommandText("".join([*told, *(f"{one}\n" for one in opened)]))
 
 
-def _usage(words: list[str]) -> Usage | Table:
+def _usage(arguments: list[str]) -> Usage | Table:
     """Return the usage, or with ``by=`` a table of it."""
-    from jupyter_slurm.client.clusters.usage import ask  # rarely used
+    from jupyter_slurm.client.clusters.usage import request_usage  # rarely used
 
     said: dict[str, str] = {}
-    for word in words:
+    for word in arguments:
         name, _, value = word.partition("=")
         if name not in ("account", "start", "end", "by") or not value:
-            raise UsageError(f"%slurm usage has no word {word!r}.", hint=USES["usage"])
+            raise UsageError(f"%slurm usage has no word {word!r}.", hint=USAGES["usage"])
         if name in said:
-            raise UsageError(f"{name}= is said twice.", hint=USES["usage"])
+            raise UsageError(f"{name}= is said twice.", hint=USAGES["usage"])
         said[name] = value
-    used = ask(clusters.current(), said.get("account"), said.get("start"), said.get("end"))
+    used = request_usage(clusters.current(), said.get("account"), said.get("start"), said.get("end"))
     return used.by(*said["by"].split(",")) if "by" in said else used

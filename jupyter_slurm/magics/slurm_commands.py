@@ -8,7 +8,7 @@ from typing import Any
 from jupyter_slurm.client.clusters.cluster import current
 from jupyter_slurm.client.clusters.slurm_command import run_command
 from jupyter_slurm.client.render.table import CommandText, Table
-from jupyter_slurm.domain.magic_line.parser import command_words
+from jupyter_slurm.domain.magic_line.parser import command_arguments
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.magics.error_pointer import pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
@@ -21,5 +21,5 @@ def run(shell: Any, command: str, line: str, local_ns: Mapping[str, object]) -> 
     cluster = current()
     with pointing_at(f"%{command} ", line):
         table, lookup = OptionTable.for_command(command), lookup_in(shell, local_ns)
-        words = command_words(line, table, lookup, variables(line, cluster))
+        words = command_arguments(line, table, lookup, variables(line, cluster))
     return run_command(cluster, [command, *words])

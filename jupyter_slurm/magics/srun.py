@@ -20,23 +20,31 @@ from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, p
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import OptionError, SlurmError, SubmitRefused, UsageError
-from jupyter_slurm.magics.cell_options import as_python, cell_name, check_name, is_test, mention, parcel_of, python_of
+from jupyter_slurm.magics.cell_options import (
+    as_python,
+    cell_name,
+    cell_python,
+    check_name,
+    is_test,
+    mention,
+    pack_cell_variables,
+)
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.namespace import lookup_in, variables
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate
 
-__all__ = ["CELL_WORDS", "LINE_WORDS", "run_cell", "run_command", "say_where"]
+__all__ = ["CELL_KEYWORDS", "LINE_KEYWORDS", "report_allocation", "run_cell", "run_command"]
 
-LINE_WORDS = {"as": True, "on": True, "wait": False}
+LINE_KEYWORDS = {"as": True, "on": True, "wait": False}
 """The keywords of ``%srun``, and whether each takes a value."""
 
-CELL_WORDS = {**LINE_WORDS, "python": True, "in": True, "out": True}
+CELL_KEYWORDS = {**LINE_KEYWORDS, "python": True, "in": True, "out": True}
 """The keywords of ``%%srun``."""
 
 # Options of both sbatch and srun that concern the step, not the allocated resources.
-_OF_THE_STEP = {"chdir", "error", "export", "input", "open-mode", "output"}
+_STEP_OPTIONS = {"chdir", "error", "export", "input", "open-mode", "output"}
 
 
 def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step | Estimate:
@@ -44,12 +52,12 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step |
     cluster, prefix = current(), "%srun "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
-        parsed = parse_line_magic(line, table, LINE_WORDS, lookup, variables(line, cluster))
+        parsed = parse_line_magic(line, table, LINE_KEYWORDS, lookup, variables(line, cluster))
         check_name(parsed)
     if not parsed.rest:
         raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]; a cell: %%srun")
     submission = Submission("command", "", parsed.options, parsed.rest)
-    return _go(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
+    return _start(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
 
 
 def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -> Step | Estimate:
@@ -57,10 +65,10 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
     cluster, prefix = current(), "%%srun "
     with pointing_at(prefix, line):
         table, lookup = option_table(cluster, "srun"), lookup_in(shell, local_ns)
-        parsed = parse_cell_line(line, table, CELL_WORDS, lookup, variables(line, cluster))
+        parsed = parse_cell_line(line, table, CELL_KEYWORDS, lookup, variables(line, cluster))
         check_name(parsed)
     kind = classify(cell, as_python)
-    if kind == "script" and (both := [word for word in ("python", "in", "out") if word in parsed.words]):
+    if kind == "script" and (both := [word for word in ("python", "in", "out") if word in parsed.keywords]):
         raise UsageError(f"{both[0]}= is for Python cells; this one is a script.", hint="Give it arguments: -- {x}")
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     submission = Submission(
@@ -68,14 +76,14 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         cell,
         parsed.options,
         parsed.args,
-        python=python_of(parsed, cluster) if kind == "python" else None,
+        python=cell_python(parsed, cluster) if kind == "python" else None,
         filename=cell_name(shell) if kind == "python" else None,
-        values=parcel_of(parsed, namespace),
+        values=pack_cell_variables(parsed, namespace),
     )
-    return _go(shell, cluster, parsed, submission, namespace, (prefix, line))
+    return _start(shell, cluster, parsed, submission, namespace, (prefix, line))
 
 
-def _go(
+def _start(
     shell: Any,
     cluster: Cluster,
     parsed: MagicLine,
@@ -85,22 +93,22 @@ def _go(
 ) -> Step | Estimate:
     """Start the step, and apply the keywords."""
     try:
-        allocation = choose(cluster, parsed.words.get("on"), namespace)
+        allocation = choose(cluster, parsed.keywords.get("on"), namespace)
         if is_test(parsed):
             return _estimate(cluster, parsed, submission, allocation)
         if allocation is None:
-            step = _in_one_of_its_own(cluster, parsed, submission)
+            step = _start_in_own_allocation(cluster, parsed, submission)
         else:
-            say_where(allocation)
+            report_allocation(allocation)
             step = start_step(cluster, allocation, submission)
     except (SubmitRefused, OptionError) as error:
         add_blame(error, *typed, parsed, submission.text)
         raise
-    if name := parsed.words.get("as"):
+    if name := parsed.keywords.get("as"):
         shell.push({name: step})
-    if "out" in parsed.words:
-        step._wanted = shell.push
-    if "wait" not in parsed.words:
+    if "out" in parsed.keywords:
+        step._listener = shell.push
+    if "wait" not in parsed.keywords:
         mention(shell, step)
         return step
     notebook = live_view.notebook()
@@ -110,7 +118,7 @@ def _go(
     return step
 
 
-def say_where(allocation: Allocation) -> None:
+def report_allocation(allocation: Allocation) -> None:
     """Print the allocation in use, and whether it ends soon."""
     left = allocation.time_left
     more = f"{duration(left)} left" if left is not None else allocation.state
@@ -126,22 +134,22 @@ def _estimate(cluster: Cluster, parsed: MagicLine, submission: Submission, alloc
 
     if allocation is not None:
         raise UsageError(f"{allocation.title} is there: the step starts at once.", hint="Leave --test-only out.")
-    if both := [word for word in ("wait", "as", "out") if word in parsed.words]:
+    if both := [word for word in ("wait", "as", "out") if word in parsed.keywords]:
         raise UsageError(f"--test-only starts nothing, so there is nothing for `{both[0]}`.", hint="Leave it out.")
     return estimate_allocation(cluster, _holder(cluster, parsed, submission)[0])
 
 
 def _holder(cluster: Cluster, parsed: MagicLine, submission: Submission) -> tuple[Submission, list[str]]:
     """Return the batch job of an allocation for this step alone, and the options of the step."""
-    known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - _OF_THE_STEP
+    known = {name for spec in option_table(cluster, "sbatch").specs for name in spec.names} - _STEP_OPTIONS
     resources, rest = list[str](), list[str]()
     for option in parsed.parsed.options:
         if option.name != "test-only":
             (resources if option.name in known else rest).extend(option.tokens)
-    return Submission("allocation", "", resources, python=submission.python or python_of(parsed, cluster)), rest
+    return Submission("allocation", "", resources, python=submission.python or cell_python(parsed, cluster)), rest
 
 
-def _in_one_of_its_own(cluster: Cluster, parsed: MagicLine, submission: Submission) -> Step:
+def _start_in_own_allocation(cluster: Cluster, parsed: MagicLine, submission: Submission) -> Step:
     """Request an allocation for this step alone, as srun does, and start the step."""
     step_options(option_table(cluster, "srun"), parsed.options)  # a refusal comes before the allocation
     holder, rest = _holder(cluster, parsed, submission)

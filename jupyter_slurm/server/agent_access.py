@@ -23,7 +23,10 @@ __all__ = ["AgentAccess"]
 
 _log = logging.getLogger(__name__)
 
-_SHORTEST, _LONGEST = 0.2, 30.0  # seconds between two attempts to reconnect to the event stream
+_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = (
+    0.2,
+    30.0,
+)  # seconds between two attempts to reconnect to the event stream
 
 
 class AgentAccess:
@@ -37,10 +40,10 @@ class AgentAccess:
         Receives the agent's events, ``told(event, data)``, from the first use on, and those of each later agent.
     """
 
-    def __init__(self, config: Config, told: Callable[[str, Any], None]) -> None:
-        self._config, self._told = config, told
+    def __init__(self, config: Config, on_event: Callable[[str, Any], None]) -> None:
+        self._config, self._on_event = config, on_event
         self._following: asyncio.Task[None] | None = None
-        self._asked = asyncio.Event()
+        self._session_request = asyncio.Event()
         self._connecting = asyncio.Lock()
         self._client: AgentClient | None = None
         self._document: Document | None = None
@@ -72,7 +75,7 @@ class AgentAccess:
                 settings = load_settings(self._config)
                 self._client = await AgentClient.connect_in_server(settings)
                 self._following = asyncio.create_task(self._follow(settings), name="events of Slurm")
-            self._asked.set()
+            self._session_request.set()
             return self._client
 
     async def _follow(self, settings: Settings) -> None:
@@ -83,30 +86,30 @@ class AgentAccess:
         """
         from jupyter_slurm.agent.client.agent_client import AgentClient
 
-        clock, pause = asyncio.get_running_loop().time, _SHORTEST
+        clock, pause = asyncio.get_running_loop().time, _MIN_RETRY_INTERVAL_S
         with AgentClient(settings, start=False) as client:
             while True:
-                self._asked.clear()
+                self._session_request.clear()
                 begun = clock()
                 try:
                     async for event, data in client.astream("/v1/events", {"holds": "false"}):
-                        self._tell(event, data)
+                        self._handle_event(event, data)
                 except SlurmError as error:
                     _log.debug("jupyter_slurm: the agent tells no more: %s", error.message)
                 except Exception as error:  # noqa: BLE001  a task's error would be seen by nobody
-                    level = logging.WARNING if pause == _SHORTEST else logging.DEBUG
+                    level = logging.WARNING if pause == _MIN_RETRY_INTERVAL_S else logging.DEBUG
                     _log.log(level, "jupyter_slurm: the agent is heard no more, asking again: %r", error)
                 if clock() - begun > pause:
-                    pause = _SHORTEST
+                    pause = _MIN_RETRY_INTERVAL_S
                 try:
-                    await asyncio.wait_for(self._asked.wait(), pause)
-                    pause = _SHORTEST
+                    await asyncio.wait_for(self._session_request.wait(), pause)
+                    pause = _MIN_RETRY_INTERVAL_S
                 except TimeoutError:
-                    pause = min(_LONGEST, pause * 1.7)
+                    pause = min(_MAX_RETRY_INTERVAL_S, pause * 1.7)
 
-    def _tell(self, event: str, data: Any) -> None:
+    def _handle_event(self, event: str, data: Any) -> None:
         try:
-            self._told(event, data)
+            self._on_event(event, data)
         except Exception as error:  # noqa: BLE001  one that is not understood must not end the others
             _log.warning("jupyter_slurm: an event of the agent (%s) was lost: %s", event, type(error).__name__)
 
@@ -125,7 +128,7 @@ class AgentAccess:
         except SlurmError as error:  # the list of clusters is useful nevertheless
             _log.warning("jupyter_slurm: the cluster of this server is not known to the agent: %s", error)
 
-    async def way(self, key: str) -> SessionRoute:
+    async def session_route(self, key: str) -> SessionRoute:
         """Return the route to a session.
 
         Raises

@@ -15,7 +15,7 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 from tornado.iostream import StreamClosedError
 
-from jupyter_slurm.agent.api.app import MAX_BODY
+from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.api.schema import Operation
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.server.agent_access import AgentAccess
@@ -91,7 +91,7 @@ class AgentHandler(ProblemHandler):
     def data_received(self, chunk: bytes) -> None:
         """Collect the body up to the limit of the API; Jupyter's own limit is many times larger."""
         self._size += len(chunk)
-        self._body += chunk[: MAX_BODY - len(self._body)]
+        self._body += chunk[: MAX_BODY_BYTES - len(self._body)]
 
     def on_connection_close(self) -> None:
         """End the request to the agent after a disconnection of the browser."""
@@ -118,7 +118,7 @@ class AgentHandler(ProblemHandler):
         except (asyncio.CancelledError, StreamClosedError):
             return  # the client has disconnected
         except SlurmError as error:
-            self.tell(error)
+            self.send_problem(error)
 
     def _api_path(self) -> str:
         prefix = url_path_join(self.base_url, _API)
@@ -149,8 +149,8 @@ class AgentHandler(ProblemHandler):
 
     def _read(self, operation: Operation) -> bytes:
         """Return the validated body: a body that is not valid or too large does not reach the agent."""
-        if self._size > MAX_BODY:
-            raise web.HTTPError(413, f"The request body is larger than {MAX_BODY} bytes.")
+        if self._size > MAX_BODY_BYTES:
+            raise web.HTTPError(413, f"The request body is larger than {MAX_BODY_BYTES} bytes.")
         if operation.body_schema is None:
             return b""
         operation.read_body(bytes(self._body))
@@ -169,9 +169,9 @@ class AgentHandler(ProblemHandler):
             asked = await surrounded(client, cluster, asked, folder=folder)
         return json.dumps(asked).encode("ascii")
 
-    def tell(self, error: SlurmError) -> None:
+    def send_problem(self, error: SlurmError) -> None:
         """Answer with an error; a started answer is aborted, so that a part does not look complete."""
         if self._headers_written:
             self.request.connection.stream.close()  # type: ignore[union-attr]
         else:
-            super().tell(error)
+            super().send_problem(error)

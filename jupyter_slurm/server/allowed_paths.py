@@ -12,7 +12,7 @@ from jupyter_slurm.agent.api.schema import Document, Operation
 __all__ = ["ApiPath", "find_address", "fits_sessions"]
 
 _PREFIX = re.compile(r"/(?:[A-Za-z0-9@_~%+-][A-Za-z0-9@._~%+-]*/)*")
-_LONGEST = 1024
+_MAX_VALUE_CHARACTERS = 1024
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def find_address(document: Document, path: str) -> ApiPath | None:
 
 def fits_sessions(base_url: str) -> bool:
     """Return whether sessions can have addresses below this server's (``prefix`` of the API's ``Launch``)."""
-    return len(base_url) <= _LONGEST and _PREFIX.fullmatch(base_url) is not None
+    return len(base_url) <= _MAX_VALUE_CHARACTERS and _PREFIX.fullmatch(base_url) is not None
 
 
 def _match(template: Sequence[str], parts: Sequence[str]) -> dict[str, str] | None:

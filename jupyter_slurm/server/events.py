@@ -15,9 +15,9 @@ SCHEMAS = [Path(__file__).with_name("schemas") / f"{name}.yaml" for name in ("jo
 """The schemas of the events."""
 
 _PREFIX = "https://schema.jupyter.org/jupyter_slurm/"
-_OF_A_JOB = ("cluster", "key", "id", "kind", "state", "nodes", "exit_code")
-_OF_A_PROMPT = ("id", "cluster", "host", "kind")
-_REMEMBERED = 10_000  # jobs, including finished ones, which another agent reports again
+_JOB_KEYS = ("cluster", "key", "id", "kind", "state", "nodes", "exit_code")
+_PROMPT_KEYS = ("id", "cluster", "host", "kind")
+_MAX_REMEMBERED_JOBS = 10_000  # jobs, including finished ones, which another agent reports again
 
 
 class Events:
@@ -33,12 +33,12 @@ class Events:
         self._emit = emit
         self._states: dict[tuple[str, ...], tuple[Any, ...]] = {}
 
-    def told(self, event: str, data: Any) -> None:
+    def handle_event(self, event: str, data: Any) -> None:
         """Handle an event of the agent."""
         if event == "job":
             self._job(data)
         elif event == "prompt":
-            told = {name: str(data[name]) for name in _OF_A_PROMPT}
+            told = {name: str(data[name]) for name in _PROMPT_KEYS}
             self._emit(schema_id=f"{_PREFIX}prompt/v1", data={**told, "settled": bool(data.get("settled"))})
 
     def _job(self, data: api.Job) -> None:
@@ -48,11 +48,11 @@ class Events:
         state = (data.get("state"), session, is_finished)
         is_known = self._states.pop(which, None) == state
         self._states[which] = state  # last: the oldest entry is removed first
-        if len(self._states) > _REMEMBERED:
+        if len(self._states) > _MAX_REMEMBERED_JOBS:
             del self._states[next(iter(self._states))]
         if is_known:
             return
-        told = {name: data.get(name) for name in _OF_A_JOB}
+        told = {name: data.get(name) for name in _JOB_KEYS}
         told |= {"name": data.get("label") or data.get("name"), "session": session, "finished": is_finished}
         self._emit(schema_id=f"{_PREFIX}job/v1", data=told)
 

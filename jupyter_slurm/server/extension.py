@@ -40,7 +40,7 @@ class SlurmExtension(ExtensionApp):
         assert logger is not None
         for schema in SCHEMAS:
             logger.register_event_schema(schema)
-        self._access, self._caller = AgentAccess(self.config, Events(logger.emit).told), SessionHttpClient()
+        self._access, self._caller = AgentAccess(self.config, Events(logger.emit).handle_event), SessionHttpClient()
         self.handlers.append((SESSIONS, SessionHandler, {"access": self._access, "caller": self._caller}))
         if fits_sessions(self.serverapp.base_url):
             # Inherited by kernels and terminals: sessions launched in them have an address of this server.

@@ -25,8 +25,8 @@ from jupyter_slurm.server.problem_handler import ProblemHandler
 
 __all__ = ["HANDLERS"]
 
-_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": "^[^\\x00-\\x1f\\x7f]*$"}
-_WANTED: Final = Operation(
+_TEXT_SCHEMA: Final = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": "^[^\\x00-\\x1f\\x7f]*$"}
+_ADD_KERNEL: Final = Operation(
     "addKernel",
     "POST",
     "/kernelspecs",
@@ -35,7 +35,7 @@ _WANTED: Final = Operation(
         "type": "object",
         "additionalProperties": False,
         "required": ["words"],
-        "properties": {"words": {"type": "array", "minItems": 1, "maxItems": 256, "items": _TEXT}},
+        "properties": {"words": {"type": "array", "minItems": 1, "maxItems": 256, "items": _TEXT_SCHEMA}},
     },
     needs_body=True,
     components={},
@@ -61,7 +61,7 @@ class _KernelHandler(ProblemHandler):
         try:
             told = await asyncio.to_thread(act)
         except SlurmError as error:
-            self.tell(error)
+            self.send_problem(error)
             return
         self.set_status(status)
         self.finish(json.dumps(told))
@@ -81,10 +81,10 @@ class KernelSpecsHandler(_KernelHandler):
     async def post(self) -> None:
         """Add a kernelspec."""
         try:
-            words = _WANTED.read_body(self.request.body)["words"]
+            words = _ADD_KERNEL.read_body(self.request.body)["words"]
             await self._access.register()  # the request may mean the cluster of this server
         except SlurmError as error:
-            self.tell(error)
+            self.send_problem(error)
             return
         await self._answer_with(lambda: _as_dict(kernelspecs.add(words)), 201)
 
@@ -115,7 +115,7 @@ class KernelHandler(_KernelHandler):
 
 
 def _as_dict(spec: KernelSpec) -> dict[str, str | list[str]]:
-    return {"name": spec.name, "display_name": spec.display_name, "words": list(spec.words)}
+    return {"name": spec.name, "display_name": spec.display_name, "words": list(spec.arguments)}
 
 
 HANDLERS: Final = [

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["completed", "surrounded"]
 
 
-async def completed(client: AgentClient, cluster: str, asked: api.Launch, *, base_url: str, folder: str) -> api.Launch:
+async def completed(
+    client: AgentClient, cluster: str, requested: api.Launch, *, base_url: str, folder: str
+) -> api.Launch:
     """Return a launch with the missing fields, as a notebook of this server would send it.
 
     Parameters
@@ -32,7 +34,7 @@ async def completed(client: AgentClient, cluster: str, asked: api.Launch, *, bas
     base_url, folder : str
         Of this server: the session is shown below the URL, and starts in the folder unless its cluster is remote.
     """
-    told: api.Launch = {**asked}
+    told: api.Launch = {**requested}
     if not told.get("prefix") and fits_sessions(base_url):
         told["prefix"] = base_url
     if "context" in told and (told.get("python") or told.get("default_python")):
@@ -46,12 +48,12 @@ async def completed(client: AgentClient, cluster: str, asked: api.Launch, *, bas
 
 
 async def surrounded(
-    client: AgentClient, cluster: str, asked: Mapping[str, object], *, folder: str
+    client: AgentClient, cluster: str, requested: Mapping[str, object], *, folder: str
 ) -> dict[str, object]:
     """Return a request with the context of a notebook of this server, unless it has a context."""
-    if "context" in asked:
-        return dict(asked)
-    return {**asked, "context": _context(await _place(client, cluster), folder)}
+    if "context" in requested:
+        return dict(requested)
+    return {**requested, "context": _context(await _place(client, cluster), folder)}
 
 
 async def _place(client: AgentClient, cluster: str) -> Cluster:
@@ -60,9 +62,9 @@ async def _place(client: AgentClient, cluster: str) -> Cluster:
     return Cluster(client, cluster, is_remote=is_remote, python=str(known.get("python") or "python3"))
 
 
-def _context(there: Cluster, folder: str) -> api.Context:
+def _context(cluster: Cluster, folder: str) -> api.Context:
     """Return the context of a notebook in the server's root folder, in Jupyter's notation."""
-    around, path = context(there), os.path.abspath(os.path.expanduser(folder))
-    if not there.is_remote and os.path.isdir(path):
+    around, path = context(cluster), os.path.abspath(os.path.expanduser(folder))
+    if not cluster.is_remote and os.path.isdir(path):
         around["cwd"] = path
     return around

@@ -33,7 +33,7 @@ class ProblemHandler(APIHandler):
             },
         )
 
-    def tell(self, error: SlurmError) -> None:
+    def send_problem(self, error: SlurmError) -> None:
         """Answer with an error."""
         self._answer(error.status, error.to_problem())
 

@@ -8,22 +8,22 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
 
-__all__ = ["SessionRoute", "kept_back", "kept_on"]
+__all__ = ["SessionRoute", "request_headers", "response_headers"]
 
 # Headers of one connection, or credentials of this server.
-_STAY = frozenset(
+_HOP_HEADERS = frozenset(
     "accept-encoding authorization connection content-length cookie expect forwarded host keep-alive origin referer te "
     "trailer transfer-encoding upgrade proxy x-real-ip x-scheme x-xsrftoken".split()
 )
-_STAY_BEGINNINGS = ("proxy-", "sec-websocket-", "x-forwarded-", "x-jupyterhub-")
+_HOP_HEADER_PREFIXES = ("proxy-", "sec-websocket-", "x-forwarded-", "x-jupyterhub-")
 # The session's cookies, its permissions for other sites, and policies for all of this server.
-_STAY_THERE = frozenset(
+_SESSION_HEADERS = frozenset(
     "alt-svc clear-site-data connection expect-ct keep-alive nel server service-worker-allowed set-cookie set-cookie2 "
     "strict-transport-security trailer transfer-encoding upgrade".split()
 )
-_STAY_THERE_BEGINNINGS = ("access-control-", "proxy-", "public-key-pins")
+_SESSION_HEADER_PREFIXES = ("access-control-", "proxy-", "public-key-pins")
 
-_AS_IT_IS = "".join(sorted(set(string.punctuation) - {"#"}))
+_SAFE_CHARACTERS = "".join(sorted(set(string.punctuation) - {"#"}))
 
 Headers = list[tuple[str, str]]
 
@@ -53,36 +53,36 @@ class SessionRoute:
         kept = [part for part in query.split("&") if unquote_plus(part.partition("=")[0]) != "token"]
         found = self.base_url + path.removeprefix(self.path)
         asked = found + ("?" + "&".join(kept) if any(kept) else "")
-        return quote(asked, safe=_AS_IT_IS, encoding="latin-1")  # invalid characters are encoded, byte for byte
+        return quote(asked, safe=_SAFE_CHARACTERS, encoding="latin-1")  # invalid characters are encoded, byte for byte
 
-    def location(self, told: str) -> str:
+    def location(self, url: str) -> str:
         """Return the redirection of a session as an address of this server."""
         try:
-            parts = urlsplit(told)
+            parts = urlsplit(url)
         except ValueError:  # not a valid address, as the browser will find
-            return told
+            return url
         if parts.netloc and parts.netloc not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
-            return told
+            return url
         path = re.sub(r"^[/\\]+", "/", parts.path)  # two slashes would start a host name
         if self.base_url != self.path and path.startswith("/"):
             path = self.path + path.removeprefix(self.base_url)
         return urlunsplit(("", "", path, parts.query, parts.fragment))
 
 
-def kept_on(headers: Iterable[tuple[str, str]], way: SessionRoute) -> Headers:
+def request_headers(headers: Iterable[tuple[str, str]], route: SessionRoute) -> Headers:
     """Return the headers of a request to forward, with the session's own credentials."""
-    kept = _kept(headers, _STAY, _STAY_BEGINNINGS)
+    kept = _filter_headers(headers, _HOP_HEADERS, _HOP_HEADER_PREFIXES)
     kept.append(("Accept-Encoding", "identity"))  # the page will be modified
-    return [*kept, ("Authorization", f"token {way.token}")] if way.token else kept
+    return [*kept, ("Authorization", f"token {route.token}")] if route.token else kept
 
 
-def kept_back(headers: Iterable[tuple[str, str]], way: SessionRoute) -> Headers:
+def response_headers(headers: Iterable[tuple[str, str]], route: SessionRoute) -> Headers:
     """Return the headers of an answer to forward."""
-    kept = _kept(headers, _STAY_THERE, _STAY_THERE_BEGINNINGS)
-    return [(name, way.location(value) if name.lower() == "location" else value) for name, value in kept]
+    kept = _filter_headers(headers, _SESSION_HEADERS, _SESSION_HEADER_PREFIXES)
+    return [(name, route.location(value) if name.lower() == "location" else value) for name, value in kept]
 
 
-def _kept(headers: Iterable[tuple[str, str]], names: Collection[str], beginnings: tuple[str, ...]) -> Headers:
+def _filter_headers(headers: Iterable[tuple[str, str]], names: Collection[str], beginnings: tuple[str, ...]) -> Headers:
     """Return the headers without the given names, and without those of one connection (RFC 9110, 7.6.1)."""
     given = [(name, value, _spelt(name)) for name, value in headers]
     stay = {_spelt(part.strip()) for _, value, name in given if name == "connection" for part in value.split(",")}

@@ -66,7 +66,7 @@ class Core:
         tunnel_folder = os.path.join(private, "tunnels")
         self.tunnels = Tunnels(settings, self.cluster, self.clusters.tunnel_ports, clock, tunnel_folder)
         self.images = Images(self.cluster)
-        self.sessions = Sessions(self.cluster, self.tunnels, settings.on_this_machine("sessions"))
+        self.sessions = Sessions(self.cluster, self.tunnels, settings.machine_path("sessions"))
 
     async def start(self) -> None:
         """Restore the clusters, the jobs and the submissions without an answer."""
@@ -91,11 +91,11 @@ class Core:
         """Return a cluster with its services; see :meth:`ClusterRegistry.get`."""
         return self.clusters.get(name)
 
-    def holds(self) -> dict[str, int]:
+    def count_holders(self) -> dict[str, int]:
         """Return the work that would be lost or delayed if the agent stopped now."""
         reached = self.clusters.reached()
         held = {
-            "submissions": sum(cluster.recovery.under_way for cluster in reached),
+            "submissions": sum(cluster.recovery.open_count for cluster in reached),
             "connections": self.clusters.connections,
             "tunnels": self.tunnels.held,
             "folders": sum(cluster.staging.held for cluster in reached),
@@ -111,7 +111,7 @@ class Core:
         cluster = compose_cluster(location, transport, agent, describe_connection)
         await cluster.start(self.sessions.tend)
         profile, desk = (None, None) if site is None else (site.profile, site.desk)
-        self.tunnels.know(cluster, transport, location, profile, desk)
+        self.tunnels.add_cluster(cluster, transport, location, profile, desk)
         self.housekeeping.arrived()
         return cluster
 

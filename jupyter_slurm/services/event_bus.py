@@ -35,30 +35,30 @@ class EventBus:
         return len(self._queues)
 
     @property
-    def is_looked_at(self) -> bool:
+    def is_watched(self) -> bool:
         """Whether one of those that listen stands for a person in front of a screen."""
         return any(self._queues.values())
 
     def publish(self, event: str, data: Mapping[str, Any]) -> None:
         """Tell everybody; never waits."""
         for queue in self._queues:
-            queue.put((event, data))
+            queue.add((event, data))
 
     def close(self) -> None:
         """End all subscriptions."""
         for queue in self._queues:
-            queue.put(None)
+            queue.add(None)
 
     @contextlib.asynccontextmanager
-    async def subscribe(self, *, is_looked_at: bool = True) -> AsyncIterator[AsyncIterator[Event]]:
+    async def subscribe(self, *, is_watched: bool = True) -> AsyncIterator[AsyncIterator[Event]]:
         """Listen from now on, until the context is left or the bus is closed; for a person, if ``is_looked_at``."""
-        with self._queue(is_looked_at) as queue:
+        with self._queue(is_watched) as queue:
             yield _events(queue)
 
     @contextlib.contextmanager
-    def _queue(self, is_looked_at: bool) -> Iterator[_Queue]:
+    def _queue(self, is_watched: bool) -> Iterator[_Queue]:
         queue = _Queue(self._size)
-        self._queues[queue] = is_looked_at
+        self._queues[queue] = is_watched
         try:
             yield queue
         finally:
@@ -69,14 +69,14 @@ class _Queue:
     """What waits for one listener: at most twice as much as there are things."""
 
     def __init__(self, size: int) -> None:
-        self._size = self._most = size
+        self._size = self._max_items = size
         self._items: deque[Event | None] = deque()
         self._filled = asyncio.Event()
 
-    def put(self, item: Event | None) -> None:
+    def add(self, item: Event | None) -> None:
         self._items.append(item)
         self._filled.set()
-        if len(self._items) > self._most:
+        if len(self._items) > self._max_items:
             self._drop_old()
 
     async def get(self) -> Event | None:
@@ -84,7 +84,7 @@ class _Queue:
         item = self._items.popleft()
         if not self._items:
             self._filled.clear()
-            self._most = self._size
+            self._max_items = self._size
         return item
 
     def _drop_old(self) -> None:
@@ -94,7 +94,7 @@ class _Queue:
             newest.pop(thing, None)  # it stands where it was last
             newest[thing] = item
         self._items = deque(newest.values())
-        self._most = max(self._size, 2 * len(self._items))
+        self._max_items = max(self._size, 2 * len(self._items))
 
 
 async def _events(queue: _Queue) -> AsyncGenerator[Event, None]:

@@ -11,13 +11,13 @@ from jupyter_slurm.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain.profile_tables import TomlTable
 
-__all__ = ["TABLES", "known_in"]
+__all__ = ["TABLES", "profile_names"]
 
 # Tables of a profile that are used until the cluster has answered.
 TABLES: Final = ("partitions", "accounts", "qos", "gpus")
 
 
-def known_in(data: TomlTable, place: Callable[[Sequence[str]], str]) -> Mapping[str, TomlTable]:
+def profile_names(data: TomlTable, place: Callable[[Sequence[str]], str]) -> Mapping[str, TomlTable]:
     """Return these tables of a profile.
 
     Parameters

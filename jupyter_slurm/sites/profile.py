@@ -27,9 +27,9 @@ from jupyter_slurm.domain.profile_tables import (
     TomlTable,
 )
 from jupyter_slurm.errors import ConfigError, UsageError
-from jupyter_slurm.sites.known_names import known_in
+from jupyter_slurm.sites.known_names import profile_names
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
-from jupyter_slurm.sites.toml_lines import line_of
+from jupyter_slurm.sites.toml_lines import line_number
 
 __all__ = [
     "Profile",
@@ -39,12 +39,12 @@ __all__ = [
     "list_profiles",
     "load_profile",
     "parse_profile",
+    "profile_items",
     "read_profile",
-    "told_by",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-_LARGEST = 1_000_000
+_MAX_PROFILE_BYTES = 1_000_000
 _CONTAINER = 'The README, "Containers", shows what one may have.'
 _FREE = 'The README, "What is free", shows what one may have.'
 _LAUNCH = 'The README, "A Jupyter on a GPU node", shows what one may have.'
@@ -173,7 +173,7 @@ def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
             path = os.path.join(folder, f"{name}.toml")
             try:
                 with open(path, "rb") as file:
-                    return path, file.read(_LARGEST)
+                    return path, file.read(_MAX_PROFILE_BYTES)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -203,7 +203,7 @@ def parse_profile(name: str, raw: bytes, path: str) -> Profile:
     return _profile(name, data, path, text)
 
 
-def told_by(name: str, raw: bytes, path: str) -> TomlTable:
+def profile_items(name: str, raw: bytes, path: str) -> TomlTable:
     """Return a profile merged with the profile that it extends.
 
     Raises
@@ -264,7 +264,7 @@ def _are_tables(*values: Any) -> bool:
 
 def _at(path: str, text: str, keys: Sequence[str]) -> str:
     """Return the file, and the line if known."""
-    line = line_of(text, keys)
+    line = line_number(text, keys)
     return path if line is None else f"{path}:{line}"
 
 
@@ -291,7 +291,7 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
         "advice": data.get("advice", {}),
         "launch": data.get("launch", {}),
         "storage": data.get("storage", {}),
-        "known": known_in(data, lambda keys: _at(path, text, keys)),
+        "known": profile_names(data, lambda keys: _at(path, text, keys)),
         "notes": tuple(data.get("notes", ())),
         **({"node_ports": tuple(tunnels["node_ports"])} if "node_ports" in tunnels else {}),
         "unproven": tunnels.get("unproven", False),
@@ -301,7 +301,7 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
     )
 
 
-def check_environments(told: TomlTable, path: str, text: str = "") -> Mapping[str, EnvironmentTable]:
+def check_environments(data: TomlTable, path: str, text: str = "") -> Mapping[str, EnvironmentTable]:
     """Return validated environments of jobs; ``path`` and ``text`` appear in error messages.
 
     Raises
@@ -309,10 +309,10 @@ def check_environments(told: TomlTable, path: str, text: str = "") -> Mapping[st
     ConfigError
         An environment is not valid.
     """
-    if not told:
+    if not data:
         return {}
-    _check({"login": {"host": "any"}, "env": told}, path, _ENVIRONMENT, text)
-    for name, one in told.items():
+    _check({"login": {"host": "any"}, "env": data}, path, _ENVIRONMENT, text)
+    for name, one in data.items():
         place = f"{_at(path, text, ['env', name])}: env.{name}"
         if "venv" in one and "conda" in one:
             raise ConfigError(f"{place} cannot be a venv and of conda.", hint=_ENVIRONMENT)
@@ -320,10 +320,10 @@ def check_environments(told: TomlTable, path: str, text: str = "") -> Mapping[st
             check_described(one)
         except UsageError as error:
             raise ConfigError(f"{place}: {error.message}", hint=error.hint) from None
-    return told
+    return data
 
 
-def check_container(told: TomlTable, path: str, text: str = "") -> ContainerTable:
+def check_container(data: TomlTable, path: str, text: str = "") -> ContainerTable:
     """Return the validated settings of all containers; ``path`` and ``text`` appear in error messages.
 
     Raises
@@ -331,17 +331,17 @@ def check_container(told: TomlTable, path: str, text: str = "") -> ContainerTabl
     ConfigError
         A setting is not valid.
     """
-    _check({"login": {"host": "any"}, "container": dict(told)}, path, _CONTAINER, text)
+    _check({"login": {"host": "any"}, "container": dict(data)}, path, _CONTAINER, text)
     try:
-        for bind in told.get("bind", ()):
+        for bind in data.get("bind", ()):
             check_bind(bind)
     except UsageError as error:
         place = _at(path, text, ["container", "bind"])
         raise ConfigError(f"{place}: container.bind: {error.message}", hint=error.hint) from None
-    return cast("ContainerTable", told)
+    return cast("ContainerTable", data)
 
 
-def check_table(name: str, told: TomlTable, path: str) -> TomlTable:
+def check_table(name: str, text: TomlTable, path: str) -> TomlTable:
     """Return ``[advice]``, ``[cost]``, ``[launch]`` or ``[storage]``; ``path`` appears in error messages.
 
     Raises
@@ -349,10 +349,10 @@ def check_table(name: str, told: TomlTable, path: str) -> TomlTable:
     ConfigError
         The table is not valid.
     """
-    if told:
+    if text:
         hints = {"launch": _LAUNCH, "storage": _STORAGE}
-        _check({"login": {"host": "any"}, name: dict(told)}, path, hints.get(name, _FREE))
-    return told
+        _check({"login": {"host": "any"}, name: dict(text)}, path, hints.get(name, _FREE))
+    return text
 
 
 def _check(data: TomlTable, path: str, hint: str, text: str = "") -> None:

@@ -6,12 +6,12 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["line_of"]
+__all__ = ["line_number"]
 
-_MOST = 2_000  # lines; each is parsed as often as there are lines after it
+_MAX_LINES = 2_000  # lines; each is parsed as often as there are lines after it
 
 
-def line_of(text: str, keys: Sequence[str]) -> int | None:
+def line_number(text: str, keys: Sequence[str]) -> int | None:
     """Return the number of the line, from 1, that sets a key; None if unknown.
 
     Parameters
@@ -22,7 +22,7 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
         Path of the key, its own name last; a value that is not a key (an array index) ends the path.
     """
     lines, whole = text.splitlines(keepends=True), 0  # lines that are valid TOML without the following ones
-    if not keys or len(lines) > _MOST:
+    if not keys or len(lines) > _MAX_LINES:
         return None
     for count in range(1, len(lines) + 1):
         try:

@@ -131,10 +131,10 @@ class DirectoryLock(Protocol):
 
 
 class DetachedRun(Protocol):
-    """A command started in detached mode: see :meth:`Transport.start_once`."""
+    """A command started in detached mode: see :meth:`Transport.start_detached`."""
 
     @property
-    def hold(self) -> DirectoryLock | None:
+    def lock(self) -> DirectoryLock | None:
         """Return the lock of the new directory's first file; None if no directory was requested."""
         ...
 
@@ -163,7 +163,7 @@ class Transport(Protocol):
         """Run a command to its end; ``timeout`` in seconds. A time-out ends its whole process group."""
         ...
 
-    async def start_once(
+    async def start_detached(
         self,
         prefix: str,
         argv: Sequence[str],
@@ -222,11 +222,11 @@ class Transport(Protocol):
         """Remove a file or a tree. A missing path is not an error; links are not followed."""
         ...
 
-    async def hold(self, path: str) -> DirectoryLock | None:
+    async def acquire_lock(self, path: str) -> DirectoryLock | None:
         """Acquire the lock (``flock``) of a file; None if another process holds it.
 
         On a file system without locks, every caller gets the lock. Actions that must not happen twice are also guarded
-        by exclusive creation (:meth:`start_once`).
+        by exclusive creation (:meth:`start_detached`).
         """
         ...
 

@@ -8,7 +8,7 @@ import struct
 import sys
 from typing import Any, NamedTuple
 
-__all__ = ["is_ours", "peer_pid", "peer_uid"]
+__all__ = ["is_same_user", "peer_pid", "peer_uid"]
 
 # macOS and the BSDs: getsockopt(SOL_LOCAL, LOCAL_PEERCRED) fills struct xucred {u_int version; uid_t uid; …}.
 # LOCAL_PEERPID (macOS only) fills a pid_t.
@@ -41,7 +41,7 @@ def peer_uid(sock: Any) -> int | None:
         return -1
 
 
-def is_ours(sock: Any) -> bool:
+def is_same_user(sock: Any) -> bool:
     """Return whether the peer is the same user; if unknown, the directory's mode and the secret must protect."""
     return peer_uid(sock) in (None, os.geteuid())
 
@@ -76,10 +76,10 @@ def _tcp_peer(sock: Any) -> int | None:
     """Query the kernel for the peer: the socket whose local address is this socket's remote address."""
     near, far = sock.getsockname(), sock.getpeername()
     try:
-        found = _ask_kernel(far, near)
+        found = _query_socket(far, near)
         if found is not None and found.state == _ESTABLISHED and found.inode == 0:
             # A connection that is not yet accepted has no owner. It will belong to the owner of the listening socket.
-            found = _ask_kernel(far, ("0.0.0.0", 0))  # noqa: S104 - a wildcard in a question
+            found = _query_socket(far, ("0.0.0.0", 0))  # noqa: S104 - a wildcard in a question
     except PermissionError:
         found = _read_table(far, near)
     # A socket without an inode is no longer open in any process, and the kernel reports root as its owner.
@@ -92,7 +92,7 @@ class _SocketEntry(NamedTuple):
     inode: int
 
 
-def _ask_kernel(local: tuple[str, int], remote: tuple[str, int]) -> _SocketEntry | None:
+def _query_socket(local: tuple[str, int], remote: tuple[str, int]) -> _SocketEntry | None:
     """Look up a TCP socket (sock_diag(7)); None if not found."""
     addresses = (local[1], remote[1], socket.inet_aton(local[0]), socket.inet_aton(remote[0]))
     identity = (

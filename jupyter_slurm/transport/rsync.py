@@ -27,11 +27,11 @@ from jupyter_slurm.transport.base import Completed, Stream, Transport
 
 __all__ = ["Rsync", "check_rsync"]
 
-_PATIENCE = 60.0  # seconds for a new connection
-_PIECE = 256 << 10
+_CONNECT_TIMEOUT_S = 60.0  # seconds for a new connection
+_CHUNK_BYTES = 256 << 10
 _BROKEN = (10, 12, 30, 35, 255)  # exit codes (rsync(1)): socket, protocol stream, time-outs, the remote shell
 _FULL = (b"No space left", b"quota exceeded")
-_MOST = 1 << 16  # bytes of rsync's remote command
+_MAX_COMMAND_BYTES = 1 << 16  # bytes of rsync's remote command
 _MARK = "JUPYTER_SLURM_RSYNC"
 # The shell before this line may have read the bytes sent before the line.
 _THERE = f'cd -- "$1" && {_MARK}=$2 && export {_MARK} && shift 2 && echo && exec "$@"'
@@ -86,13 +86,13 @@ class Rsync:
     def __init__(
         self,
         transport: Transport,
-        here: str,
-        there: str,
+        local_path: str,
+        remote_path: str,
         *,
         owner: str = "",
         moved: Callable[[int], None] | None = None,
     ) -> None:
-        self._transport, self._here, self._there, self._owner = transport, here, there, owner
+        self._transport, self._local_path, self._remote_path, self._owner = transport, local_path, remote_path, owner
         self._moved = moved or (lambda _: None)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_pull = False
@@ -125,7 +125,7 @@ class Rsync:
         await self._transport.run(["/bin/sh", "-c", _END, "sh", self._mark()])
 
     def _mark(self) -> str:
-        named = "\0".join((self._owner, socket.gethostname(), self._here, self._there))
+        named = "\0".join((self._owner, socket.gethostname(), self._local_path, self._remote_path))
         return hashlib.sha256(named.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
     def stop(self) -> None:
@@ -143,7 +143,7 @@ class Rsync:
                 try:
                     self._process = subprocess.Popen(
                         ["rsync", f"--rsh={_shell(far.fileno())}", *options, *ends],
-                        cwd=self._here,
+                        cwd=self._local_path,
                         env=_environment(),
                         stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE,
@@ -152,7 +152,7 @@ class Rsync:
                         start_new_session=True,
                     )
                 except OSError as error:
-                    raise TransportError(f"rsync cannot be started in {self._here}: {error.strerror}") from error
+                    raise TransportError(f"rsync cannot be started in {self._local_path}: {error.strerror}") from error
             if self._ended.is_set():
                 self.stop()
             carrying = threading.Thread(target=self._carry, args=(near,), name="jupyter-slurm-rsync", daemon=True)
@@ -169,19 +169,21 @@ class Rsync:
             raise TransportError(f"The connection for rsync broke: {self._trouble}") from self._trouble
         return Completed(self._process.returncode, out, said)
 
-    def _carry(self, near: socket.socket) -> None:
+    def _carry(self, local_socket: socket.socket) -> None:
         """Wait for rsync's remote command, run it, and copy the streams in both directions."""
         files: list[int] = []
         stream: Stream | None = None
         try:
-            said, files = _received(near)
+            said, files = _received(local_socket)
             if not files:
                 return  # rsync ended before its request
             words = json.loads(said)[1:]
             if words[:2] != ["rsync", "--server"]:
                 raise TransportError(f"rsync wanted to run something else than rsync: {words[:2]}")
-            stream = self._transport.pipe(["/bin/sh", "-c", _THERE, "sh", self._there, self._mark(), *words], _PATIENCE)
-            self._pass_on(near, stream, *files)
+            stream = self._transport.pipe(
+                ["/bin/sh", "-c", _THERE, "sh", self._remote_path, self._mark(), *words], _CONNECT_TIMEOUT_S
+            )
+            self._pass_on(local_socket, stream, *files)
         except (SlurmError, OSError, ValueError) as error:
             self._trouble = self._trouble or error
         finally:
@@ -190,7 +192,7 @@ class Rsync:
             for file in files:
                 os.close(file)
 
-    def _pass_on(self, near: socket.socket, stream: Stream, source: int, target: int) -> None:
+    def _pass_on(self, local_socket: socket.socket, stream: Stream, source: int, target: int) -> None:
         for file in (source, target):
             os.set_blocking(file, True)  # rsync may have changed the mode
         up = threading.Thread(target=self._send, args=(stream, source), name="jupyter-slurm-rsync-up", daemon=True)
@@ -198,7 +200,7 @@ class Rsync:
         try:
             data = stream.recv(1)
             up.start()
-            while data := stream.recv(_PIECE):
+            while data := stream.recv(_CHUNK_BYTES):
                 _write(target, data)
                 done += len(data)
                 if self._is_pull:
@@ -210,14 +212,14 @@ class Rsync:
             os.dup2(null, target)  # rsync sees the end; the descriptor stays in use
             os.close(null)
             with contextlib.suppress(OSError):
-                near.sendall(b"0")  # the bridge ends; rsync waits for it before closing the other direction
+                local_socket.sendall(b"0")  # the bridge ends; rsync waits for it before closing the other direction
             if up.ident is not None:
                 up.join()
 
     def _send(self, stream: Stream, source: int) -> None:
         done = 0
         try:
-            while data := os.read(source, _PIECE):
+            while data := os.read(source, _CHUNK_BYTES):
                 stream.sendall(data)
                 done += len(data)
                 if not self._is_pull:
@@ -243,10 +245,10 @@ def _environment() -> dict[str, str]:
     return {**env, "LC_ALL": "C", "TZ": "UTC"}
 
 
-def _received(near: socket.socket) -> tuple[bytes, list[int]]:
+def _received(local_socket: socket.socket) -> tuple[bytes, list[int]]:
     said, files = b"", list[int]()
-    while not said.endswith(b"\n") and len(said) < _MOST:
-        data, more, _, _ = socket.recv_fds(near, _MOST, 2)
+    while not said.endswith(b"\n") and len(said) < _MAX_COMMAND_BYTES:
+        data, more, _, _ = socket.recv_fds(local_socket, _MAX_COMMAND_BYTES, 2)
         files += more
         if not data:
             break

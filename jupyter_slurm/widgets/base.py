@@ -16,19 +16,19 @@ from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.widgets.click_check import ClickCheck, heard_where_sent
+from jupyter_slurm.widgets.click_check import ClickCheck, handle_events_in_subshell
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MimeBundle
 
-__all__ = ["BAD", "CALM", "WARN", "Button", "WidgetPanel", "calm", "html", "text"]
+__all__ = ["BAD", "CALM", "WARNING_STYLE", "Button", "WidgetPanel", "calm", "html", "text"]
 
 CALM, BAD = "var(--jp-ui-font-color2,GrayText)", "var(--jp-error-color1,#d32f2f)"
-WARN = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
-_SHORTEST = 0.25  # seconds between two redraws
-_TICK = 5.0  # seconds between two redraws of clocks
-_SURE = 5.0  # seconds in which a second click confirms the first
-_DOUBLE = 0.4  # seconds in which a second click belongs to the first: the question cannot be read so fast
+WARNING_STYLE = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
+_MIN_DRAW_INTERVAL_S = 0.25  # seconds between two redraws
+_CLOCK_INTERVAL_S = 5.0  # seconds between two redraws of clocks
+_CONFIRM_TIMEOUT_S = 5.0  # seconds in which a second click confirms the first
+_DOUBLE_CLICK_S = 0.4  # seconds in which a second click belongs to the first: the question cannot be read so fast
 
 
 def html(value: str = "", **layout: str) -> ipywidgets.HTML:
@@ -57,33 +57,37 @@ class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no type
     """
 
     def __init__(
-        self, label: str, about: str, clicked: Callable[[], None], *, asks: bool = False, width: str = "auto"
+        self, label: str, hint: str, clicked: Callable[[], None], *, asks: bool = False, width: str = "auto"
     ) -> None:
-        self._label, self._clicked, self._asks = label, clicked, asks
-        self._asked = 0.0
+        self._label, self._clicked, self._needs_confirmation = label, clicked, asks
+        self._confirm_requested_at = 0.0
         layout = ipywidgets.Layout(width=width, flex="0 0 auto", align_self="flex-start")
-        super().__init__(description=label, tooltip=about, layout=layout)
-        heard_where_sent(self)
-        self.on_click(self._heard)
+        super().__init__(description=label, tooltip=hint, layout=layout)
+        handle_events_in_subshell(self)
+        self.on_click(self._on_click)
 
     def reset(self) -> None:
         """Reset a first click."""
-        if self._asked:
-            self.description, self.button_style, self._asked = self._label, "", 0.0
+        if self._confirm_requested_at:
+            self.description, self.button_style, self._confirm_requested_at = self._label, "", 0.0
 
-    def _heard(self, _: Any) -> None:
-        if self._asked and time.monotonic() - self._asked < _DOUBLE:
+    def _on_click(self, _: Any) -> None:
+        if self._confirm_requested_at and time.monotonic() - self._confirm_requested_at < _DOUBLE_CLICK_S:
             return
-        if not self._asks or self._asked:
+        if not self._needs_confirmation or self._confirm_requested_at:
             self.reset()
             self._clicked()
             return
-        self.description, self.button_style, self._asked = f"Really {self._label.lower()}?", "danger", time.monotonic()
-        event_loop.spawn(self._forget(self._asked), contextvars.copy_context())
+        self.description, self.button_style, self._confirm_requested_at = (
+            f"Really {self._label.lower()}?",
+            "danger",
+            time.monotonic(),
+        )
+        event_loop.spawn(self._forget(self._confirm_requested_at), contextvars.copy_context())
 
     async def _forget(self, since: float) -> None:
-        await asyncio.sleep(_SURE)
-        if self._asked == since:
+        await asyncio.sleep(_CONFIRM_TIMEOUT_S)
+        if self._confirm_requested_at == since:
             self.reset()
 
 
@@ -93,7 +97,7 @@ def text(label: str, *, options: Iterable[str] | None = None, **more: Any) -> An
     kind = ipywidgets.Text if options is None else ipywidgets.Combobox
     if options is not None:
         more |= {"options": list(options), "ensure_option": False}
-    return heard_where_sent(kind(description=label, **more))
+    return handle_events_in_subshell(kind(description=label, **more))
 
 
 class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -108,15 +112,15 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
     def __init__(self, children: Iterable[ipywidgets.Widget]) -> None:
         self._context = contextvars.copy_context()
         self._is_closed = False
-        self._was_seen = False
+        self._was_visible = False
         self._news: asyncio.Event | None = None
         self._drawing: Future[None] | None = None
-        self._said = html()
+        self._notice = html()
         self._waiting = ClickCheck(self)
         self._body = tuple(children)
-        super().__init__([*self._body, self._said])
-        heard_where_sent(self)
-        self.observe(self._seen, "_view_count")
+        super().__init__([*self._body, self._notice])
+        handle_events_in_subshell(self)
+        self.observe(self._on_visibility, "_view_count")
 
     # To be overridden -----------------------------------------------------------------------------------------------
 
@@ -135,17 +139,17 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
 
     # For subclasses -------------------------------------------------------------------------------------------------
 
-    def go(self) -> None:
+    def start(self) -> None:
         """Start the widget before its display."""
         self._waiting.start()
         self.resumed()
         self.draw()
-        self._drawing = event_loop.spawn(self._keep_drawing(), self._context.copy())
+        self._drawing = event_loop.spawn(self._redraw_loop(), self._context.copy())
 
     @property
-    def is_seen(self) -> bool:
+    def is_visible(self) -> bool:
         """Return whether the widget may be visible; without a count by the front end, assume so."""
-        return bool(self._view_count) or not self._was_seen
+        return bool(self._view_count) or not self._was_visible
 
     def changed(self) -> None:
         """Schedule a redraw; called in the background."""
@@ -156,14 +160,14 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
         """Run the action of a click in a thread of its own; the panel shows an error."""
         event_loop.spawn(self._work(call), self._context.copy())
 
-    def later(self, seconds: float, call: Callable[[], Any], is_due: Callable[[], bool]) -> None:
+    def run_later(self, seconds: float, call: Callable[[], Any], may_run: Callable[[], bool]) -> None:
         """Run a function after a delay, unless it is cancelled before."""
-        event_loop.spawn(self._later(seconds, call, is_due), self._context.copy())
+        event_loop.spawn(self._run_later(seconds, call, may_run), self._context.copy())
 
-    def say(self, error: SlurmError | None) -> None:
+    def show_error(self, error: SlurmError | None) -> None:
         """Show an error, and the next step."""
         said = "" if error is None else sentences(error.message, error.hint)
-        self._said.value = f'<div role="alert" style="color:{BAD}">{escape(said)}</div>' if said else ""
+        self._notice.value = f'<div role="alert" style="color:{BAD}">{escape(said)}</div>' if said else ""
 
     def close(self) -> None:
         """Close the widget and remove its display."""
@@ -185,37 +189,37 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
         try:
             await asyncio.to_thread(call)
         except SlurmError as error:
-            self.say(error)
+            self.show_error(error)
         except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
-            self.say(SlurmError(f"{type(error).__name__}: {error}"))
+            self.show_error(SlurmError(f"{type(error).__name__}: {error}"))
         else:
-            self.say(None)
+            self.show_error(None)
         self.changed()
 
-    async def _later(self, seconds: float, call: Callable[[], Any], is_due: Callable[[], bool]) -> None:
+    async def _run_later(self, seconds: float, call: Callable[[], Any], may_run: Callable[[], bool]) -> None:
         await asyncio.sleep(seconds)
-        if is_due() and not self._is_closed:
+        if may_run() and not self._is_closed:
             await self._work(call)
 
-    async def _keep_drawing(self) -> None:
+    async def _redraw_loop(self) -> None:
         self._news = asyncio.Event()
         self._news.set()  # for changes before the start of listening
         while not self._is_closed:
             try:
-                await asyncio.wait_for(self._news.wait(), _TICK)
+                await asyncio.wait_for(self._news.wait(), _CLOCK_INTERVAL_S)
             except TimeoutError:
-                if not self.is_seen:
+                if not self.is_visible:
                     continue
             self._news.clear()
             try:
                 self.draw()
             except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
-                self.say(SlurmError(f"{type(error).__name__}: {error}"))
-            await asyncio.sleep(_SHORTEST)
+                self.show_error(SlurmError(f"{type(error).__name__}: {error}"))
+            await asyncio.sleep(_MIN_DRAW_INTERVAL_S)
 
-    def _seen(self, change: Mapping[str, int]) -> None:
+    def _on_visibility(self, change: Mapping[str, int]) -> None:
         """Listen only while the widget is visible."""
-        self._was_seen = True
+        self._was_visible = True
         if change["new"] and not change["old"]:
             self.resumed()
             self.changed()

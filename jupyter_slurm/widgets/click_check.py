@@ -12,26 +12,26 @@ from traitlets import Int
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.output.live_view import notebook
 
-__all__ = ["ClickCheck", "ShowsNote", "answered_where_sent", "heard_where_sent"]
+__all__ = ["ClickCheck", "ShowsNote", "handle_events_in_subshell", "handle_replies_in_subshell"]
 
 _W = TypeVar("_W", bound=ipywidgets.Widget)
 
-_LONG = 1.0  # seconds after which the user may click during a cell
-_ANSWERS = 2.0  # seconds for the answer of a front end with subshells
+_NOTICE_DELAY_S = 1.0  # seconds after which the user may click during a cell
+_ANSWER_TIMEOUT_S = 2.0  # seconds for the answer of a front end with subshells
 _BORDER = "border-left:3px solid var(--jp-warn-color1,#f57c00);padding-left:.4em"
-_SAID = (
+_BUSY_NOTICE = (
     f'<div role="status" style="{_BORDER}">A cell is running, and this front end hands over what is clicked here '
     "only when that has ended.</div>"
 )
 
 
-def heard_where_sent(widget: _W) -> _W:
+def handle_events_in_subshell(widget: _W) -> _W:
     """Handle the messages of a widget in the subshell to which the front end sends them, also while a cell runs."""
-    answered_where_sent(widget.comm)
+    handle_replies_in_subshell(widget.comm)
     return widget
 
 
-def answered_where_sent(comm: Any) -> None:
+def handle_replies_in_subshell(comm: Any) -> None:
     """Handle the messages of a comm in the subshell to which the front end sends them.
 
     ipykernel 7.4 routes them to the shell that last published in the comm: to the main shell, which is busy.
@@ -52,7 +52,7 @@ class ShowsNote(Protocol):
     children: Any
 
     @property
-    def is_seen(self) -> bool: ...  # noqa: D102
+    def is_on_screen(self) -> bool: ...  # noqa: D102
 
 
 class ClickCheck:
@@ -63,47 +63,47 @@ class ClickCheck:
         self._shell: Any = None  # shell of the notebook, during the check
         self._cell = 0
         self._runs = False
-        self._is_heard = False
+        self._is_answered = False
         self._context = contextvars.copy_context()
 
     def start(self) -> None:
         """Check all cells that start from now on."""
         self._shell = notebook()
         if self._shell is not None:
-            self._shell.events.register("pre_run_cell", self._begins)
+            self._shell.events.register("pre_run_cell", self._on_cell_start)
             self._shell.events.register("post_run_cell", self._ends)
 
     def stop(self) -> None:
         """Stop checking."""
         if self._shell is not None:
-            self._shell.events.unregister("pre_run_cell", self._begins)
+            self._shell.events.unregister("pre_run_cell", self._on_cell_start)
             self._shell.events.unregister("post_run_cell", self._ends)
             self._shell = None
 
-    def _begins(self, info: Any) -> None:
+    def _on_cell_start(self, info: Any) -> None:
         self._cell += 1
         self._runs = True
-        if not self._is_heard and self._shell is not None and self._panel.is_seen:
-            event_loop.spawn(self._ask(self._cell), self._context.copy())
+        if not self._is_answered and self._shell is not None and self._panel.is_on_screen:
+            event_loop.spawn(self._show_probe(self._cell), self._context.copy())
 
     def _ends(self, result: Any) -> None:
         self._runs = False
 
-    async def _ask(self, cell: int) -> None:
+    async def _show_probe(self, cell: int) -> None:
         """Display a probe. If its message arrives while the cell runs, clicks arrive, too."""
-        if await self._is_over(cell, _LONG):
+        if await self._is_over(cell, _NOTICE_DELAY_S):
             return
-        probe = heard_where_sent(_Probe(layout=ipywidgets.Layout(margin="0")))
+        probe = handle_events_in_subshell(_Probe(layout=ipywidgets.Layout(margin="0")))
 
         def seen(change: Any) -> None:
-            self._is_heard = self._is_heard or (self._runs and self._cell == cell)
+            self._is_answered = self._is_answered or (self._runs and self._cell == cell)
 
         probe.observe(seen, "_view_count")
         panel, shown = self._panel, self._panel.children
         panel.children = (*shown, probe)
-        if not await self._is_over(cell, _ANSWERS):
-            probe.value = _SAID
-            while not await self._is_over(cell, _LONG):
+        if not await self._is_over(cell, _ANSWER_TIMEOUT_S):
+            probe.value = _BUSY_NOTICE
+            while not await self._is_over(cell, _NOTICE_DELAY_S):
                 pass
         panel.children = tuple(child for child in panel.children if child is not probe)
         probe.close()
@@ -111,7 +111,7 @@ class ClickCheck:
     async def _is_over(self, cell: int, seconds: float) -> bool:
         """Wait; return whether no note is needed: the cell has ended, or messages arrive."""
         left = seconds
-        while left > 0 and self._runs and self._cell == cell and not self._is_heard:
+        while left > 0 and self._runs and self._cell == cell and not self._is_answered:
             await asyncio.sleep(0.1)
             left -= 0.1
-        return not self._runs or self._cell != cell or self._is_heard
+        return not self._runs or self._cell != cell or self._is_answered

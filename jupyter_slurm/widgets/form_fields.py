@@ -16,11 +16,11 @@ from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.widgets.base import WARN, calm, html, text
+from jupyter_slurm.widgets.base import WARNING_STYLE, calm, html, text
 
-__all__ = ["EMPTY", "RESOURCES", "FormField", "FormFields", "doubts", "said_of"]
+__all__ = ["EMPTY_SCRIPT", "RESOURCES", "FormField", "FormFields", "submission_warnings", "warnings_html"]
 
-EMPTY = "#!/bin/sh\n"
+EMPTY_SCRIPT = "#!/bin/sh\n"
 """Description for a cell without content."""
 
 _SHORT = re.compile("-[A-Za-z]")
@@ -60,7 +60,7 @@ RESOURCES = (
 )
 """The resources of a job, in their usual order."""
 
-_OF_A_PARTITION = ("gpu", "memory", "time-limit")
+_PARTITION_KINDS = ("gpu", "memory", "time-limit")
 
 
 class FormFields:
@@ -100,7 +100,7 @@ class FormFields:
             if field.usual in usual and not self[field.label]:
                 self.set(field.label, str(usual[field.usual]))
 
-    def words(self) -> list[str]:
+    def line_words(self) -> list[str]:
         """Return the values as the words of a line."""
         found: list[str] = []
         for field in self._fields:
@@ -116,7 +116,7 @@ class FormFields:
         for field in self._fields:
             if not field.kind:
                 continue
-            known = names(field.kind, partition=partition if field.kind in _OF_A_PARTITION else "")
+            known = names(field.kind, partition=partition if field.kind in _PARTITION_KINDS else "")
             if known != self._offered.get(field.kind):
                 self._offered[field.kind] = known
                 self._texts[field.label].options = [one.name for one in known]
@@ -143,17 +143,17 @@ def _wrapping() -> ipywidgets.Layout:
     return ipywidgets.Layout(flex_flow="row wrap", align_items="center")
 
 
-def doubts(cluster: Cluster, asked: Callable[[], Submission]) -> list[str]:
+def submission_warnings(cluster: Cluster, request: Callable[[], Submission]) -> list[str]:
     """Return the reasons known to the agent why the cluster would refuse a submission or never run it."""
     try:
-        with asked().body(cluster) as body:
+        with request().body(cluster) as body:
             told = cluster.client.post(cluster.path("jobs"), json={**body, "dry_run": True})
     except SlurmError as error:
         return [sentences(error.message, error.hint)]
     return [*(told.get("doubts") or []), *(told.get("warnings") or [])]
 
 
-def said_of(doubts: Sequence[str]) -> str:
+def warnings_html(warnings: Sequence[str]) -> str:
     """Return warnings as HTML."""
-    lines = "".join(f'<div style="{WARN}">{escape(text)}</div>' for text in doubts)
+    lines = "".join(f'<div style="{WARNING_STYLE}">{escape(text)}</div>' for text in warnings)
     return f'<div role="status">{lines}</div>' if lines else ""

@@ -9,33 +9,33 @@ from collections.abc import Callable
 import comm
 
 from jupyter_slurm.client import event_loop
-from jupyter_slurm.widgets.click_check import answered_where_sent
+from jupyter_slurm.widgets.click_check import handle_replies_in_subshell
 
 __all__ = ["insert_cell"]
 
 _TARGET = "jupyter-slurm:cell"  # labextension/src/plugins/insert_cell.ts
-_ANSWERS = 3.0  # seconds for a front end with the extension
+_ANSWER_TIMEOUT_S = 3.0  # seconds for a front end with the extension
 
 
-def insert_cell(source: str, told: Callable[[bool], None]) -> None:
+def insert_cell(source: str, on_result: Callable[[bool], None]) -> None:
     """Insert a cell below the selected one; ``told`` is called with the success."""
-    event_loop.spawn(_insert(source, told), contextvars.copy_context())
+    event_loop.spawn(_insert(source, on_result), contextvars.copy_context())
 
 
-async def _insert(source: str, told: Callable[[bool], None]) -> None:
+async def _insert(source: str, on_result: Callable[[bool], None]) -> None:
     loop, answer = asyncio.get_running_loop(), asyncio.Event()
 
     def heard(message: object) -> None:
         loop.call_soon_threadsafe(answer.set)
 
     opened = comm.create_comm(target_name=_TARGET, data={"source": source})
-    answered_where_sent(opened)
+    handle_replies_in_subshell(opened)
     opened.on_msg(heard)
     try:
-        await asyncio.wait_for(answer.wait(), _ANSWERS)
+        await asyncio.wait_for(answer.wait(), _ANSWER_TIMEOUT_S)
     except TimeoutError:
-        told(False)
+        on_result(False)
     else:
-        told(True)
+        on_result(True)
     finally:
         opened.close()

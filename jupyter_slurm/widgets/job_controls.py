@@ -20,7 +20,7 @@ __all__ = ["JobControls", "controls"]
 def controls(job: Job) -> JobControls:
     """Return the controls of an active job."""
     shown = JobControls(job)
-    shown.go()
+    shown.start()
     return shown
 
 
@@ -41,12 +41,12 @@ class JobControls(WidgetPanel):
 
     def resumed(self) -> None:
         """Start listening."""
-        self._follower.unlisten(self._heard)
-        self._follower.listen(self._heard)
+        self._follower.unlisten(self._on_change)
+        self._follower.listen(self._on_change)
 
     def paused(self) -> None:
         """Stop listening."""
-        self._follower.unlisten(self._heard)
+        self._follower.unlisten(self._on_change)
 
     def draw(self) -> None:
         """Update the controls; close them at the end of the job."""
@@ -59,7 +59,7 @@ class JobControls(WidgetPanel):
         """Return nothing: the card suffices."""
         return "", ""
 
-    def _heard(self, stream: str, data: bytes) -> None:
+    def _on_change(self, stream: str, data: bytes) -> None:
         if not stream:
             self.changed()
 

@@ -16,11 +16,11 @@ from jupyter_slurm.errors import NotConnected, SlurmError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["JobFeed", "feed_of", "identity"]
+__all__ = ["JobFeed", "cluster_feed", "identity"]
 
-_SHORTEST, _LONGEST = 0.5, 30.0  # seconds between two attempts to reach the agent
-_OPENS = 0.3  # seconds to open a stream: changes between the list and the stream are requested afterwards
-_FINISHED = 50  # finished jobs listed at first
+_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = 0.5, 30.0  # seconds between two attempts to reach the agent
+_STREAM_OPEN_S = 0.3  # seconds to open a stream: changes between the list and the stream are requested afterwards
+_FINISHED_JOBS = 50  # finished jobs listed at first
 
 Listener = Callable[[], None]
 
@@ -33,7 +33,7 @@ def identity(data: api.Job) -> str:
     return str(data.get("key") or f"{data.get('id')}@{data.get('submit_time')}")
 
 
-def feed_of(cluster: Cluster) -> JobFeed:
+def cluster_feed(cluster: Cluster) -> JobFeed:
     """Return the only feed of a cluster."""
     with _lock:
         return _feeds.setdefault((id(cluster.client), cluster.name), JobFeed(cluster))
@@ -58,7 +58,7 @@ class JobFeed:
         self._listeners: list[Listener] = []
         self._work: Future[None] | None = None
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Request the jobs from the agent, and wait for the answer.
 
         Raises
@@ -66,7 +66,7 @@ class JobFeed:
         SlurmError
             The request failed.
         """
-        self._take_all(self._ask(), {})
+        self._apply_jobs(self._request_jobs(), {})
 
     def listen(self, listener: Listener) -> None:
         """Register a function, called in the background after changes; the stream exists only with listeners."""
@@ -84,22 +84,22 @@ class JobFeed:
                 self._work.cancel()
                 self._work = None
 
-    def know(self, data: api.Job) -> None:
+    def apply_job(self, data: api.Job) -> None:
         """Store an API object of a job."""
         self.jobs[identity(data)] = data
-        self._tell()
+        self._notify()
 
     async def _run(self) -> None:
-        pause = _SHORTEST
+        pause = _MIN_RETRY_INTERVAL_S
         while True:
             told: dict[str, api.Job] = {}
-            first = asyncio.create_task(self._look_later(told))
+            first = asyncio.create_task(self._delayed_refresh(told))
             try:
                 async for event, data in self._cluster.client.astream("/v1/events"):
-                    pause = _SHORTEST
+                    pause = _MIN_RETRY_INTERVAL_S
                     if event == "job" and data["cluster"] == self._cluster.name:
                         told[identity(data)] = data
-                        self.know(data)
+                        self.apply_job(data)
                 self._troubled("The agent has ended; looking for another one.")
             except SlurmError as error:
                 self._troubled(error.message)
@@ -109,34 +109,34 @@ class JobFeed:
                 first.cancel()
                 await asyncio.wait([first])
             await asyncio.sleep(pause)
-            pause = min(_LONGEST, pause * 1.7)
+            pause = min(_MAX_RETRY_INTERVAL_S, pause * 1.7)
 
-    async def _look_later(self, told: Mapping[str, api.Job]) -> None:
+    async def _delayed_refresh(self, on_event: Mapping[str, api.Job]) -> None:
         """Request all jobs once the stream is open; objects from the stream are newer."""
-        await asyncio.sleep(_OPENS)
+        await asyncio.sleep(_STREAM_OPEN_S)
         try:
-            found = await asyncio.to_thread(self._ask)
+            found = await asyncio.to_thread(self._request_jobs)
         except NotConnected as error:
             self._troubled(f"{error.message} {error.hint}")
         except SlurmError as error:
             self._troubled(error.message)
         else:
             self.trouble = ""
-            self._take_all(found, told)
-            self._tell()
+            self._apply_jobs(found, on_event)
+            self._notify()
 
-    def _ask(self) -> list[api.Job]:
-        asked: dict[str, str | int] = {"state": "all", "finished": _FINISHED}
+    def _request_jobs(self) -> list[api.Job]:
+        asked: dict[str, str | int] = {"state": "all", "finished": _FINISHED_JOBS}
         found: list[api.Job] = self._cluster.client.get(self._cluster.path("jobs"), params=asked)
         return found
 
-    def _take_all(self, found: list[api.Job], told: Mapping[str, api.Job]) -> None:
-        self.jobs = {**{identity(data): data for data in found}, **told}
+    def _apply_jobs(self, matches: list[api.Job], on_event: Mapping[str, api.Job]) -> None:
+        self.jobs = {**{identity(data): data for data in matches}, **on_event}
 
     def _troubled(self, message: str) -> None:
         self.trouble = message
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in list(self._listeners):
             listener()

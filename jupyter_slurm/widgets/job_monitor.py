@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["JobMonitor", "monitor"]
 
-_ROWS, _FINISHED = 20, 5
-_MORE = 30  # rows added by a click
-_LOG, _HOLD, _CANCEL = 4, 6, 9  # widths of buttons
+_INITIAL_ROWS, _FINISHED_ROWS = 20, 5
+_ROWS_PER_CLICK = 30  # rows added by a click
+_LOG_WIDTH, _HOLD_WIDTH, _CANCEL_WIDTH = 4, 6, 9  # widths of buttons
 # Width of all buttons with their margins. HTML widgets have another font size: em would be another width.
-_BUTTONS = f"calc({_LOG + _HOLD + _CANCEL} * var(--jp-widgets-font-size, 13px) + 12px)"
+_BUTTONS = f"calc({_LOG_WIDTH + _HOLD_WIDTH + _CANCEL_WIDTH} * var(--jp-widgets-font-size, 13px) + 12px)"
 
 
-def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> JobMonitor:
+def monitor(*, rows: int = _INITIAL_ROWS, finished: int = _FINISHED_ROWS) -> JobMonitor:
     """Show your jobs on this cluster in a live table with actions: show, hold, cancel.
 
     Parameters
@@ -44,14 +44,14 @@ def monitor(*, rows: int = _ROWS, finished: int = _FINISHED) -> JobMonitor:
         Finished jobs among them, the latest.
     """
     shown = JobMonitor(current(), rows=rows, finished=finished)
-    shown.go()
+    shown.start()
     return shown
 
 
 class JobMonitor(LiveJobs):
     """Table of :func:`monitor`, ended by ``close()`` or the end of the kernel. An invisible table does not listen."""
 
-    def __init__(self, cluster: Cluster, *, rows: int = _ROWS, finished: int = _FINISHED) -> None:
+    def __init__(self, cluster: Cluster, *, rows: int = _INITIAL_ROWS, finished: int = _FINISHED_ROWS) -> None:
         self._limit, self._finished = max(1, rows), max(0, finished)
         self._name = escape(str(cluster.client.get(cluster.path())["name"]))
         self._head, self._rest = html(), html()
@@ -89,26 +89,26 @@ class JobMonitor(LiveJobs):
         shown = JobList(handle(self._cluster, data) for data in known)
         return repr(shown), shown._repr_html_()
 
-    def act(self, what: str, data: api.Job) -> None:
+    def act(self, subject: str, data: api.Job) -> None:
         """Cancel, hold or release a job."""
-        self.work(lambda: self._act(what, data))
+        self.work(lambda: self._act(subject, data))
 
-    def _act(self, what: str, data: api.Job) -> None:
-        (answer,) = act(self._cluster, what, [str(data.get("key") or data["id"])])
+    def _act(self, subject: str, data: api.Job) -> None:
+        (answer,) = act(self._cluster, subject, [str(data.get("key") or data["id"])])
         if answer["now"]:
-            self._feed.know(answer["now"])
+            self._feed.apply_job(answer["now"])
         if answer["error"]:
             raise from_problem(answer["error"])
 
     def _show_more(self) -> None:
-        self._limit += _MORE
+        self._limit += _ROWS_PER_CLICK
         self.changed()
 
-    def _chosen(self, known: list[api.Job]) -> list[api.Job]:
+    def _chosen(self, settings: list[api.Job]) -> list[api.Job]:
         """Return the active jobs, and the latest finished ones, the latest first."""
-        known = sorted(known, key=_age, reverse=True)
-        over = [data for data in known if is_finished(data)]
-        return [data for data in known if not is_finished(data)] + over[: self._finished]
+        settings = sorted(settings, key=_age, reverse=True)
+        over = [data for data in settings if is_finished(data)]
+        return [data for data in settings if not is_finished(data)] + over[: self._finished]
 
     def _matches(self, data: api.Job) -> bool:
         words = str(self._filter.value).lower().split()
@@ -135,12 +135,12 @@ class _Row:
     def __init__(self, owner: JobMonitor) -> None:
         self._owner, self._data = owner, cast("api.Job", {})
         self._cells = html(flex="1 1 auto", min_width="0", align_self="center")
-        self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG}em")
-        self._hold = Button("Hold", "Keep it from starting", self._hold_or_release, width=f"{_HOLD}em")
+        self._log = Button("Log", "Show what it prints", lambda: owner.show_log(self._data), width=f"{_LOG_WIDTH}em")
+        self._hold_button = Button("Hold", "Keep it from starting", self._hold_or_release, width=f"{_HOLD_WIDTH}em")
         self._cancel = Button(
-            "Cancel", "Cancel this job", lambda: owner.act("cancel", self._data), asks=True, width=f"{_CANCEL}em"
+            "Cancel", "Cancel this job", lambda: owner.act("cancel", self._data), asks=True, width=f"{_CANCEL_WIDTH}em"
         )
-        boxes = [self._cells, self._log, self._hold, self._cancel]
+        boxes = [self._cells, self._log, self._hold_button, self._cancel]
         self.box = ipywidgets.HBox(boxes, layout=ipywidgets.Layout(width="100%"))
 
     def show(self, data: api.Job) -> None:
@@ -153,9 +153,9 @@ class _Row:
         about = printable(title(data)).replace("\n", " ")
         word = "Release" if _is_held(data) else "Hold"
         self._log.tooltip, self._cancel.tooltip = f"Show what {about} prints", f"Cancel {about}"
-        self._hold.description, self._hold.tooltip = word, f"{word} {about}"
+        self._hold_button.description, self._hold_button.tooltip = word, f"{word} {about}"
         self._cells.value = row(data)
-        self._hold.layout.visibility = None if JobState(str(data["state"])).is_pending else "hidden"
+        self._hold_button.layout.visibility = None if JobState(str(data["state"])).is_pending else "hidden"
         self._cancel.layout.visibility = "hidden" if is_finished(data) else None
 
     def _hold_or_release(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.render.allocation_card import name_of
+from jupyter_slurm.client.render.allocation_card import job_name
 from jupyter_slurm.client.render.job_card import duration, is_finished, state_as_html, tally
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.domain.states import JobState
@@ -47,7 +47,7 @@ def row(data: api.Job) -> str:
     ended = f"exit code {data['exit_code']}" if is_finished(data) and data.get("exit_code") else ""
     values = (
         escape(str(data.get("id") or "…")),
-        _titled(name_of(data)),
+        _titled(job_name(data)),
         state_as_html(data),
         escape(str(data.get("partition") or "")),
         progress(data),

@@ -9,7 +9,7 @@ import ipywidgets
 
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.widgets.base import WidgetPanel
-from jupyter_slurm.widgets.job_feed import feed_of
+from jupyter_slurm.widgets.job_feed import cluster_feed
 from jupyter_slurm.widgets.log_view import LogView
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class LiveJobs(WidgetPanel):
     def __init__(
         self, cluster: Cluster, above: Iterable[ipywidgets.Widget], below: Iterable[ipywidgets.Widget] = ()
     ) -> None:
-        self._cluster, self._feed, self._log = cluster, feed_of(cluster), LogView(self)
+        self._cluster, self._feed, self._log = cluster, cluster_feed(cluster), LogView(self)
         super().__init__([*above, self._log.box, *below])
-        self._feed.look()
+        self._feed.refresh()
 
     def resumed(self) -> None:
         """Start listening."""

@@ -12,14 +12,21 @@ from jupyter_slurm.client.allocations.allocation import handle
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.render.job_card import duration, facts, is_finished, notes, state_as_html
-from jupyter_slurm.client.render.session_card import end_note, is_ready, path_here, session_state
+from jupyter_slurm.client.render.session_card import end_note, is_session_open, session_path, session_state
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.sessions.launch import WORDS, launch
 from jupyter_slurm.client.sessions.session import Session, SessionList
 from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.widgets.base import Button, calm, html
-from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, FormField, FormFields, doubts, said_of
+from jupyter_slurm.widgets.form_fields import (
+    EMPTY_SCRIPT,
+    RESOURCES,
+    FormField,
+    FormFields,
+    submission_warnings,
+    warnings_html,
+)
 from jupyter_slurm.widgets.job_feed import identity
 from jupyter_slurm.widgets.live_jobs import LiveJobs
 
@@ -28,19 +35,19 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionLauncher", "launcher"]
 
-_OURS = (
+_SESSION_FIELDS = (
     FormField("Name", "name="),
     FormField("Environment", "env=", "a venv, or an image: docker://NAME:TAG", "environment", "env"),
 )
-_TYPED = 0.6  # seconds after the last key until the input is checked
+_TYPING_PAUSE_S = 0.6  # seconds after the last key until the input is checked
 _LINK = "color:var(--jp-content-link-color,LinkText);text-decoration:underline"
-_ENDED = 600.0  # seconds for which a failed session is shown
+_FAILED_SHOWN_S = 600.0  # seconds for which a failed session is shown
 
 
 def launcher() -> SessionLauncher:
     """Show your sessions on this cluster, and a form that launches another: Jupyter in a job."""
     shown = SessionLauncher(current())
-    shown.go()
+    shown.start()
     return shown
 
 
@@ -49,22 +56,25 @@ class SessionLauncher(LiveJobs):
 
     def __init__(self, cluster: Cluster) -> None:
         self._typed = 0
-        self._resources, self._ours = FormFields(RESOURCES, self._changed), FormFields(_OURS, self._changed)
-        self._doubts = html(width="100%")
-        self._launch = Button("Launch", "Launch a session with these options", lambda: self.work(self._launch_it))
+        self._resources, self._session_form = (
+            FormFields(RESOURCES, self._changed),
+            FormFields(_SESSION_FIELDS, self._changed),
+        )
+        self._warnings = html(width="100%")
+        self._launch = Button("Launch", "Launch a session with these options", lambda: self.work(self._launch_session))
         self._rows: dict[str, _Row] = {}
         self._list = ipywidgets.VBox(layout=ipywidgets.Layout(width="100%"))
-        form = [self._resources.box, self._ours.box, self._doubts, self._launch]
+        form = [self._resources.box, self._session_form.box, self._warnings, self._launch]
         super().__init__(cluster, above=[self._list], below=form)
         self.add_class("jupyter-slurm-launcher")
 
-    def go(self) -> None:
+    def start(self) -> None:
         """Start the widget: set the profile's values, and fetch the known names."""
-        super().go()
+        super().start()
         usual = dict(self._cluster.client.get(self._cluster.path()).get("launch") or {})
         if kind := usual.pop("gpu_type", None):
             usual["gpus"] = f"{kind}:{usual.get('gpus', 1)}"
-        for fields in (self._resources, self._ours):
+        for fields in (self._resources, self._session_form):
             fields.fill(usual)
         self._changed()
 
@@ -94,7 +104,7 @@ class SessionLauncher(LiveJobs):
 
     def end(self, data: api.Job) -> None:
         """End a session."""
-        self.work(lambda: self._feed.know({**Session(self._cluster, data).stop()._data}))
+        self.work(lambda: self._feed.apply_job({**Session(self._cluster, data).stop()._data}))
 
     def _sessions(self) -> list[api.Job]:
         """Return the active and recently failed sessions, the latest first."""
@@ -105,32 +115,34 @@ class SessionLauncher(LiveJobs):
     def _changed(self) -> None:
         self._typed += 1
         mark = self._typed
-        self.later(_TYPED, self._look, lambda: mark == self._typed)
+        self.run_later(_TYPING_PAUSE_S, self._refresh_choices, lambda: mark == self._typed)
 
-    def _look(self) -> None:
+    def _refresh_choices(self) -> None:
         """Show suggestions and warnings, all from the agent's present knowledge."""
-        for fields in (self._resources, self._ours):
+        for fields in (self._resources, self._session_form):
             fields.offer()
             fields.remark()
-        self._doubts.value = said_of(doubts(self._cluster, self._as_a_job))
+        self._warnings.value = warnings_html(submission_warnings(self._cluster, self._as_a_job))
 
     def _as_a_job(self) -> Submission:
         """Return a job with the same request."""
-        line = shlex.join(self._resources.words())
-        return Submission("script", EMPTY, parse_cell_line(line, option_table(self._cluster, "sbatch"), {}).options)
+        line = shlex.join(self._resources.line_words())
+        return Submission(
+            "script", EMPTY_SCRIPT, parse_cell_line(line, option_table(self._cluster, "sbatch"), {}).options
+        )
 
-    def _launch_it(self) -> None:
+    def _launch_session(self) -> None:
         self._launch.disabled = True
         try:
-            line = shlex.join([*self._resources.words(), *self._ours.words()])
+            line = shlex.join([*self._resources.line_words(), *self._session_form.line_words()])
             parsed = parse_cell_line(line, option_table(self._cluster, "sbatch"), WORDS)
-            self._feed.know({**launch(self._cluster, parsed, tell=self._told)._data})
+            self._feed.apply_job({**launch(self._cluster, parsed, notify=self._on_names)._data})
         finally:
             self._launch.disabled = False
-        self._ours.set("Name", "")
+        self._session_form.set("Name", "")
 
-    def _told(self, data: api.Job) -> None:
-        self._doubts.value = said_of(data.get("doubts") or ())
+    def _on_names(self, data: api.Job) -> None:
+        self._warnings.value = warnings_html(data.get("doubts") or ())
 
 
 class _Row:
@@ -138,21 +150,21 @@ class _Row:
 
     def __init__(self, owner: SessionLauncher) -> None:
         self._data = cast("api.Job", {})
-        self._said = html(flex="1 1 auto", min_width="0")
+        self._notice = html(flex="1 1 auto", min_width="0")
         self._open = Button("Open", "Open it in a browser of the kernel's machine", lambda: owner.show(self._data))
         self._log = Button("Log", "Show what it says", lambda: owner.show_log(self._data))
         self._stop = Button("Stop", "End it, with all that runs in it", lambda: owner.end(self._data), asks=True)
         buttons = [self._open, self._log, self._stop]
-        self.box = ipywidgets.HBox([self._said, *buttons], layout=ipywidgets.Layout(width="100%"))
+        self.box = ipywidgets.HBox([self._notice, *buttons], layout=ipywidgets.Layout(width="100%"))
 
     def show(self, data: api.Job) -> None:
         """Update the row."""
         self._data = data
-        self._said.value = _as_html(data)
+        self._notice.value = _as_html(data)
         is_over = is_finished(data)
-        is_there = is_ready(data) or session_state(data) == "unreachable"
+        is_there = is_session_open(data) or session_state(data) == "unreachable"
         self._open.layout.display = (
-            None if is_there and not (data["session"] and path_here(data["session"])) else "none"
+            None if is_there and not (data["session"] and session_path(data["session"])) else "none"
         )
         self._stop.layout.display = "none" if is_over else None
 
@@ -162,13 +174,13 @@ def _as_html(data: api.Job) -> str:
     assert session is not None
     reached = " → ".join(step["state"] for step in session["steps"])
     lines = [f"<b>{escape(str(data.get('label')))}</b> {state_as_html(data)} {calm(' · '.join(facts(data)))}"]
-    if is_ready(data) and (path := path_here(session)):
+    if is_session_open(data) and (path := session_path(session)):
         name = escape(str(data.get("label")))
         link = f'<a href="{escape(path)}" target="_blank" rel="noopener noreferrer" style="{_LINK}">Open {name}</a>'
         lines.append(f"{link} {calm('in a tab of its own, through this Jupyter server')}")
     elif session_state(data):
         lines.append(calm(reached))
-    if is_finished(data) or not is_ready(data):
+    if is_finished(data) or not is_session_open(data):
         lines += [calm(note) for note in notes(data)[:3]]
     elif warning := end_note(data, duration):
         lines.append(calm(warning))
@@ -176,4 +188,7 @@ def _as_html(data: api.Job) -> str:
 
 
 def _has_just_failed(data: api.Job) -> bool:
-    return data.get("state") not in ("COMPLETED", "CANCELLED") and time.time() - (data.get("end_time") or 0.0) < _ENDED
+    return (
+        data.get("state") not in ("COMPLETED", "CANCELLED")
+        and time.time() - (data.get("end_time") or 0.0) < _FAILED_SHOWN_S
+    )

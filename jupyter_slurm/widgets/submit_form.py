@@ -16,8 +16,15 @@ from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError
 from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
-from jupyter_slurm.widgets.click_check import heard_where_sent
-from jupyter_slurm.widgets.form_fields import EMPTY, RESOURCES, FormField, FormFields, doubts, said_of
+from jupyter_slurm.widgets.click_check import handle_events_in_subshell
+from jupyter_slurm.widgets.form_fields import (
+    EMPTY_SCRIPT,
+    RESOURCES,
+    FormField,
+    FormFields,
+    submission_warnings,
+    warnings_html,
+)
 from jupyter_slurm.widgets.insert_cell import insert_cell
 from jupyter_slurm.widgets.job_controls import controls
 from jupyter_slurm.widgets.job_row import row
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["SubmitForm", "submit_form"]
 
 _FIELDS = (*RESOURCES, FormField("Job name", "-J"), FormField("Array", "--array", "0-9"))
-_TYPED = 0.6  # seconds after the last key until the input is checked
+_TYPING_PAUSE_S = 0.6  # seconds after the last key until the input is checked
 _LINE = (
     "user-select:all;white-space:pre-wrap;padding:.2em .4em;background:var(--jp-layout-color2,#eee);"
     "color:var(--jp-ui-font-color1,CanvasText);font-family:var(--jp-code-font-family,monospace)"
@@ -44,7 +51,7 @@ def submit_form(cell: str = "") -> SubmitForm:
         The cell to submit: a script that begins with ``#!``, or Python. It can be written in the form, too.
     """
     shown = SubmitForm(current(), cell)
-    shown.go()
+    shown.start()
     return shown
 
 
@@ -66,24 +73,24 @@ class SubmitForm(WidgetPanel):
         self._fields = FormFields(_FIELDS, self._changed)
         layout = ipywidgets.Layout(width="auto", height="8em")
         hint = "The cell: a script that begins with #!, or Python. Or copy the line below into a cell of its own."
-        self._cell = heard_where_sent(ipywidgets.Textarea(cell, placeholder=hint, layout=layout))
+        self._cell = handle_events_in_subshell(ipywidgets.Textarea(cell, placeholder=hint, layout=layout))
         self._cell.observe(lambda _: self._changed(), "value")
-        self._line, self._doubts, self._result = html(width="100%"), html(width="100%"), html(width="100%")
-        self._submit = Button("Submit", "Submit the cell with these options", lambda: self.work(self._submit_it))
+        self._line, self._warnings, self._result = html(width="100%"), html(width="100%"), html(width="100%")
+        self._submit = Button("Submit", "Submit the cell with these options", lambda: self.work(self._submit_job))
         self._new = Button("New cell", "Write this into a new cell", self._write)
         self._below = ipywidgets.VBox([])
         buttons = ipywidgets.HBox([self._submit, self._new])
-        super().__init__([self._fields.box, self._cell, self._line, self._doubts, buttons, self._result, self._below])
+        super().__init__([self._fields.box, self._cell, self._line, self._warnings, buttons, self._result, self._below])
         self.add_class("jupyter-slurm-form")
 
     @property
     def line(self) -> str:
         """Return the first line of a cell, with the values of the form."""
-        return " ".join(["%%sbatch", *([shlex.join(words)] if (words := self._fields.words()) else [])])
+        return " ".join(["%%sbatch", *([shlex.join(words)] if (words := self._fields.line_words()) else [])])
 
-    def go(self) -> None:
+    def start(self) -> None:
         """Start the widget: fetch the known names."""
-        super().go()
+        super().start()
         self._changed()
 
     def draw(self) -> None:
@@ -106,20 +113,22 @@ class SubmitForm(WidgetPanel):
 
     def _written(self, is_there: bool) -> None:
         said = "It is in a new cell." if is_there else "This front end lets nobody make a cell: copy the line."
-        self._doubts.value = calm(said)
+        self._warnings.value = calm(said)
 
     def _changed(self) -> None:
         """Check the input after the last key."""
         self._typed += 1
         mark = self._typed
         self.changed()
-        self.later(_TYPED, self._look, lambda: mark == self._typed)
+        self.run_later(_TYPING_PAUSE_S, self._refresh_choices, lambda: mark == self._typed)
 
-    def _look(self) -> None:
+    def _refresh_choices(self) -> None:
         """Show suggestions and warnings, all from the agent's present knowledge."""
         self._fields.offer()
         self._fields.remark()
-        self._doubts.value = said_of(doubts(self._cluster, lambda: self._submission(self._cell.value or EMPTY)))
+        self._warnings.value = warnings_html(
+            submission_warnings(self._cluster, lambda: self._submission(self._cell.value or EMPTY_SCRIPT))
+        )
 
     def _submission(self, cell: str) -> Submission:
         cluster = self._cluster
@@ -128,12 +137,12 @@ class SubmitForm(WidgetPanel):
         python = python_named(None, cluster) if kind == "python" else None
         return Submission(kind, cell, parsed.options, python=python)
 
-    def _submit_it(self) -> None:
+    def _submit_job(self) -> None:
         if not str(self._cell.value).strip():
             raise CellError("There is nothing to submit yet.", hint="Write a script that begins with #!, or Python.")
         self._submit.disabled = True
         try:
-            self.job = submit(self._cluster, self._submission(self._cell.value), tell=self._told)
+            self.job = submit(self._cluster, self._submission(self._cell.value), notify=self._on_names)
         finally:
             self._submit.disabled = False
         self.job._follow().listen(lambda stream, _: None if stream else self.changed())
@@ -141,5 +150,5 @@ class SubmitForm(WidgetPanel):
             before.close()
         self._below.children = (controls(self.job),)
 
-    def _told(self, data: api.Job) -> None:
-        self._doubts.value = said_of(data.get("doubts") or ())
+    def _on_names(self, data: api.Job) -> None:
+        self._warnings.value = warnings_html(data.get("doubts") or ())

@@ -117,7 +117,7 @@ def daemon_settings(make_settings: Callable[..., Settings]) -> Iterator[Settings
     """Provide settings of an agent in a separate process, which is ended after the test."""
     values = make_settings(agent_host="daemon")
     yield values
-    record = next((discovery.read_record(place) for place in discovery.places_to_look(values)), None)
+    record = next((discovery.read_record(place) for place in discovery.search_locations(values)), None)
     if record is not None and record["pid"] != os.getpid() and not discovery.is_stale(record):
         # The record of a killed agent may name another process by now, such as the agent of another test.
         with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from jupyter_slurm.agent.api import routes
-from jupyter_slurm.agent.api.app import MAX_BODY
+from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.api.schema import load_document
 from jupyter_slurm.agent.hosting import discovery
 from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
@@ -31,7 +31,7 @@ SUBMISSION = {"key": KEY, "kind": "script", "text": "#!/bin/sh\n"}
 
 @pytest.fixture
 def http(agent: object, settings: Settings, plain_http: Callable[[Endpoint], httpx.Client]) -> Iterator[httpx.Client]:
-    endpoint = endpoint_at(discovery.places_to_look(settings)[0])
+    endpoint = endpoint_at(discovery.search_locations(settings)[0])
     assert endpoint is not None
     with plain_http(endpoint) as client:
         yield client
@@ -179,10 +179,10 @@ def test_a_bad_submission_is_refused_where_it_is_bad(http: httpx.Client, change:
 
 def test_too_large_a_body_is_refused(http: httpx.Client, core: Any) -> None:
     headers = {"Content-Type": "application/json"}
-    _problem(http.post(JOBS, content=b" " * (MAX_BODY + 1), headers=headers), 413)
+    _problem(http.post(JOBS, content=b" " * (MAX_BODY_BYTES + 1), headers=headers), 413)
 
     def endless() -> Iterator[bytes]:  # no Content-Length: chunked
-        for _ in range(MAX_BODY // 1_000_000 + 2):
+        for _ in range(MAX_BODY_BYTES // 1_000_000 + 2):
             yield b" " * 1_000_000
 
     _problem(http.post(JOBS, content=endless(), headers=headers), 413)
@@ -300,7 +300,7 @@ def test_commands_and_housekeeping(http: httpx.Client, core: Any) -> None:
 
 @pytest.mark.parametrize("length", ["abc", "-5", "1e3", "\xb2", "0x10", "1 2"])
 def test_a_length_that_is_no_number_is_the_clients_mistake(agent: object, settings: Settings, length: str) -> None:
-    endpoint = endpoint_at(discovery.places_to_look(settings)[0])
+    endpoint = endpoint_at(discovery.search_locations(settings)[0])
     assert endpoint is not None
     with socket.socket(socket.AF_UNIX if endpoint.port is None else socket.AF_INET) as raw:
         raw.connect(endpoint.place.socket if endpoint.port is None else ("127.0.0.1", endpoint.port))
@@ -321,7 +321,7 @@ def test_who_asks_too_much_is_told_when_to_try_again(http: httpx.Client, core: A
 
 
 def test_one_stream_too_many_is_told_so(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "_MOST_STREAMS", 1)
+    monkeypatch.setattr(routes, "_MAX_STREAMS", 1)
     with http.stream("GET", "/v1/events") as first:
         assert first.status_code == 200
         response = http.get("/v1/events")

@@ -96,7 +96,7 @@ def test_no_agent(cli: Cli, daemon_settings: Settings) -> None:
     assert cli("agent", "stop").returncode == 0
     done = cli("agent", "logs")
     assert discovery.log_path(daemon_settings) in done.stderr
-    assert discovery.places_to_look(daemon_settings) == []  # and the query has started none
+    assert discovery.search_locations(daemon_settings) == []  # and the query has started none
 
 
 def test_status_logs_and_stop(cli: Cli, daemon_settings: Settings) -> None:

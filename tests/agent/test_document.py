@@ -50,12 +50,12 @@ def endpoint(make_settings: Any, core: Any, monkeypatch: pytest.MonkeyPatch) -> 
     async def briefly(handler: Any, events: Any, until: Any) -> None:
         await sse.send_events(handler, ended(), until)
 
-    core.desk = PromptQueue("local", core.bus, patience=0.1)  # no user answers
+    core.desk = PromptQueue("local", core.bus, timeout=0.1)  # no user answers
     monkeypatch.setattr(routes, "send_events", functools.wraps(sse.send_events)(briefly))
     settings = make_settings(agent_host="inprocess", agent_socket="tcp")
     agent = serve_in_thread(settings, core)
     assert agent is not None
-    found = endpoint_at(discovery.places_to_look(settings)[0])
+    found = endpoint_at(discovery.search_locations(settings)[0])
     assert found is not None
     yield found
     agent.stop()

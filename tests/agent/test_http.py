@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.agent.api.app import MAX_BODY
+from jupyter_slurm.agent.api.app import MAX_BODY_BYTES
 from jupyter_slurm.agent.hosting import discovery
 from jupyter_slurm.agent.hosting.endpoint import endpoint_at
 from jupyter_slurm.config import Settings
@@ -23,7 +23,7 @@ class Raw:
     """A connection for handwritten bytes."""
 
     def __init__(self, settings: Settings) -> None:
-        endpoint = endpoint_at(discovery.places_to_look(settings)[0])
+        endpoint = endpoint_at(discovery.search_locations(settings)[0])
         assert endpoint is not None
         self.sock = socket.socket(socket.AF_UNIX if endpoint.port is None else socket.AF_INET)
         self.sock.connect(endpoint.place.socket if endpoint.port is None else ("127.0.0.1", endpoint.port))
@@ -107,7 +107,7 @@ def test_who_asks_before_a_large_body_is_told_to_go_on_or_not(raw: Raw, core: An
     assert raw.sock.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
     raw.sock.sendall(b"{}")
     assert raw.answer()[0] == 200
-    raw.sock.sendall(raw.head(f"POST {CANCEL} HTTP/1.1", Content_Length=str(MAX_BODY + 1), **asks))
+    raw.sock.sendall(raw.head(f"POST {CANCEL} HTTP/1.1", Content_Length=str(MAX_BODY_BYTES + 1), **asks))
     said = raw.all()
     assert said.startswith(b"HTTP/1.1 413 ")
     assert core.calls == [("cancel", "local", "12", None)]

@@ -57,7 +57,7 @@ while True:
 
 
 def _where(settings: Settings) -> tuple[str, str, str, str]:
-    place = discovery.places_to_look(settings)[0]
+    place = discovery.search_locations(settings)[0]
     endpoint = endpoint_at(place)
     assert endpoint is not None
     if endpoint.port is None:
@@ -72,7 +72,7 @@ def test_another_user_is_not_answered(
 ) -> None:
     """Check with an open directory and a known secret: not one byte is sent."""
     kind, where, secret, host = _where(settings)
-    place = discovery.places_to_look(settings)[0]
+    place = discovery.search_locations(settings)[0]
     os.chmod(os.path.dirname(place.folder), 0o755)
     os.chmod(place.folder, 0o755)
     if kind == "unix":
@@ -131,7 +131,7 @@ def test_a_peer_is_named_without_netlink_and_after_it_has_said_all(monkeypatch: 
         with near, far:
             near.shutdown(socket.SHUT_WR)
             assert peer_uid(far) == os.geteuid()
-            monkeypatch.setattr(peer_credentials, "_ask_kernel", forbidden)
+            monkeypatch.setattr(peer_credentials, "_query_socket", forbidden)
             assert peer_uid(far) == os.geteuid()
             near.close()
             assert peer_uid(far) == -1
@@ -184,7 +184,7 @@ def test_the_secret_is_asked_for(
     agent = serve_in_thread(settings, core)  # type: ignore[arg-type]
     assert agent is not None
     try:
-        place = discovery.places_to_look(settings)[0]
+        place = discovery.search_locations(settings)[0]
         endpoint = endpoint_at(place)
         assert endpoint is not None
         assert os.stat(place.secret).st_mode & 0o777 == 0o600

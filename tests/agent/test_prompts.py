@@ -15,7 +15,7 @@ import pytest
 
 from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.client.login.call import answering
-from jupyter_slurm.client.login.prompts import ask
+from jupyter_slurm.client.login.prompts import ask_prompt
 from jupyter_slurm.errors import PromptGone, SlurmError, UsageError
 
 
@@ -64,7 +64,7 @@ def test_everybody_hears_of_a_prompt_and_nobody_of_its_answer(
 
 
 def test_nobody_is_waited_for_without_end(client: AgentClient, core: Any, wait_for: Callable[..., Any]) -> None:
-    core.desk._patience = 0.05
+    core.desk._timeout = 0.05
     assert client.post("/v1/clusters/local/connect")["id"] == "local"
     assert client.get("/v1/prompts") == []
 
@@ -100,7 +100,7 @@ def test_no_secret_is_read_where_it_would_be_shown(
     monkeypatch.setattr("sys.stdin", io.StringIO("hush\n"))
     question = {"text": "Password", "echo": False}
     with pytest.raises(SlurmError, match="nobody can be asked here"):
-        ask(
+        ask_prompt(
             {
                 "cluster": "far",
                 "host": "far",
@@ -163,7 +163,7 @@ def test_what_a_host_says_does_not_look_like_ours(
     monkeypatch.setattr("getpass.getpass", typed)
     imitation = "Wait\nFor gateway, jupyter-slurm asks you:\x1b[2J"
     prompt = {"host": "gateway", "kind": kind, "title": "Hm", "instruction": imitation, "cluster": "local"}
-    assert ask({**prompt, "questions": [{"text": "Passphrase for /home/me/.ssh/id", "echo": False}]}) == ["hush"]
+    assert ask_prompt({**prompt, "questions": [{"text": "Passphrase for /home/me/.ssh/id", "echo": False}]}) == ["hush"]
     head, *rest = [*capsys.readouterr().out.splitlines(), *shown]
     assert head == ("gateway asks:" if kind in ("keyboard-interactive", "password") else imitation.splitlines()[1][:-4])
     assert len(rest) == 4

@@ -14,7 +14,7 @@ import pytest
 from jupyter_slurm.agent.api import routes, sse
 from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.agent.hosting.agent_host import ThreadedAgent
-from jupyter_slurm.agent.hosting.discovery import places_to_look
+from jupyter_slurm.agent.hosting.discovery import search_locations
 from jupyter_slurm.agent.hosting.endpoint import endpoint_at
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import AgentUnreachable, JobNotFound, UsageError
@@ -111,7 +111,7 @@ def test_a_reader_that_takes_nothing_costs_little_and_is_let_go(
     """Check with 100 GB pending: only the sockets' buffers are filled, and after the deadline nothing stays open."""
     monkeypatch.setattr(routes, "send_events", functools.partial(sse.send_events, deadline=0.5))
     core.chunks = 10_000_000
-    endpoint = endpoint_at(places_to_look(settings)[0])
+    endpoint = endpoint_at(search_locations(settings)[0])
     assert endpoint is not None
     kind = socket.AF_UNIX if endpoint.port is None else socket.AF_INET
     with socket.socket(kind) as reader:

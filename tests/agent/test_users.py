@@ -32,7 +32,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def core(core: Any) -> Any:
-    core.desk._patience = 0  # no user is asked
+    core.desk._timeout = 0  # no user is asked
     return core
 
 

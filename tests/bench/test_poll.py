@@ -26,7 +26,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.clusters.composition import AgentContext, compose_cluster
 from jupyter_slurm.services.jobdir.index import JobIndex
-from jupyter_slurm.services.slurm.location import here
+from jupyter_slurm.services.slurm.location import local_location
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 OWN, RUNS = int(sys.argv[1]), 15
@@ -38,7 +38,7 @@ def note(row, began):
 async def main():
     home = os.environ["HOME"]
     settings = Settings(job_root=home + "/jobs", state_dir=home + "/state")
-    where = here(settings, os.environ["SLURM_CONF"], os.environ["PATH"])
+    where = local_location(settings, os.environ["SLURM_CONF"], os.environ["PATH"])
     agent = AgentContext(settings, JobIndex(home + "/state/index.sqlite"), EventBus())
     cluster = compose_cluster(where, LocalTransport(), agent, dict)
     context = {"cwd": home, "env": dict(os.environ), "umask": 0o022, "limits": {}}

@@ -13,8 +13,8 @@ from jupyter_slurm.domain.staging import (
     chosen,
     leads_out,
     parse_listing,
-    parse_words,
-    sync_words,
+    parse_stage,
+    parse_sync,
 )
 from jupyter_slurm.errors import UsageError
 
@@ -22,19 +22,19 @@ OLD, NEW, NEWER = FileSignature(1, 100), FileSignature(2, 200), FileSignature(3,
 
 
 def test_the_words_of_a_line():
-    assert parse_words("code") == [StagedFolder("code", None)]
-    assert parse_words("a:b,c:/x y,d:$S/e,~/f:~/g") == [
+    assert parse_stage("code") == [StagedFolder("code", None)]
+    assert parse_stage("a:b,c:/x y,d:$S/e,~/f:~/g") == [
         StagedFolder("a:b", None),
         StagedFolder("c", "/x y"),
         StagedFolder("d", "$S/e"),
         StagedFolder("~/f", "~/g"),
     ]
-    assert sync_words("delete") == {"checksum": False, "delete": True}
+    assert parse_sync("delete") == {"checksum": False, "delete": True}
     for wrong in ("", "a,,b", ",", "a,a"):
         with pytest.raises(UsageError):
-            parse_words(wrong)
+            parse_stage(wrong)
     with pytest.raises(UsageError, match="no way to synchronise"):
-        sync_words("deleted")
+        parse_sync("deleted")
 
 
 def test_a_list_of_rsync_is_read_with_all_names_there_can_be():
@@ -73,13 +73,13 @@ def test_a_list_of_rsync_is_read_with_all_names_there_can_be():
 def test_of_results_those_come_that_nobody_has_changed_here(there, known, here, travels):
     """Check that only locally unchanged files are copied back; ``None``: both sides changed the file (reported)."""
     choice = chosen([FolderChange("x", there, False)], {"x": known} if known else {}, lambda _: here, is_pull=True)
-    assert (bool(choice.taken), bool(choice.left)) == (travels is True, travels is None)
+    assert (bool(choice.copied), bool(choice.omitted)) == (travels is True, travels is None)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..", "a\0b", ""])
 def test_names_that_lead_out_are_left(name):
     choice = chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True)
-    assert (choice.taken, choice.left) == ([], [name])
+    assert (choice.copied, choice.omitted) == ([], [name])
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_names_that_lead_out_are_left(name):
 )
 def test_nothing_comes_back_into_what_does_not_travel(name):
     """Check any listing of the remote host: this machine would execute a hook of git."""
-    assert chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True).left == [name]
+    assert chosen([FolderChange(name, NEW, False)], {}, lambda _: None, is_pull=True).omitted == [name]
 
 
 def test_what_lies_behind_a_link_is_left():
     def sign_of(name: str) -> FileSignature | None:
         raise OSError(name)
 
-    assert chosen([FolderChange("link/x", NEW, False)], {}, sign_of, is_pull=True).left == ["link/x"]
+    assert chosen([FolderChange("link/x", NEW, False)], {}, sign_of, is_pull=True).omitted == ["link/x"]
     assert leads_out("a/b", "../../c")
     assert leads_out("a", "/etc")
     assert not leads_out("a/b", "../c")
@@ -103,4 +103,4 @@ def test_what_lies_behind_a_link_is_left():
 def test_of_what_is_needed_that_goes_which_the_person_has_changed():
     changes = [FolderChange("mine", NEW, False), FolderChange("of a job that goes on", OLD, False)]
     base = {"mine": OLD, "of a job that goes on": OLD}
-    assert [one.path for one in chosen(changes, base, lambda _: None, is_pull=False).taken] == ["mine"]
+    assert [one.path for one in chosen(changes, base, lambda _: None, is_pull=False).copied] == ["mine"]

@@ -124,7 +124,7 @@ class _Asked:
     def __init__(self, core: PlumbingCore, name: str, answer: Mapping[str, Any]) -> None:
         self._core, self._name, self._answer = core, name, answer
 
-    async def told(self, **asked: Any) -> dict[str, Any]:
+    async def list_to_api(self, **asked: Any) -> dict[str, Any]:
         self._core.calls.append((self._name, *asked.values()))
         return {
             **self._answer,
@@ -185,7 +185,7 @@ class PlumbingClusters:
 
     def _cluster(self, slurm_conf: str | None = None) -> dict[str, Any]:
         poll = {"seconds_since": None, "interval": 10.0, "error": None}
-        users = self._core.users.of("local")
+        users = self._core.users.clients_to_api("local")
         return {"id": "local", "name": "plumbing", "slurm_conf": slurm_conf, "poll": poll, "users": users}
 
     def list_clusters(self) -> list[dict[str, Any]]:
@@ -231,7 +231,7 @@ class PlumbingExaminations:
     async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> dict[str, Any]:
         return self.told(cluster)
 
-    def told(self, cluster: str) -> dict[str, Any]:
+    def list_to_api(self, cluster: str) -> dict[str, Any]:
         self._core.cluster(cluster)
         found = {"status": "ok", "about": "way", "said": "this machine", "todo": ""}
         return {"findings": [found], "failed": False, "keyless": [{"host": "login", "public": "/k.pub"}]}
@@ -252,7 +252,7 @@ class PlumbingTunnels:
         told |= {"socket": None, "url": "http://127.0.0.1:8000/", "way": "ssh", "failed": {}, "proven": True}
         return {**told, "state": "open", "message": "", "since": 0.0, "connections": 0}
 
-    def told(self, cluster: str) -> list[dict[str, Any]]:
+    def list_to_api(self, cluster: str) -> list[dict[str, Any]]:
         return [self._tunnel(cluster, "12", 8888)]
 
     async def open(self, cluster: str, wanted: dict[str, Any]) -> dict[str, Any]:
@@ -283,10 +283,10 @@ class PlumbingSessions:
             return {"argv": ["sbatch", *asked["options"]], "script": "#!/bin/sh\n"}
         return {**self._one(name), "key": asked["key"]}
 
-    def told(self, name: str, *, active: bool) -> list[dict[str, Any]]:
+    def list_to_api(self, name: str, *, active: bool) -> list[dict[str, Any]]:
         return [self._one(name)]
 
-    async def one(self, name: str, reference: str) -> dict[str, Any]:
+    async def session_to_api(self, name: str, reference: str) -> dict[str, Any]:
         self._core.cluster(name)
         self._core.job(reference)
         return self._one(name)
@@ -310,13 +310,13 @@ class PlumbingImages:
     def __init__(self, core: PlumbingCore) -> None:
         self._core = core
 
-    async def make(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def submit_image(self, name: str, asked: dict[str, Any]) -> dict[str, Any]:
         if asked["dry_run"]:
             return {"argv": ["sbatch"], "script": "#!/bin/sh\n", "warnings": []}
         self._core.cluster(name)
         return self._core.job("1")
 
-    async def told(self, name: str) -> dict[str, Any]:
+    async def list_to_api(self, name: str) -> dict[str, Any]:
         self._core.cluster(name)
         text = dict.fromkeys(("path", "node", "runtime", "size", "made", "source", "user", "job"))
         return {"folder": "/images", "images": [{"image": "a:1", **text, "shared": False, "environments": ["a"]}]}
@@ -350,7 +350,7 @@ class PlumbingCore:
         self.bus = EventBus()
         self.clusters = PlumbingClusters(self)
         self.users = ClientRegistry(lambda cluster: self.bus.publish("cluster", self.clusters.list_clusters()[0]))
-        self.desk = PromptQueue("local", self.bus, patience=5)
+        self.desk = PromptQueue("local", self.bus, timeout=5)
         self.local = PlumbingCluster(self)
         self.examinations, self.housekeeping = PlumbingExaminations(self), PlumbingHousekeeping(self)
         self.tunnels, self.sessions, self.images = PlumbingTunnels(self), PlumbingSessions(self), PlumbingImages(self)
@@ -367,7 +367,7 @@ class PlumbingCore:
     async def stop(self) -> None:
         self.bus.close()
 
-    def holds(self) -> dict[str, int]:
+    def count_holders(self) -> dict[str, int]:
         return dict(self.held)
 
     def publish(self, event: str, data: dict[str, Any]) -> None:

@@ -181,7 +181,7 @@ async def nothing_left(desk: Any, told: dict[str, Any], docker: Docker | None = 
 
 def left(desk: Any, told: dict[str, Any], docker: Docker | None = None) -> dict[str, list[str]]:
     """Return the remains of a session: job, processes on the node and before it, ports at both ends, containers."""
-    session, tunnels = told["session"], desk.core.tunnels.told(desk.id)
+    session, tunnels = told["session"], desk.core.tunnels.list_to_api(desk.id)
     queue = ["squeue", "--me", "--noheader", "--states=all", "--format=%A %T"]
     rows = [row.split() for row in subprocess.run(queue, env=desk.env, **_TEXT).stdout.splitlines()]
     found = {
@@ -230,7 +230,7 @@ def _is_ours(port: int | None) -> bool:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make agents poll the queue, and check the route to a session, every second, for tests that wait for both."""
-    monkeypatch.setattr("jupyter_slurm.services.sessions.manager._AGAIN", (0.5, 1.0))
+    monkeypatch.setattr("jupyter_slurm.services.sessions.manager._RETRY_DELAYS_S", (0.5, 1.0))
     monkeypatch.setattr(
         "jupyter_slurm.services.clusters.composition.Poller",
         lambda look, **more: Poller(look, **{**more, "shortest": 1.0}),

@@ -451,9 +451,11 @@ def test_texts_in_a_list_are_strings_and_jobs_become_a_frame(kernel: Any) -> Non
 
 def test_who_reads_a_long_log_is_told_how_far_it_has_come(kernel: Any) -> None:
     kernel.ok("%%sbatch wait as=long\n#!/bin/sh\nhead -c 12000000 /dev/zero | tr '\\0' x; echo end")
-    kernel.ok("from jupyter_slurm.client.output import progress\nkept = progress._EVERY\nprogress._EVERY = 0")
+    kernel.ok(
+        "from jupyter_slurm.client.output import progress\nkept = progress._UPDATE_INTERVAL_S\nprogress._UPDATE_INTERVAL_S = 0"
+    )
     ran = kernel.ok("text = long.stdout\nprint(len(text), text[-5:])")
-    kernel.ok("progress._EVERY = kept")
+    kernel.ok("progress._UPDATE_INTERVAL_S = kept")
     assert ran.stdout == "12000004 xend\n\n"
     first, *_, last = ran.stderr.split("\r")[1:]
     assert re.fullmatch(r"Job \d+.*, stdout: 1 of 12 MB", first)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.magics.sbatch import CELL_WORDS
+from jupyter_slurm.magics.sbatch import CELL_KEYWORDS
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
@@ -27,7 +27,7 @@ def offered(kernel: Any) -> Callable[[str], list[str]]:
     [
         ("%%sbatch --par", ["--parsable", "--partition"]),
         ("%%sbatch -n4 as=job --gpus-per-n\n#!/bin/sh\n", ["--gpus-per-node"]),
-        ("%%sbatch ", [f"{word}=" if takes_value else word for word, takes_value in CELL_WORDS.items()]),
+        ("%%sbatch ", [f"{word}=" if takes_value else word for word, takes_value in CELL_KEYWORDS.items()]),
         ("%%sbatch wait -n1 s", ["show", "stage=", "sweep=", "sync="]),
         ("%slurm kernel s", ["switch"]),
         ("%slurm kernel switch x i", ["in="]),

@@ -50,7 +50,7 @@ def test_a_cell_that_prints_a_byte_now_and_then_is_followed_through_every_silenc
 ) -> None:
     """Each silence is longer than the kernel's limit for signs of life: the follower reconnects, and reads on."""
     kernel.ok(
-        "from jupyter_slurm.agent.client import agent_client as client\nkept, client._STREAM_TIMEOUT = client._STREAM_TIMEOUT, 0.4"
+        "from jupyter_slurm.agent.client import agent_client as client\nkept, client._STREAM_TIMEOUT_S = client._STREAM_TIMEOUT_S, 0.4"
     )
     kernel.ok(
         "reads, real = [], client.AgentClient.astream\n"
@@ -71,7 +71,7 @@ def test_a_cell_that_prints_a_byte_now_and_then_is_followed_through_every_silenc
     assert kernel.value("slow.wait().stdout") == "abc"
     assert kernel.text(ran.display).count("abc") == 1
     assert kernel.value("reads[-1]['stdout']") in ("2", "3")  # continues at the same position
-    kernel.ok("client._STREAM_TIMEOUT, client.AgentClient.astream = kept, real")
+    kernel.ok("client._STREAM_TIMEOUT_S, client.AgentClient.astream = kept, real")
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ async def test_in_the_middle_of_sbatch(
 ) -> None:
     if broken is long_silence:
         await laptop.submit("#!/bin/sh\ntrue\n")  # the preparations of sbatch are known from now on
-        monkeypatch.setattr(transport, "_PATIENCE", 3.0)
+        monkeypatch.setattr(transport, "_CONNECT_TIMEOUT_S", 3.0)
     site.slurm.freeze_controller()
     submitting = asyncio.create_task(laptop.submit("#!/bin/sh\nsleep 300\n"))
     await laptop.until(lambda: at_work(site, "sbatch"), "sbatch is at work")

@@ -48,7 +48,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch, site: Site, tmp_path: Path) -> lis
     monkeypatch.setattr(PersistentLink, "_open", counted)
     for name, seconds in (("ping", 0.5), ("deadline", 1.2), ("pause", 0.05)):
         monkeypatch.setitem(PersistentLink.__init__.__kwdefaults__ or {}, name, seconds)
-    monkeypatch.setattr("jupyter_slurm.services.tunnels.tunnel._PATIENCE", 2.0)
+    monkeypatch.setattr("jupyter_slurm.services.tunnels.tunnel._ROUTE_TIMEOUT_S", 2.0)
     config = tmp_path / "impatient"
     config.write_text("ConnectTimeout 1\n" + site.ssh_config.read_text())
     monkeypatch.setattr(site, "ssh_config", config)
@@ -65,7 +65,7 @@ async def laptop(
 
 def session(laptop: Laptop, key: str) -> dict[str, Any]:
     """Return a session as shown by a list of sessions."""
-    return next(one for one in laptop.core.sessions.told(NAME, active=False) if one["key"] == key)
+    return next(one for one in laptop.core.sessions.list_to_api(NAME, active=False) if one["key"] == key)
 
 
 async def until(laptop: Laptop, key: str, wanted: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ async def test_a_session_outlives_a_link_that_is_cut_for_long(
     await laptop.core.sessions.end(NAME, "mine")
     assert session(laptop, key)["session"]["state"] == "ended"
     await ended(before["folder"])
-    await laptop.until(lambda: not laptop.core.tunnels.told(NAME), "its tunnel is closed")
+    await laptop.until(lambda: not laptop.core.tunnels.list_to_api(NAME), "its tunnel is closed")
     assert not site.slurm.run("squeue", "--noheader", "--states=running,completing", f"--user={site.user}").stdout
 
 
@@ -139,7 +139,7 @@ async def test_a_node_without_ssh_and_steps_lets_its_person_in_and_nobody_else(
             assert await page.get("api/contents") == 403
             await page.log_in()
             assert await run_a_cell(page, "import os; print(os.uname().nodename)") == f"{told['nodes']}\n"
-            (tunnel,) = laptop.core.tunnels.told(NAME)
+            (tunnel,) = laptop.core.tunnels.list_to_api(NAME)
             assert (tunnel["proven"], sorted(tunnel["failed"])) == (True, ["nested", "ssh"])
 
             (tmp_path / "another").mkdir()

@@ -21,7 +21,9 @@ class Told:
 
     def job(self, **more: Any) -> int:
         """Report a job; return the number of events so far."""
-        self._events.told("job", {"cluster": "c", "key": "k", "id": "1", "state": "RUNNING", "finished": False, **more})
+        self._events.handle_event(
+            "job", {"cluster": "c", "key": "k", "id": "1", "state": "RUNNING", "finished": False, **more}
+        )
         return len(self.seen)
 
 
@@ -37,6 +39,6 @@ def test_each_change_of_state_is_told_once_also_after_the_end() -> None:
 
 
 def test_the_jobs_of_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_REMEMBERED", 2)
+    monkeypatch.setattr(events, "_MAX_REMEMBERED_JOBS", 2)
     told = Told()
     assert [told.job(key=key) for key in "abacab"] == [1, 2, 2, 3, 3, 4]

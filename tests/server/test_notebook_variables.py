@@ -31,7 +31,7 @@ async def visitor(tmp_path: Path) -> AsyncIterator[variables.VariableTransfer]:
     manager = AsyncKernelManager(kernel_name="python3", transport="ipc", connection_file=str(tmp_path / "k.json"))
     await manager.start_kernel()
     one = variables.VariableTransfer(manager)
-    assert await one.begun(lambda _: None) == ""
+    assert await one.wait_started(lambda _: None) == ""
     yield one
     one.leave()
     await manager.shutdown_kernel(now=True)
@@ -46,7 +46,7 @@ async def test_a_kernel_that_tells_of_more_than_it_was_asked_for_fills_no_disk(
     said = f"NAME, TYPE, SIZE = '{variables._luggage()[0]}.transit', {variables.TYPE!r}, {size}\n"
     await visitor._reply(lambda: str(visitor._client.execute(said + LIES)))
     with pytest.raises(error):
-        await visitor.take(["x"], LIMIT)
+        await visitor.copy_snapshot(["x"], LIMIT)
 
 
 async def test_a_snapshot_that_nobody_waits_for_is_let_go(
@@ -67,7 +67,7 @@ async def test_a_snapshot_that_nobody_waits_for_is_let_go(
         return await call(text, *rest)
 
     monkeypatch.setattr(visitor, "_call", called)
-    taking = asyncio.create_task(visitor.take(["x"], 50_000))
+    taking = asyncio.create_task(visitor.copy_snapshot(["x"], 50_000))
     await asyncio.wait_for(asked.wait(), 60)
     taking.cancel()
     await asyncio.gather(taking, return_exceptions=True)

@@ -355,7 +355,7 @@ async def test_somebody_else_on_the_port_is_told_nothing(alice: str) -> None:
             port = int(process.stdout.readline())
             refused = f"Port {port} .* is somebody else's program's now; nothing was sent"
             with pytest.raises(TunnelUnproven, match=refused):
-                async with caller.ask(port, "GET", "/", headers=headers, body=b""):
+                async with caller.request(port, "GET", "/", headers=headers, body=b""):
                     pass
             assert process.stdout.readline() == "b''\n"
             with pytest.raises(TunnelUnproven, match=refused):

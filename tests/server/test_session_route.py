@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_slurm.server.session_route import SessionRoute, kept_back, kept_on
+from jupyter_slurm.server.session_route import SessionRoute, request_headers, response_headers
 
 SAME = SessionRoute(8000, "/user/ana/jupyter-slurm/K/", "/user/ana/jupyter-slurm/K/", "secret")
 ROOT = SessionRoute(8000, "/user/ana/jupyter-slurm/K/", "/", None)
@@ -48,9 +48,9 @@ def test_what_is_of_one_connection_or_of_this_server_stays_here() -> None:
         "Cookie Authorization X-Forwarded-For X_Forwarded_Host X-Hop Proxy Proxy-Connection Origin X-XSRFToken X-Own"
     )
     headers = [("Connection", "keep-alive, x-hop"), *((name, "1") for name in given.split())]
-    kept = kept_on(headers, SAME)
+    kept = request_headers(headers, SAME)
     assert kept == [("X-Own", "1"), ("Accept-Encoding", "identity"), ("Authorization", "token secret")]
-    assert kept_on(headers, ROOT) == kept[:-1]
+    assert request_headers(headers, ROOT) == kept[:-1]
 
 
 def test_what_would_hold_for_all_of_this_server_stays_there() -> None:
@@ -59,4 +59,4 @@ def test_what_would_hold_for_all_of_this_server_stays_there() -> None:
         "Service-Worker-Allowed Access-Control-Allow-Origin Proxy-Authenticate Server Keep-Alive X-Own"
     )
     headers = [("connection", "X-Hop"), *((name, "1") for name in given.split()), ("location", "/there")]
-    assert kept_back(headers, ROOT) == [("X-Own", "1"), ("location", ROOT.path + "there")]
+    assert response_headers(headers, ROOT) == [("X-Own", "1"), ("location", ROOT.path + "there")]

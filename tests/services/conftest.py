@@ -68,7 +68,7 @@ class Desk:
 
     async def bring_results(self, reference: str) -> dict[str, Any]:
         cluster = self.core.cluster(self.id)
-        await cluster.staging.bring(await cluster.jobs.find(reference))
+        await cluster.staging.copy_back(await cluster.jobs.find(reference))
         return await self.job(reference)
 
     async def start_step(self, reference: str, asked: dict[str, Any]) -> dict[str, Any]:
@@ -77,11 +77,11 @@ class Desk:
 
     async def list_steps(self, reference: str) -> list[dict[str, Any]]:
         cluster = self.core.cluster(self.id)
-        return cluster.steps.of(await cluster.jobs.find(reference))
+        return cluster.steps.steps_to_api(await cluster.jobs.find(reference))
 
     async def kernel(self, reference: str, wait: float) -> dict[str, Any]:
         cluster = self.core.cluster(self.id)
-        return await cluster.kernels.where(await cluster.jobs.find(reference), wait)
+        return await cluster.kernels.connection_to_api(await cluster.jobs.find(reference), wait)
 
     async def until(
         self, reference: str, condition: Callable[[dict[str, Any]], Any], timeout: float = 90.0

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.cli.main import _parser
-from jupyter_slurm.client.images.image import WORDS as IMAGE_WORDS
+from jupyter_slurm.client.images.image import KEYWORDS as IMAGE_WORDS
 from jupyter_slurm.client.sessions.launch import WORDS as LAUNCH_WORDS
 from jupyter_slurm.client.sessions.launch import named_in
-from jupyter_slurm.domain.magic_line.parser import command_words, parse_cell_line, parse_line_magic, tokenize
+from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic, tokenize
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.magics import COMMANDS
-from jupyter_slurm.magics.remote import CELL_WORDS as REMOTE_WORDS
-from jupyter_slurm.magics.salloc import WORDS as ALLOCATION_WORDS
-from jupyter_slurm.magics.sbatch import CELL_WORDS, FILE_WORDS, check
-from jupyter_slurm.magics.slurm import USES
-from jupyter_slurm.magics.srun import LINE_WORDS
+from jupyter_slurm.magics.remote import CELL_KEYWORDS as REMOTE_WORDS
+from jupyter_slurm.magics.salloc import KEYWORDS as ALLOCATION_WORDS
+from jupyter_slurm.magics.sbatch import CELL_KEYWORDS, FILE_KEYWORDS, check
+from jupyter_slurm.magics.slurm import USAGES
+from jupyter_slurm.magics.srun import LINE_KEYWORDS
 from jupyter_slurm.sites.profile import parse_profile
 from jupyter_slurm.sites.shipped import shipped_names
 
@@ -39,11 +39,11 @@ OURS = sorted(
 )
 
 _ANYWHERE = {
-    "%%sbatch": ("sbatch", CELL_WORDS),
+    "%%sbatch": ("sbatch", CELL_KEYWORDS),
     "%%remote": ("srun", REMOTE_WORDS),
     "%salloc": ("sbatch", ALLOCATION_WORDS),
 }
-_FIRST = {"%sbatch": ("sbatch", FILE_WORDS), "%srun": ("srun", LINE_WORDS)}
+_FIRST = {"%sbatch": ("sbatch", FILE_KEYWORDS), "%srun": ("srun", LINE_KEYWORDS)}
 
 
 def parse(line: str) -> None:
@@ -66,7 +66,7 @@ def parse(line: str) -> None:
         command, known = _FIRST[magic]
         assert parse_line_magic(rest, OptionTable.for_command(command), known).rest
     elif magic.removeprefix("%") in COMMANDS:
-        assert command_words(rest, OptionTable.for_command(magic.removeprefix("%")), lambda name: None, {})
+        assert command_arguments(rest, OptionTable.for_command(magic.removeprefix("%")), lambda name: None, {})
     else:
         assert magic == "%slurm", line
         _parse_slurm(rest)
@@ -81,7 +81,7 @@ def _parse_slurm(rest: str) -> None:
         _parse_image([token.text for token in tokenize(rest)][1:])
         return
     word, *more = [token.text for token in tokenize(rest)]
-    assert word in USES
+    assert word in USAGES
     if word == "usage":
         assert {one.partition("=")[0] for one in more} <= {"account", "start", "end", "by"}
     elif word in ("use", "disconnect"):

@@ -11,10 +11,10 @@ import pytest
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.cluster_facts import NamedEntity
-from jupyter_slurm.domain.profile_facts import beside, named_in
+from jupyter_slurm.domain.profile_facts import merge_profile_facts, named_in
 from jupyter_slurm.errors import ConfigError, TransportError
 from jupyter_slurm.services.agent_core import Core
-from jupyter_slurm.services.slurm.location import look
+from jupyter_slurm.services.slurm.location import inspect_location
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 from jupyter_slurm.transport.local.transport import LocalTransport
@@ -307,16 +307,18 @@ def test_what_a_profile_knows_stands_in_for_the_cluster_and_then_beside_its_word
     offered = dict(named_in(known, "partition"))
     assert offered["gdl"] == "8 v100 a node, at most 48:00:00, for very deep models, an hour counts 2 times"
     live = [NamedEntity("gdl", "3 nodes, at most 2-00:00:00"), NamedEntity("new", "1 node")]
-    assert beside(known, "partition", live) == [
+    assert merge_profile_facts(known, "partition", live) == [
         NamedEntity("gdl", "3 nodes, at most 2-00:00:00, for very deep models, an hour counts 2 times"),
         NamedEntity("new", "1 node"),
     ]
     skynet = parse_profile("skynet", shipped_text("skynet").encode(), "x").known
     assert dict(named_in(skynet, "gpu"))["a40"].startswith("--gpus a40:1, ")
     assert named_in(skynet, "feature") == [], "no type is said to be a feature before the cluster has"
-    assert beside(skynet, "feature", [NamedEntity("a40", "9 nodes")])[0].about.startswith("9 nodes, --gpus a40:1")
+    assert merge_profile_facts(skynet, "feature", [NamedEntity("a40", "9 nodes")])[0].about.startswith(
+        "9 nodes, --gpus a40:1"
+    )
     assert named_in(skynet, "node") == []
-    assert beside(skynet, "node", [NamedEntity("sky", "idle")]) == [NamedEntity("sky", "idle")]
+    assert merge_profile_facts(skynet, "node", [NamedEntity("sky", "idle")]) == [NamedEntity("sky", "idle")]
 
 
 async def test_before_the_log_in_names_are_those_of_the_profile(tmp_path):
@@ -348,10 +350,10 @@ async def test_a_variable_of_the_login_node_can_name_the_folder_of_jobs(monkeypa
     try:
         if root is None:
             with pytest.raises(TransportError, match="SCRATCH names no folder on far") as caught:
-                await look(transport, parse_profile("c", text, "c.toml"), 10.0)
+                await inspect_location(transport, parse_profile("c", text, "c.toml"), 10.0)
             assert "login_shell" in caught.value.hint
         else:
-            where = await look(transport, parse_profile("c", text, "c.toml"), 10.0)
+            where = await inspect_location(transport, parse_profile("c", text, "c.toml"), 10.0)
             assert os.path.dirname(where.folder) == os.path.dirname(root)
     finally:
         transport.close()

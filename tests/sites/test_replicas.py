@@ -18,7 +18,7 @@ from replicas import Replica
 
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.embedded.description import Partition
-from jupyter_slurm.sites.profile import load_profile, told_by
+from jupyter_slurm.sites.profile import load_profile, profile_items
 
 
 def gpus_of(replica: Replica, partition: Partition) -> int:
@@ -68,7 +68,7 @@ def test_the_profile_leads_there(replica: Replica) -> None:
     partitions = {partition.name for partition in described.partitions}
     assert set(profile.cost.get("partitions", {})) <= partitions
     assert profile.launch.get("partition") in {None, *partitions}
-    listed = told_by(replica.name, replica.site.profile.encode(), replica.name).get("partitions", {})
+    listed = profile_items(replica.name, replica.site.profile.encode(), replica.name).get("partitions", {})
     assert set(listed) in (set(), partitions)
     for partition in described.partitions:
         limit = listed.get(partition.name, {}).get("max_time", partition.max_time)

@@ -82,9 +82,9 @@ def test_daemons_may_have_hosts_of_their_own(tmp_path):
     assert "NodeName=n2 NodeHostname=n2 NodeAddr=10.0.0.3 Port=3 " in text
     assert "127.0.0.1" not in text + configuration.slurmdbd_conf(Layout(tmp_path), ports, machine)
     assert "InAddrAny" not in text
-    assert hosts.of("slurmd/n1") is nodes["n1"]
-    assert hosts.of("slurmdbd") is hosts.controller
-    assert hosts.of("munged") is None
+    assert hosts.find_host("slurmd/n1") is nodes["n1"]
+    assert hosts.find_host("slurmdbd") is hosts.controller
+    assert hosts.find_host("munged") is None
 
 
 def test_each_gpu_has_a_device_of_its_own(tmp_path):

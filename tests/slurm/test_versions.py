@@ -7,7 +7,7 @@ import pwd
 
 import pytest
 
-from jupyter_slurm.domain.advice.feasibility import doubts_about
+from jupyter_slurm.domain.advice.feasibility import feasibility_warnings
 from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.associations import accounts_argv, parse_accounts
@@ -101,7 +101,7 @@ def _accounts_below_others_are_taken_for_them(cluster):
     for name in ("these", "others"):
         for account in ("c4ai", "below", "beside"):
             taken[name, account] = not cluster.run(*job, "-p", name, "-A", account, check=False).returncode
-            expected[name, account] = not doubts_about(facts, Request({"partition": name, "account": account}))
+            expected[name, account] = not feasibility_warnings(facts, Request({"partition": name, "account": account}))
     assert taken == expected
     assert [place for place, is_taken in taken.items() if is_taken] == [
         ("these", "c4ai"),

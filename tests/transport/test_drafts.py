@@ -26,21 +26,23 @@ def _hidden(folder: Path) -> list[Path]:
 async def _prepared(transport: LocalTransport, folder: Path) -> Path:
     """Return the draft for the next command, once usable: its files exist before."""
     async with asyncio.timeout(60):
-        while str(folder) not in transport._drafts._ready:
+        while str(folder) not in transport._drafts._prepared:
             await asyncio.sleep(0.01)
-    found = Path(transport._drafts._ready[str(folder)]._path)
+    found = Path(transport._drafts._prepared[str(folder)]._path)
     assert len(list(found.iterdir())) == 4
     return found
 
 
 async def _run(transport: LocalTransport, folder: Path, *, files: int = 2) -> dict[str, bytes]:
     brought = {f"file-{index}": b"%d" % index for index in range(files)}
-    once = await transport.start_once(str(folder / "run"), ["/bin/sh", "-c", "echo out; echo err >&2"], files=brought)
+    once = await transport.start_detached(
+        str(folder / "run"), ["/bin/sh", "-c", "echo out; echo err >&2"], files=brought
+    )
     done = await once.result(60)
     assert done is not None
     assert (done.exit_code, done.stdout, done.stderr) == (0, b"out\n", b"err\n")
-    assert once.hold is not None
-    once.hold.release()
+    assert once.lock is not None
+    once.lock.release()
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -73,7 +75,7 @@ async def test_nothing_is_left_of_it_where_the_name_is_taken_or_the_transport_en
     await _run(transport, tmp_path / "first")
     await _prepared(transport, tmp_path)
     with pytest.raises(FileExistsError):
-        await transport.start_once(str(tmp_path / "first" / "run"), ["true"], files={"file-0": b""})
+        await transport.start_detached(str(tmp_path / "first" / "run"), ["true"], files={"file-0": b""})
     assert _hidden(tmp_path) == []
     await _run(transport, tmp_path / "second")
     await _prepared(transport, tmp_path)

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from jupyter_slurm.errors import LoginFailed
-from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginLogDiagnosis
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
@@ -111,7 +111,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
     folder.mkdir(mode=0o700)
     config = kdc.folder / "config"
     config.write_text(host.client_entry("GSSAPIAuthentication yes"))
-    way = await way_to("kerberized", config_file=str(config))
+    way = await resolve_route("kerberized", config_file=str(config))
     target, found = LoginTarget("kerberized", (), str(config)), []
     walk = LoginLogDiagnosis(way, found.append)
 
@@ -130,10 +130,10 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
     assert 'carrier = "openssh"' in refused.value.hint
 
     kdc.run("kinit", user, input=b"secret\n")
-    transport = SshTransport(new_link(heard=walk.hear))
+    transport = SshTransport(new_link(heard=walk.read_log))
     try:
         assert (await transport.run(["id", "-un"])).stdout.decode().strip() == user
         assert f"{user} is let in by Kerberos ticket" in found[-1].said
     finally:
         transport.close()
-        await asyncio.to_thread(end_kept, target, way, str(folder))
+        await asyncio.to_thread(end_own_masters, target, way, str(folder))

@@ -23,7 +23,7 @@ async def test_many_commands_share_few_threads(transport, tmp_path):
     before = threading.active_count()
     for turn in range(5):
         prefixes = [str(tmp_path / f"{turn}-{number}") for number in range(3)]
-        many = await asyncio.gather(*(transport.start_once(prefix, ["true"]) for prefix in prefixes))
+        many = await asyncio.gather(*(transport.start_detached(prefix, ["true"]) for prefix in prefixes))
         assert [(await once.result(None)).exit_code for once in many] == [0, 0, 0]
     assert threading.active_count() <= before + 4  # a fourth: the last thread may still be returning
 
@@ -39,7 +39,7 @@ async def test_a_lock_let_go_at_the_last_moment_ends_with_the_transport(tmp_path
     path, busy, go_on = tmp_path / "file", threading.Event(), threading.Event()
     path.touch()
     transport, other = LocalTransport(workers=1), LocalTransport()
-    hold = await transport.hold(str(path))
+    hold = await transport.acquire_lock(str(path))
 
     def work():
         busy.set()
@@ -50,7 +50,7 @@ async def test_a_lock_let_go_at_the_last_moment_ends_with_the_transport(tmp_path
     hold.release()
     transport.close()
     try:
-        assert await other.hold(str(path)) is not None
+        assert await other.acquire_lock(str(path)) is not None
     finally:
         go_on.set()
         await working

@@ -98,12 +98,14 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
     folder = new_folder(host.user)
     transport = connect(host).transport
     many = [transport.run(["sh", "-c", f"sleep 0.1; echo {number}"]) for number in range(8)]
-    starts = [transport.start_once(f"{folder}/{number}/run", ["echo", "y"], files={"a": b"1"}) for number in range(5)]
+    starts = [
+        transport.start_detached(f"{folder}/{number}/run", ["echo", "y"], files={"a": b"1"}) for number in range(5)
+    ]
     done, onces = await asyncio.gather(asyncio.gather(*many), asyncio.gather(*starts))
     assert [one.stdout for one in done] == [b"%d\n" % number for number in range(8)]
     for once in onces:
         assert await once.result(30) == Completed(0, b"y\n", b"")
-        once.hold.release()
+        once.lock.release()
     data = random.Random(1).randbytes(9_000_000)
     await transport.write(f"{folder}/big", data)
     assert await transport.read(f"{folder}/big") == data
@@ -146,7 +148,7 @@ async def test_two_streams_at_once_take_two_sessions_and_what_was_refused_is_tri
     assert transport._pool.limit == 2, "so many were allowed beside those two"
     for one in early:
         one.close()
-    monkeypatch.setattr(session_budget, "_AGAIN", 0.0)
+    monkeypatch.setattr(session_budget, "_RETRY_INTERVAL_S", 0.0)
     await four_commands()
     assert (transport._pool._count, transport._pool.limit) == (4, 4)
     monkeypatch.undo()
@@ -178,11 +180,11 @@ async def test_sessions_that_all_hang_are_freed(ssh_host, connect):
 async def test_a_shell_that_holds_files_is_not_ended_with_a_command(login_node, connect, new_folder):
     folder = new_folder(login_node.user)
     transport = connect(login_node).transport
-    once = await transport.start_once(f"{folder}/d/run", ["true"], files={"a": b"1"})
+    once = await transport.start_detached(f"{folder}/d/run", ["true"], files={"a": b"1"})
     with pytest.raises(CommandTimeout):
         await transport.run(["sleep", "1000"], timeout=0.3)
-    assert await connect(login_node).transport.hold(f"{folder}/d/a") is None
-    once.hold.release()
+    assert await connect(login_node).transport.acquire_lock(f"{folder}/d/a") is None
+    once.lock.release()
 
 
 async def test_a_machine_without_flock_is_told(ssh_host, connect, common, new_folder, tmp_path):
@@ -192,7 +194,10 @@ async def test_a_machine_without_flock_is_told(ssh_host, connect, common, new_fo
     folder = new_folder(host.user)
     transport = connect(host).transport
     await transport.write(f"{folder}/a", b"")
-    for work in (transport.start_once(f"{folder}/d/run", ["true"], files={"a": b"1"}), transport.hold(f"{folder}/a")):
+    for work in (
+        transport.start_detached(f"{folder}/d/run", ["true"], files={"a": b"1"}),
+        transport.acquire_lock(f"{folder}/a"),
+    ):
         with pytest.raises(CommandMissing, match="flock"):
             await work
     assert os.listdir(folder) == ["a"]
@@ -223,7 +228,7 @@ async def test_through_another_host(login_node, connect_by, kind):
     one = connect_by("paramiko", login_node)
     last = HostConfig("inner", "127.0.0.1", login_node.port, login_node.user, through=(login_node.name,))
     if kind == "jump":
-        way = [*one.link._way, last]
+        way = [*one.link._route, last]
     else:
         command = f"ssh -F {login_node.ssh_config} -W 127.0.0.1:{login_node.port} {login_node.name}"
         way = [HostConfig("inner", "inner", 22, login_node.user, proxy_command=command)]
@@ -274,7 +279,7 @@ async def test_a_host_that_cannot_be_reached_is_told_at_once(login_node, connect
     for way, words in [
         ([HostConfig("shut", login_node.address, 1, "x")], "shut.*refused"),
         ([HostConfig("nobody", "no-such-host.invalid", 22, "x")], "nobody.*not known"),
-        ([*one._way, HostConfig("inner", "127.0.0.1", 1, "x")], "inner.*onnect"),
+        ([*one._route, HostConfig("inner", "127.0.0.1", 1, "x")], "inner.*onnect"),
     ]:
         with pytest.raises(TransportError, match=words):
             await SshTransport(ParamikoLink(way, gate)).run(["true"])
@@ -308,8 +313,8 @@ async def test_what_only_asks_is_asked_again_and_the_rest_is_told(own_host, conn
 async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, new_folder, request):
     folder = new_folder(own_host.user)
     one = connect(own_host)
-    assert await one.transport.hold(f"{folder}/a") if (folder / "a").exists() else True
-    once = await one.transport.start_once(f"{folder}/d/run", ["sleep", "600"], files={"a": b"1"})
+    assert await one.transport.acquire_lock(f"{folder}/a") if (folder / "a").exists() else True
+    once = await one.transport.start_detached(f"{folder}/d/run", ["sleep", "600"], files={"a": b"1"})
     task = asyncio.create_task(one.transport.run(["sleep", "700"]))
     holders = int("no Python" in request.node.name)  # a shell holds a file by a process
     while list(own_host.processes().values()).count("sleep") < 2 + holders:
@@ -317,13 +322,13 @@ async def test_nothing_of_a_broken_connection_is_left_there(own_host, connect, n
     own_host.kill_sessions()
     with pytest.raises(TransportError):
         await task
-    again = await one.transport.hold(f"{folder}/d/a")
+    again = await one.transport.acquire_lock(f"{folder}/d/a")
     assert again is not None
     assert await once.result(0.2) is None
     names = [name for name in own_host.processes().values() if name == "sleep"]
     assert len(names) == 1 + holders  # the detached command, and the holder
     assert "python3" in own_host.processes().values() or holders
-    assert await one.transport.hold(f"{folder}/d/run.out") is None
+    assert await one.transport.acquire_lock(f"{folder}/d/run.out") is None
 
 
 async def test_dead_link_is_found_out_and_the_loop_goes_on(plain_host, connect):
@@ -389,7 +394,7 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
     for number in range(30):
         prefix = f"{folder}/{number}/run"
         files = {"script": b"\0\\n%s" * 500, "job.json": b"{}"}
-        once = await one.transport.start_once(
+        once = await one.transport.start_detached(
             prefix, ["sh", "-c", script, "sh", f"{folder}/runs.{number}"], files=files
         )
         assert await once.result(30) == Completed(3, b"job\n", b"warn\n")
@@ -398,7 +403,7 @@ async def test_starts_happen_once_whatever_happens_to_the_connection(own_host, c
     assert [(folder / f"runs.{number}").read_text() for number in range(30)] == ["x\n"] * 30
     assert cuts >= 5
     with pytest.raises(FileExistsError):
-        await one.transport.start_once(f"{folder}/0/run", ["true"], files={"script": b"x"})
+        await one.transport.start_detached(f"{folder}/0/run", ["true"], files={"script": b"x"})
     async with asyncio.timeout(60):
         while [name for name in os.listdir(folder) if name.startswith(".")]:
             await asyncio.sleep(0.05)
@@ -408,7 +413,7 @@ async def test_how_a_command_ended_is_written_down_without_a_connection(own_host
     folder = new_folder(own_host.user)
     one = connect(own_host)
     script = 'while [ ! -e "$1" ]; do sleep 0.05; done; exit 7'
-    await one.transport.start_once(f"{folder}/0/run", ["sh", "-c", script, "sh", f"{folder}/go"], files={"a": b"1"})
+    await one.transport.start_detached(f"{folder}/0/run", ["sh", "-c", script, "sh", f"{folder}/go"], files={"a": b"1"})
     one.transport.close()
     own_host.kill_sessions()
     (folder / "go").touch()
@@ -432,11 +437,11 @@ async def test_a_starter_that_is_killed_is_replaced(ssh_host, connect, common, n
             os.kill(pid, signal.SIGKILL)
         while moment == "idle" and set(starters) & set(host.processes()):
             await asyncio.sleep(0.01)
-        once = await transport.start_once(f"{folder}/{number}/run", ["sh", "-c", script], files={"a": b"1"})
+        once = await transport.start_detached(f"{folder}/{number}/run", ["sh", "-c", script], files={"a": b"1"})
         assert (await once.result(30)).exit_code == 0
-        assert once.hold is not None
-        assert await transport.hold(f"{folder}/{number}/a") is None
-        once.hold.release()
+        assert once.lock is not None
+        assert await transport.acquire_lock(f"{folder}/{number}/a") is None
+        once.lock.release()
     assert (folder / "ran").read_text() == "x\n" * 3
 
 
@@ -515,7 +520,7 @@ def _small_things(transport, folder):
     """Return the operations that should take one round trip each."""
     return {
         "run": lambda: transport.run(["true"]),
-        "start": lambda: transport.start_once(f"{folder}/run", ["true"], files={"a": b"1", "b": bytes(5000)}),
+        "start": lambda: transport.start_detached(f"{folder}/run", ["true"], files={"a": b"1", "b": bytes(5000)}),
         "read": lambda: transport.read(f"{folder}/b"),
         "write": lambda: transport.write(f"{folder}/c", b"2"),
         "stat": lambda: transport.stat(f"{folder}/c"),

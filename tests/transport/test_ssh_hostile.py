@@ -60,14 +60,16 @@ async def test_no_lock_outlives_a_connection_that_is_cut_under_an_answer(ssh_hos
     one = connect(host)
     await one.transport.run(["true"])
     for number in range(4):
-        start = one.transport.start_once(f"{folder}/{number}/run", ["sh", "-c", "sleep 0.3; echo x"], files={"a": b"1"})
+        start = one.transport.start_detached(
+            f"{folder}/{number}/run", ["sh", "-c", "sleep 0.3; echo x"], files={"a": b"1"}
+        )
         task = asyncio.create_task(start)
         await asyncio.sleep(0.2)
         await asyncio.to_thread(host.kill_sessions)
         once = await task
         await once.result(10)
-        if once.hold is not None:
-            once.hold.release()
+        if once.lock is not None:
+            once.lock.release()
     await _no_sleep(host)
     host.close()
 
@@ -135,11 +137,11 @@ async def _work(transport, folder):
     with pytest.raises(FileNotFoundError):
         await transport.read(f"{folder}/none")
     for number in range(2):
-        once = await transport.start_once(
+        once = await transport.start_detached(
             f"{folder}/j{number}/run", ["/bin/sh", "-c", "echo job; echo w >&2; exit 4"], files={"a": b"1", "b": b"\\c"}
         )
         assert await once.result(10) == Completed(4, b"job\n", b"w\n")
-        once.hold.release()
+        once.lock.release()
     for path in folder.rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
     await transport.remove(f"{folder}/d")
@@ -265,7 +267,7 @@ async def test_answers_that_are_no_numbers_are_told_so(login_node, connect, monk
     with pytest.raises(TransportError, match="where a number was due"):
         await transport.stat("/")
     with pytest.raises(TransportError, match="where a number was due"):
-        await transport.hold("/")
+        await transport.acquire_lock("/")
 
 
 # Names -----------------------------------------------------------------------------------------------------------
@@ -297,7 +299,7 @@ async def test_a_full_disk_is_told_as_such(ssh_host, connect, sh):
     for work in (
         transport.write("/mnt/x", b"abc"),
         transport.write("/mnt/x", bytes(300_000)),
-        transport.start_once("/mnt/a/j/run", ["true"], files={"a": b"1"}),
+        transport.start_detached("/mnt/a/j/run", ["true"], files={"a": b"1"}),
     ):
         with pytest.raises(TransportError) as caught:
             await work

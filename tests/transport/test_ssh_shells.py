@@ -9,7 +9,7 @@ import pytest
 from jupyter_slurm.errors import CommandMissing, TransportError
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.shell import pool as pool_module
-from jupyter_slurm.transport.ssh.shell.login_shell_check import look_at_prelude
+from jupyter_slurm.transport.ssh.shell.login_shell_check import check_prelude
 
 pytestmark = pytest.mark.root
 
@@ -74,7 +74,7 @@ async def test_any_login_shell_and_whatever_its_files_print(shell_host, connect,
 
 async def test_start_up_files_that_take_long_are_waited_for_and_told_of(ssh_host, new_user, connect, monkeypatch):
     """Check start-up files slower than the command's own time limit: the wait is reported, and is limited."""
-    monkeypatch.setattr(pool_module, "_SLOW", 0.2)
+    monkeypatch.setattr(pool_module, "_SLOW_NOTICE_S", 0.2)
     user = new_user(files={".bashrc": "until [ -e ~/go ]; do sleep 0.05; done"})
     host, told = ssh_host(name="slow", users=[user]), asyncio.Event()
 
@@ -150,8 +150,8 @@ async def test_a_prelude_has_the_command_module(ssh_host, new_user, connect, una
         link = connect(host, user=user, login_shell=login, prelude="module load slurm")
         done = await link.transport.run(["sh", "-c", "echo $PATH"])
         assert b"/opt/slurm/bin" in done.stdout, (sh, login)
-        end = await look_at_prelude(link.link, "module load slurm", login, 60)
-        assert (end.exit_code, end.said) == (0, "loading slurm")
+        end = await check_prelude(link.link, "module load slurm", login, 60)
+        assert (end.exit_code, end.output) == (0, "loading slurm")
 
 
 async def test_what_a_prelude_says_stands_where_its_command_is_missing(login_node, connect):

@@ -21,14 +21,14 @@ async def test_streams_are_bytes_and_the_exit_code_is_told(transport):
 async def test_a_start_brings_large_files_along(transport, place):
     data = os.urandom(3 << 20)
     folder = place.path / "large"
-    once = await transport.start_once(
+    once = await transport.start_detached(
         f"{folder}/run", ["sha256sum", f"{folder}/b"], files={"a": b"1", "b": data, "c": b"2"}
     )
     done = await once.result(60)
     assert done.stdout.split()[0].decode() == hashlib.sha256(data).hexdigest()
     assert (folder / "b").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
-        await transport.start_once(f"{folder}/run", ["true"], files={"a": b"1", "b": data})
+        await transport.start_detached(f"{folder}/run", ["true"], files={"a": b"1", "b": data})
     async with asyncio.timeout(60):
         while any(path.stat().st_size for path in place.path.glob(".*/*")):
             await asyncio.sleep(0.05)
@@ -66,13 +66,13 @@ async def test_cancellation_ends_the_whole_group(transport, place):
 async def test_detached_command_outlives_the_wait_and_us(transport, place):
     script = f"read line < {place.path}/go; echo done; echo sorry >&2"
     os.mkfifo(place.path / "go")
-    once = await transport.start_once(str(place.path / "run"), ["/bin/sh", "-c", script])
+    once = await transport.start_detached(str(place.path / "run"), ["/bin/sh", "-c", script])
     assert await once.result(0.1) is None
-    assert await transport.hold(str(place.path / "run.out")) is None
+    assert await transport.acquire_lock(str(place.path / "run.out")) is None
     transport.close()
     (place.path / "go").write_text("go\n")
     other = place.new_transport()
-    while await other.hold(str(place.path / "run.out")) is None:
+    while await other.acquire_lock(str(place.path / "run.out")) is None:
         await asyncio.sleep(0.05)
     other.close()
     assert (place.path / "run.out").read_text() == "done\n"
@@ -81,18 +81,18 @@ async def test_detached_command_outlives_the_wait_and_us(transport, place):
 
 async def test_command_runs_once_and_tells_its_exit_code(transport, place):
     prefix = str(place.path / "run")
-    once = await transport.start_once(prefix, ["/bin/sh", "-c", "echo out; echo err >&2; exit 7"])
+    once = await transport.start_detached(prefix, ["/bin/sh", "-c", "echo out; echo err >&2; exit 7"])
     assert await once.result(None) == Completed(7, b"out\n", b"err\n")
-    assert once.hold is None
+    assert once.lock is None
     with pytest.raises(FileExistsError):
-        await transport.start_once(prefix, ["/bin/sh", "-c", "exit 7"])
+        await transport.start_detached(prefix, ["/bin/sh", "-c", "exit 7"])
     assert stat.S_IMODE(os.stat(prefix + ".out").st_mode) == 0o600
 
 
 async def test_limits_reach_the_command(transport, place):
     command = ["/bin/sh", "-c", 'ulimit -S -n; ulimit -S -c; printf %s "$1"', "sh", "a b"]
     context = Context(limits={"n": "123", "c": "0", "z": "1"})
-    once = await transport.start_once(str(place.path / "run"), command, context=context)
+    once = await transport.start_detached(str(place.path / "run"), command, context=context)
     assert (await once.result(None)).exit_code == 0
     assert (place.path / "run.out").read_text() == "123\n0\na b"
 
@@ -128,10 +128,10 @@ async def test_files_are_private_and_written_in_one_step(transport, place):
 
 async def test_command_gets_a_folder_of_its_own(transport, place):
     prefix = str(place.path / "d" / "run")
-    once = await transport.start_once(prefix, ["cat", str(place.path / "d" / "b")], files={"a": b"1", "b": b"2"})
+    once = await transport.start_detached(prefix, ["cat", str(place.path / "d" / "b")], files={"a": b"1", "b": b"2"})
     assert await once.result(None) == Completed(0, b"2", b"")
     with pytest.raises(FileExistsError):
-        await transport.start_once(prefix, ["true"], files={"a": b"3"})
+        await transport.start_detached(prefix, ["true"], files={"a": b"3"})
     assert (place.path / "d" / "a").read_bytes() == b"1"
     assert [name for name in os.listdir(place.path) if not name.startswith(".")] == ["d"]
     assert stat.S_IMODE((place.path / "d").stat().st_mode) == 0o700
@@ -147,28 +147,28 @@ async def test_command_gets_a_folder_of_its_own(transport, place):
 )
 async def test_the_folder_is_whole_and_has_a_command_or_is_not_there(transport, place, argv, files, error):
     with pytest.raises(error):
-        await transport.start_once(str(place.path / "d" / "run"), argv, files=files)
+        await transport.start_detached(str(place.path / "d" / "run"), argv, files=files)
     assert os.listdir(place.path) == []
 
 
 async def test_the_folder_is_held_until_it_is_released(transport, place):
-    once = await transport.start_once(str(place.path / "d" / "run"), ["true"], files={"a": b"1", "b": b"2"})
+    once = await transport.start_detached(str(place.path / "d" / "run"), ["true"], files={"a": b"1", "b": b"2"})
     path = str(place.path / "d" / "a")
-    assert await transport.hold(path) is None
-    once.hold.release()
-    once.hold.release()
+    assert await transport.acquire_lock(path) is None
+    once.lock.release()
+    once.lock.release()
     async with asyncio.timeout(60):
-        while (again := await transport.hold(path)) is None:
+        while (again := await transport.acquire_lock(path)) is None:
             await asyncio.sleep(0.01)
     again.release()
 
 
 async def test_holds_end_with_the_transport(transport, place):
     other = place.new_transport()
-    await other.start_once(str(place.path / "d" / "run"), ["true"], files={"a": b"1"})
+    await other.start_detached(str(place.path / "d" / "run"), ["true"], files={"a": b"1"})
     other.close()
     async with asyncio.timeout(30):  # a remote command ends a moment after the connection
-        while await transport.hold(str(place.path / "d" / "a")) is None:
+        while await transport.acquire_lock(str(place.path / "d" / "a")) is None:
             await asyncio.sleep(0.05)
 
 
@@ -185,7 +185,7 @@ async def test_removal_does_not_follow_links(transport, place):
 async def test_lock_is_seen_while_its_holder_lives(transport, place):
     path = place.path / "lock"
     with pytest.raises(FileNotFoundError):
-        await transport.hold(str(path))
+        await transport.acquire_lock(str(path))
     await transport.write(str(path), b"")
     holder = await asyncio.create_subprocess_exec(
         "flock",
@@ -197,10 +197,10 @@ async def test_lock_is_seen_while_its_holder_lives(transport, place):
         stdout=asyncio.subprocess.PIPE,
     )
     assert await holder.stdout.readline() == b"held\n"
-    assert await transport.hold(str(path)) is None
+    assert await transport.acquire_lock(str(path)) is None
     holder.stdin.close()
     await holder.wait()
-    assert await transport.hold(str(path)) is not None
+    assert await transport.acquire_lock(str(path)) is not None
 
 
 async def test_full_disk_says_what_to_do(transport):

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from jupyter_slurm.agent.api.schema import QueryValues
     from jupyter_slurm.errors import ProblemDocument
 
-__all__ = ["MAX_BODY", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "make_app", "problem"]
+__all__ = ["MAX_BODY_BYTES", "AccessCheck", "Call", "Exchange", "HttpError", "Reply", "create_app", "problem"]
 
 _log = logging.getLogger(__name__)
 
-MAX_BODY = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 """Bytes of the largest request body: a cell, its options and an environment."""
 
-_ABSURD = 4  # times MAX_BODY: beyond this the connection is closed
+_DRAIN_FACTOR = 4  # times MAX_BODY: beyond this the connection is closed
 
 # Operations that may wait for Slurm and change nothing in the agent. Others continue after their client has gone.
 _ENDS_WITH_CLIENT = frozenset({"examineCluster", "getJob", "getOutput", "getScript", "runCommand"})
@@ -48,7 +48,7 @@ _TITLES = {
     403: ("agent-refused", "The request is refused."),
     404: ("not-found", "There is nothing at this address."),
     405: ("method", "This address does not know that method."),
-    413: ("too-large", f"The request body is larger than {MAX_BODY} bytes."),
+    413: ("too-large", f"The request body is larger than {MAX_BODY_BYTES} bytes."),
     415: ("media-type", "The request body must be application/json."),
     421: ("agent-refused", "The request names another host."),
 }
@@ -138,9 +138,9 @@ class Exchange:
         self._method = self._path = self._query = ""
         self._operations: Mapping[str, Operation] = {}
         self._values: Mapping[str, str] = {}
-        self._has_begun = self._is_over = False
+        self._has_started = self._is_over = False
         self._serving: asyncio.Future[None] | None = None
-        self._asking: asyncio.Future[Reply] | None = None
+        self._answer_task: asyncio.Future[Reply] | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # Called by the connection -----------------------------------------------------------------------------------
@@ -156,9 +156,9 @@ class Exchange:
 
     def data_received(self, chunk: bytes) -> None:
         """Collect the body up to the limit. A larger body is refused at its end, or at once if far too large."""
-        self._body += chunk[: MAX_BODY + 1 - len(self._body)]
+        self._body += chunk[: MAX_BODY_BYTES + 1 - len(self._body)]
         self._size += len(chunk)
-        if self._size > _ABSURD * MAX_BODY:
+        if self._size > _DRAIN_FACTOR * MAX_BODY_BYTES:
             self.disconnect()
 
     def finish(self) -> None:
@@ -172,8 +172,8 @@ class Exchange:
     def on_connection_close(self) -> None:
         """Cancel the operation if it only reads, because the client has gone."""
         self._resolve()
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._answer_task is not None:
+            self._answer_task.cancel()
 
     # Called by a streamed answer --------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Exchange:
         OSError
             The client has gone.
         """
-        self._has_begun = True
+        self._has_started = True
         await self.connection.send(self._headers, piece)
 
     def end(self) -> None:
@@ -222,7 +222,7 @@ class Exchange:
             media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
             if operation.body_schema is not None and media_type != "application/json":
                 raise HttpError(415)
-        if int(length[:20]) > MAX_BODY:
+        if int(length[:20]) > MAX_BODY_BYTES:
             raise HttpError(413)
 
     async def _serve(self) -> None:
@@ -239,7 +239,7 @@ class Exchange:
             self._fail(error)
 
     async def _reply(self) -> Reply | None:
-        if len(self._body) > MAX_BODY:
+        if len(self._body) > MAX_BODY_BYTES:
             raise HttpError(413)
         operation = self._operation
         values = operation.read_path(self._values)
@@ -252,9 +252,9 @@ class Exchange:
         )
         if operation.operation_id not in _ENDS_WITH_CLIENT:
             return await answer
-        self._asking = asyncio.ensure_future(answer)
+        self._answer_task = asyncio.ensure_future(answer)
         try:
-            return await self._asking
+            return await self._answer_task
         except asyncio.CancelledError:
             if self.closed.done():
                 return None  # the client has gone
@@ -264,7 +264,7 @@ class Exchange:
         """Answer with a problem document; expected errors are answers, and are not logged as failures."""
         if not isinstance(error, (SlurmError, HttpError)):
             _log.error("%s %s", self._method, self._path, exc_info=error)
-        if self._has_begun:  # an incomplete answer must not look complete
+        if self._has_started:  # an incomplete answer must not look complete
             if not self._is_over:
                 self.disconnect()
             return
@@ -279,7 +279,7 @@ class Exchange:
         if not self.closed.done():
             self.set_header("Content-Type", media_type)
             self.set_header("Content-Length", str(len(content)))
-            self._has_begun = self._is_over = True
+            self._has_started = self._is_over = True
             self.connection.answer(status, self._headers, None if self._method == "HEAD" else content)
             self._resolve()
         level = logging.WARNING if status >= 500 else logging.DEBUG
@@ -302,7 +302,7 @@ class AgentApplication:
         for path, operations in document.operations.items():
             self._rules.setdefault(path.count("/"), []).append((re.compile(_as_regex(path)), operations))
 
-    def take(self, connection: Connection) -> Exchange:
+    def create_exchange(self, connection: Connection) -> Exchange:
         """Return the handler of a new request."""
         return Exchange(self, connection)
 
@@ -318,7 +318,7 @@ class AgentApplication:
         raise HttpError(404)
 
 
-def make_app(
+def create_app(
     document: Document, answers: Mapping[str, Answer], gate: AccessCheck, on_request: Callable[[], None] = lambda: None
 ) -> AgentApplication:
     """Return the application.

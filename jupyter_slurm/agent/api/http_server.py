@@ -16,15 +16,15 @@ from typing import Protocol, cast
 
 import httptools
 
-from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
+from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid
 
 __all__ = ["AgentServer", "Connection", "Request"]
 
 _log = logging.getLogger(__name__)
 
-_LARGEST_HEAD = 65536
-_TOGETHER = 65536  # bytes that are copied rather than sent on their own
-_CLOSING = 5.0  # seconds for answers to be sent when the server ends
+_MAX_HEAD_BYTES = 65536
+_MAX_JOINED_BODY_BYTES = 65536  # bytes that are copied rather than sent on their own
+_CLOSE_TIMEOUT_S = 5.0  # seconds for answers to be sent when the server ends
 
 
 class Request(Protocol):
@@ -60,7 +60,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._loop = asyncio.get_running_loop()
         self._request: Request | None = None  # the request whose answer is not complete
-        self._has_read = self._has_begun = self._is_chunked = False
+        self._has_read = self._has_started = self._is_chunked = False
         self._is_last = False  # no further request is accepted
         self._head_size: int | None = None  # set while a head is read
         self._target, self._headers = b"", dict[str, str]()
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self.socket: socket.socket = transport.get_extra_info("socket")
         self._server.connections.add(self)
-        if is_ours(self.socket):
+        if is_same_user(self.socket):
             self._transport.set_write_buffer_limits(high=0)  # drain waits until all data is sent
             return
         uid = peer_uid(self.socket)
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
             self._is_last = True  # no other protocol is supported: the request is answered like any other
         except httptools.HttpParserError:
             self._refuse()
-        if (self._head_size or 0) > _LARGEST_HEAD:
+        if (self._head_size or 0) > _MAX_HEAD_BYTES:
             self._refuse()
 
     def pause_writing(self) -> None:
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
             self._request.on_connection_close()
             self._request = None
         self._server.connections.discard(self)
-        self._server.gone(self)
+        self._server.on_closed(self)
         self.ended.set_result(None)
 
     # Called by the parser ---------------------------------------------------------------------------------------
@@ -142,9 +142,9 @@ class Connection(asyncio.Protocol):
         headers = self._headers
         is_old = self._parser.get_http_version() == "1.0"
         self._is_last = is_old or "close" in headers.get("connection", "").lower()
-        self._has_read = self._has_begun = False
+        self._has_read = self._has_started = False
         self._is_chunked = not is_old
-        self._request = request = self._server.take(self)
+        self._request = request = self._server.create_exchange(self)
         method = self._parser.get_method().decode("ascii")
         request.headers_received(method, self._target.decode("latin-1"), headers)
         if self._request is request and headers.get("expect", "").lower() == "100-continue":
@@ -166,7 +166,7 @@ class Connection(asyncio.Protocol):
     def answer(self, status: int, headers: Mapping[str, str], content: bytes | None) -> None:
         """Send a complete answer; None: an answer to HEAD, without a body."""
         head, content = self._head(status, headers), content or b""
-        if len(content) <= _TOGETHER:
+        if len(content) <= _MAX_JOINED_BODY_BYTES:
             self._transport.write(head + content)
         else:
             self._transport.write(head)
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
         ConnectionResetError
             The client has gone.
         """
-        if not self._has_begun:
+        if not self._has_started:
             coding = {"Transfer-Encoding": "chunked"} if self._is_chunked else {}
             self._transport.write(self._head(200, {**headers, **coding}))
         self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if self._is_chunked else piece)
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
     # Internal ---------------------------------------------------------------------------------------------------
 
     def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
-        self._has_begun = True
+        self._has_started = True
         self._is_last = self._is_last or not self._has_read
         lines = [f"HTTP/1.1 {status} {responses.get(status, 'Unknown')}", f"Date: {formatdate(usegmt=True)}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -228,10 +228,10 @@ class Connection(asyncio.Protocol):
         """Answer input that is not HTTP, unless an answer is in progress; no more input is read."""
         self._head_size = None
         if self._request is None:
-            self._request = request = self._server.take(self)
-            self._has_read = self._has_begun = False
+            self._request = request = self._server.create_exchange(self)
+            self._has_read = self._has_started = False
             request.refuse()
-        elif self._has_begun or self._has_read:
+        elif self._has_started or self._has_read:
             self._is_last = True
         else:
             self._request.refuse()
@@ -248,8 +248,8 @@ class AgentServer:
         Called with every connection that has ended.
     """
 
-    def __init__(self, take: Callable[[Connection], Request], gone: Callable[[object], None]) -> None:
-        self.take, self.gone = take, gone
+    def __init__(self, create_exchange: Callable[[Connection], Request], on_closed: Callable[[object], None]) -> None:
+        self.create_exchange, self.on_closed = create_exchange, on_closed
         self.connections: set[Connection] = set()
         self._listening: asyncio.Server | None = None
 
@@ -268,6 +268,6 @@ class AgentServer:
         for connection in tuple(self.connections):
             connection.close()
         if ends := [connection.ended for connection in self.connections]:
-            await asyncio.wait(ends, timeout=_CLOSING)
+            await asyncio.wait(ends, timeout=_CLOSE_TIMEOUT_S)
         for connection in tuple(self.connections):
             connection.disconnect()

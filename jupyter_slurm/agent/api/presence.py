@@ -32,18 +32,18 @@ class Presence:
 
     def __init__(self, users: ClientRegistry) -> None:
         self._users = users
-        self._there: dict[object, ClientUse] = {}
+        self._clients: dict[object, ClientUse] = {}
 
-    def seen(self, exchange: _Exchange, client: api.Client, cluster: str) -> None:
+    def register_client(self, exchange: _Exchange, client: api.Client, cluster: str) -> None:
         """Record that this request's client uses a cluster; the system gives its process ID."""
         if exchange.closed.done():
             return  # the client has gone meanwhile
         user = ClientUse(client["kind"], client["name"], peer_pid(exchange.connection.socket))
-        self._there[exchange.connection] = user
+        self._clients[exchange.connection] = user
         self._users.join(user, cluster)
 
-    def gone(self, connection: object) -> None:
+    def remove_connection(self, connection: object) -> None:
         """Handle the end of a connection."""
-        user = self._there.pop(connection, None)
-        if user is not None and all(other.key != user.key for other in self._there.values()):
+        user = self._clients.pop(connection, None)
+        if user is not None and all(other.key != user.key for other in self._clients.values()):
             self._users.leave(user)

@@ -51,8 +51,8 @@ CAPABILITIES = (
 )
 """Features on which a client can rely. A new feature adds a name, which stays within one API version."""
 
-_MOST_STREAMS = 512
-_STREAM_AGAIN = 10
+_MAX_STREAMS = 512
+_STREAM_RETRY_AFTER_S = 10
 
 
 Handler = Callable[["Core", Call], Any]
@@ -73,7 +73,7 @@ async def _list_jobs(core: Core, call: Call) -> list[api.Job]:
 
 async def _list_steps(core: Core, call: Call) -> list[api.Job]:
     cluster = _cluster(core, call)
-    return cluster.steps.of(await cluster.jobs.find(call.path["job"]))
+    return cluster.steps.steps_to_api(await cluster.jobs.find(call.path["job"]))
 
 
 async def _start_step(core: Core, call: Call) -> Reply:
@@ -84,12 +84,12 @@ async def _start_step(core: Core, call: Call) -> Reply:
 
 async def _get_kernel(core: Core, call: Call) -> api.KernelPlace:
     cluster = _cluster(core, call)
-    return await cluster.kernels.where(await cluster.jobs.find(call.path["job"]), call.query["wait"])
+    return await cluster.kernels.connection_to_api(await cluster.jobs.find(call.path["job"]), call.query["wait"])
 
 
 async def _bring_results(core: Core, call: Call) -> api.Job:
     cluster = _cluster(core, call)
-    await cluster.staging.bring(await cluster.jobs.find(call.path["job"]))
+    await cluster.staging.copy_back(await cluster.jobs.find(call.path["job"]))
     return await cluster.jobs.describe(call.path["job"])
 
 
@@ -110,7 +110,7 @@ async def _open_tunnel(core: Core, call: Call) -> Reply:
 
 async def _make_image(core: Core, call: Call) -> Reply:
     asked = {"options": [], "dry_run": False, "context": {}, **call.body}
-    answer = await core.images.make(call.path["cluster"], asked)
+    answer = await core.images.submit_image(call.path["cluster"], asked)
     return Reply(answer, status=200 if asked["dry_run"] else 201)
 
 
@@ -136,7 +136,7 @@ _CLUSTERS: Mapping[str, Handler] = {
     "examineCluster": lambda core, call: core.examinations.examine(
         call.path["cluster"], job=call.body.get("job", "none"), options=call.body.get("options", ())
     ),
-    "getExamination": lambda core, call: core.examinations.told(call.path["cluster"]),
+    "getExamination": lambda core, call: core.examinations.to_api(call.path["cluster"]),
     "admitKey": lambda core, call: core.examinations.admit(call.path["cluster"], call.body["host"]),
     "listPrompts": lambda core, call: core.clusters.list_prompts(),
     "answerPrompt": _answer_prompt,
@@ -147,11 +147,11 @@ _CLUSTERS: Mapping[str, Handler] = {
     "listNames": lambda core, call: core.clusters.list_names(
         call.path["cluster"], call.path["kind"], call.query["wait"], call.query["partition"]
     ),
-    "getResources": lambda core, call: _cluster(core, call).inventory.resources.told(
+    "getResources": lambda core, call: _cluster(core, call).inventory.resources.to_api(
         wait=call.query["wait"], is_newer=call.query["newer"], has_nodes=call.query["nodes"]
     ),
-    "getQueue": lambda core, call: _cluster(core, call).inventory.all_jobs.told(wait=call.query["wait"]),
-    "getAccountedUsage": lambda core, call: _cluster(core, call).inventory.usage.told(
+    "getQueue": lambda core, call: _cluster(core, call).inventory.all_jobs.to_api(wait=call.query["wait"]),
+    "getAccountedUsage": lambda core, call: _cluster(core, call).inventory.usage.to_api(
         start=call.query["start"], end=call.query["end"], account=call.query["account"], has_jobs=call.query["jobs"]
     ),
     "clean": lambda core, call: core.housekeeping.clean(
@@ -184,21 +184,23 @@ _JOBS: Mapping[str, Handler] = {
 }
 
 _SESSIONS: Mapping[str, Handler] = {
-    "listTunnels": lambda core, call: core.tunnels.told(call.path["cluster"]),
+    "listTunnels": lambda core, call: core.tunnels.list_to_api(call.path["cluster"]),
     "openTunnel": _open_tunnel,
     "closeTunnel": lambda core, call: core.tunnels.close(call.path["cluster"], call.path["tunnel"]),
-    "listImages": lambda core, call: core.images.told(call.path["cluster"]),
+    "listImages": lambda core, call: core.images.list_to_api(call.path["cluster"]),
     "makeImage": _make_image,
     "removeImage": lambda core, call: core.images.remove(call.path["cluster"], call.body["image"]),
-    "listSessions": lambda core, call: core.sessions.told(call.path["cluster"], active=call.query["state"] == "active"),
+    "listSessions": lambda core, call: core.sessions.list_to_api(
+        call.path["cluster"], active=call.query["state"] == "active"
+    ),
     "launchSession": _launch_session,
-    "getSession": lambda core, call: core.sessions.one(call.path["cluster"], call.path["session"]),
+    "getSession": lambda core, call: core.sessions.session_to_api(call.path["cluster"], call.path["session"]),
     "openSession": lambda core, call: core.sessions.open(call.path["cluster"], call.path["session"]),
     "stopSession": lambda core, call: core.sessions.end(call.path["cluster"], call.path["session"]),
     "renameSession": lambda core, call: core.sessions.rename(
         call.path["cluster"], call.path["session"], call.body["name"]
     ),
-    "getWay": lambda core, call: core.sessions.way(core.clusters.reached(), call.path["key"]),
+    "getWay": lambda core, call: core.sessions.session_route(core.clusters.reached(), call.path["key"]),
 }
 
 
@@ -276,7 +278,7 @@ class Routes:
         answer = await self._core.clusters.connect(cluster)
         if client is None:
             return Reply(answer)
-        self.presence.seen(call.exchange, client, cluster)
+        self.presence.register_client(call.exchange, client, cluster)
         return Reply(self._core.clusters.describe(cluster))
 
     async def _submit_job(self, call: Call) -> Reply:
@@ -294,7 +296,7 @@ class Routes:
         cluster, client = call.path["cluster"], submission.pop("client", None)
         if client is not None:
             self._core.clusters.check_connected(cluster)
-            self.presence.seen(call.exchange, client, cluster)
+            self.presence.register_client(call.exchange, client, cluster)
         answer = await self._core.cluster(cluster).submit(submission)
         return Reply(answer, status=200 if submission["dry_run"] else 201)
 
@@ -309,17 +311,17 @@ class Routes:
         holds = call.query["holds"]
         return await self._send(call, self._bus_events(holds), holds=holds)
 
-    async def _bus_events(self, is_looked_at: bool) -> AsyncGenerator[Event, None]:
-        async with self._core.bus.subscribe(is_looked_at=is_looked_at) as events:
+    async def _bus_events(self, is_watched: bool) -> AsyncGenerator[Event, None]:
+        async with self._core.bus.subscribe(is_watched=is_watched) as events:
             async for event, data in latest_only(events):
                 yield event, data
 
     async def _send(self, call: Call, events: AsyncIterator[Event], *, holds: bool = True) -> Reply:
-        if len(self._open) >= _MOST_STREAMS:
+        if len(self._open) >= _MAX_STREAMS:
             raise AgentBusy(
-                f"{_MOST_STREAMS} event streams are open, and there cannot be more.",
+                f"{_MAX_STREAMS} event streams are open, and there cannot be more.",
                 hint="Close notebooks or browser tabs.",
-                retry_after=_STREAM_AGAIN,
+                retry_after=_STREAM_RETRY_AFTER_S,
             )
         sending = asyncio.ensure_future(send_events(call.exchange, events, self._closing))
         self._open.add(sending)

@@ -26,7 +26,7 @@ DocumentPart = Mapping[str, Any]
 QueryValues = dict[str, Any]
 """The parameters of a query, each of the type that its schema names."""
 
-_DEEPEST = 16
+_MAX_DEPTH = 16
 
 
 @dataclass
@@ -163,7 +163,7 @@ def parse_json(body: bytes) -> Any:
         value = _DECODER.decode(body.decode("utf-8"))
         # ASCII without escapes contains no surrogates. The check is skipped: a cell waits, and its environment has many
         # values.
-        _look_through(value, _DEEPEST, is_plain=body.isascii() and b"\\u" not in body)
+        _check_characters(value, _MAX_DEPTH, is_plain=body.isascii() and b"\\u" not in body)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"The request body cannot be read: {error}", hint="Send JSON in UTF-8.") from None
     return value
@@ -183,7 +183,7 @@ def _number(text: str) -> float | int:
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_number)
 
 
-def _look_through(value: Any, depth: int, *, is_plain: bool) -> None:
+def _check_characters(value: Any, depth: int, *, is_plain: bool) -> None:
     if depth == 0:
         raise ValueError("nested too deeply")
     if isinstance(value, str):
@@ -193,12 +193,12 @@ def _look_through(value: Any, depth: int, *, is_plain: bool) -> None:
     elif isinstance(value, dict):
         for name, item in value.items():
             if not is_plain:
-                _look_through(name, depth, is_plain=False)
+                _check_characters(name, depth, is_plain=False)
             if not (is_plain and isinstance(item, str)):
-                _look_through(item, depth - 1, is_plain=is_plain)
+                _check_characters(item, depth - 1, is_plain=is_plain)
     elif isinstance(value, list):
         for item in value:
-            _look_through(item, depth - 1, is_plain=is_plain)
+            _check_characters(item, depth - 1, is_plain=is_plain)
 
 
 def _typed(text: str, schema: DocumentPart) -> Any:
@@ -211,12 +211,12 @@ def _typed(text: str, schema: DocumentPart) -> Any:
     return text
 
 
-def _check(validator: Validator, value: Any, what: str) -> None:
+def _check(validator: Validator, value: Any, subject: str) -> None:
     try:
         validator(value)
     except fastjsonschema.JsonSchemaValueException as error:
         raise UsageError(
-            f"{what}: {error.message[:500]}",
+            f"{subject}: {error.message[:500]}",
             hint="GET /v1/openapi.yaml describes what is accepted.",
             where=[str(part) for part in error.path[1:]],
         ) from None

@@ -14,12 +14,12 @@ from typing import Any
 from jupyter_slurm.agent.api.app import Exchange, problem
 from jupyter_slurm.agent.json_encoding import encode
 
-__all__ = ["HEARTBEAT", "Event", "latest_only", "send_events"]
+__all__ = ["HEARTBEAT_S", "Event", "latest_only", "send_events"]
 
-HEARTBEAT = 15.0
+HEARTBEAT_S = 15.0
 """Seconds between two heartbeats on a stream without events."""
 
-_SEND_DEADLINE = 60.0
+_SEND_TIMEOUT_S = 60.0
 
 Event = tuple[str, Mapping[str, object]]
 
@@ -33,8 +33,8 @@ async def send_events(
     events: AsyncIterator[Event],
     until: asyncio.Future[None],
     *,
-    heartbeat: float = HEARTBEAT,
-    deadline: float = _SEND_DEADLINE,
+    heartbeat: float = HEARTBEAT_S,
+    deadline: float = _SEND_TIMEOUT_S,
 ) -> None:
     """Send events until they end, the client goes, or ``until`` is done.
 

@@ -27,9 +27,9 @@ __all__ = ["AgentClient"]
 
 _T = TypeVar("_T")
 
-_ANSWER_TIMEOUT = 120.0
-# A stream sends a heartbeat every 15 s (jupyter_slurm.agent.api.sse.HEARTBEAT); three missing ones mean a broken link.
-_STREAM_TIMEOUT = 50.0
+_ANSWER_TIMEOUT_S = 120.0
+# A stream sends a heartbeat every 15 s (agent.api.sse.HEARTBEAT_S); three missing ones mean a broken link.
+_STREAM_TIMEOUT_S = 50.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class AgentClient:
         self._current: _AgentConnection | None = None
         self._pid = os.getpid()
         self._registered: dict[bytes, None] = {}
-        self.while_waiting: Callable[[str], WaitLimits | None] | None = None
+        self.create_wait_limits: Callable[[str], WaitLimits | None] | None = None
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, start: bool = True) -> AgentClient:
@@ -118,7 +118,9 @@ class AgentClient:
         """Return the agent's information at the time of connection: version, api, capabilities, pid, host …"""
         return self._link().info
 
-    def get(self, path: str, *, params: QueryParameters | None = None, timeout: float | None = _ANSWER_TIMEOUT) -> Any:
+    def get(
+        self, path: str, *, params: QueryParameters | None = None, timeout: float | None = _ANSWER_TIMEOUT_S
+    ) -> Any:
         """GET a path ("/v1/…") and return the JSON answer. ``timeout`` in seconds."""
         return self._call("GET", path, params=params, timeout=timeout).json()
 
@@ -138,7 +140,7 @@ class AgentClient:
         *,
         json: Any = None,
         params: QueryParameters | None = None,
-        timeout: float | None = _ANSWER_TIMEOUT,
+        timeout: float | None = _ANSWER_TIMEOUT_S,
         idempotent: bool | None = None,
     ) -> Any:
         """POST to a path ("/v1/…") and return the JSON answer.
@@ -157,7 +159,7 @@ class AgentClient:
         return answer
 
     def get_bytes(
-        self, path: str, params: QueryParameters | None = None, *, timeout: float | None = _ANSWER_TIMEOUT
+        self, path: str, params: QueryParameters | None = None, *, timeout: float | None = _ANSWER_TIMEOUT_S
     ) -> tuple[bytes, int]:
         """GET bytes, and the total size (``X-Total-Size``), or the size of the answer without that header."""
         answer = self._call("GET", path, params=params, timeout=timeout)
@@ -177,14 +179,14 @@ class AgentClient:
         from jupyter_slurm.agent.client.client_errors import as_error
 
         link = await asyncio.to_thread(self._link)
-        with exchange(lambda: self._drop(link.wire), "GET", path, _STREAM_TIMEOUT):
+        with exchange(lambda: self._drop(link.wire), "GET", path, _STREAM_TIMEOUT_S):
             async with (
                 async_client(link.endpoint) as client,
                 client.stream(
                     "GET",
                     path,
                     params=params,
-                    timeout=timeouts(_STREAM_TIMEOUT),
+                    timeout=timeouts(_STREAM_TIMEOUT_S),
                     extensions={"trace": check_peer},
                 ) as response,
             ):
@@ -239,7 +241,7 @@ class AgentClient:
                 raise
 
         async with AsyncExitStack() as stack:
-            yield await self._again_async(once, repeat=method == "GET")
+            yield await self._retry_async(once, repeat=method == "GET")
 
     def stop_agent(self, *, only_idle: bool = False) -> None:
         """Ask the agent to end, and forget it; with ``only_idle``, an AgentError lists the agent's remaining work."""
@@ -274,7 +276,7 @@ class AgentClient:
         from jupyter_slurm.agent.client.client_errors import as_error
 
         asked: dict[str, Any] = {"params": params, "timeout": timeout, "content": content}
-        waits = None if self.while_waiting is None else self.while_waiting(path)
+        waits = None if self.create_wait_limits is None else self.create_wait_limits(path)
         if waits is not None:
             asked["meanwhile"] = waits
 
@@ -282,7 +284,7 @@ class AgentClient:
             return self._exchange(self._link().wire, method, path, **asked)
 
         try:
-            answer = self._again(once, repeat)
+            answer = self._retry(once, repeat)
         except KeyboardInterrupt:
             if waits is None or method != "GET":
                 raise  # the action has raised an exception, which says more
@@ -301,7 +303,7 @@ class AgentClient:
             raise
 
     @staticmethod
-    def _again(call: Callable[[], _T], repeat: bool) -> _T:
+    def _retry(call: Callable[[], _T], repeat: bool) -> _T:
         from jupyter_slurm.agent.client.client_errors import LinkLost, repetition
 
         try:
@@ -314,7 +316,7 @@ class AgentClient:
         return Retrying(**repetition(repeat, attempts=3))(call)
 
     @staticmethod
-    async def _again_async(call: Callable[[], Awaitable[_T]], repeat: bool) -> _T:
+    async def _retry_async(call: Callable[[], Awaitable[_T]], repeat: bool) -> _T:
         from tenacity import AsyncRetrying
 
         from jupyter_slurm.agent.client.client_errors import repetition
@@ -327,7 +329,7 @@ class AgentClient:
             if self._pid != os.getpid():  # after a fork: the connections belong to the parent
                 self._current, self._pid = None, os.getpid()
             if self._current is None:
-                self._current = self._again(lambda: self._handshake(may_retire=self._start), repeat=True)
+                self._current = self._retry(lambda: self._handshake(may_retire=self._start), repeat=True)
             return self._current
 
     def _handshake(self, *, may_retire: bool) -> _AgentConnection:
@@ -349,7 +351,7 @@ class AgentClient:
             link = _AgentConnection(endpoint, wire, answer.json())
             check_version(link.info)
             for body in self._registered:  # registered clusters are not on disk before their first job
-                self._exchange(wire, "POST", "/v1/clusters", content=body, timeout=_ANSWER_TIMEOUT)
+                self._exchange(wire, "POST", "/v1/clusters", content=body, timeout=_ANSWER_TIMEOUT_S)
             has_left = may_retire and is_older(link.info["version"]) and self._retire(link)
         except BaseException:
             wire.close()
@@ -369,7 +371,7 @@ class AgentClient:
             answer = self._exchange(link.wire, "POST", "/v1/agent/stop", content=body, timeout=10.0)
         except AgentError:
             return True
-        return answer.status == 202 and launcher.has_left(link.endpoint)
+        return answer.status == 202 and launcher.wait_ended(link.endpoint)
 
     def _drop(self, wire: HttpClient) -> None:
         """Forget a client whose agent has ended, unless another thread has already found a new agent."""

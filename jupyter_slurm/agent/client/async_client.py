@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 
-from jupyter_slurm.agent.client.client_errors import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
+from jupyter_slurm.agent.client.client_errors import CONNECT_TIMEOUT_S, LinkLost, broken, no_answer, stranger, too_slow
 from jupyter_slurm.agent.hosting.endpoint import Endpoint
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
-from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
+from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid
 
 __all__ = ["async_client", "check_peer", "exchange", "lost", "refuse_stranger", "timeouts"]
 
@@ -45,13 +45,13 @@ async def check_peer(name: str, info: Mapping[str, Any]) -> None:
 
 def refuse_stranger(connection: Any) -> None:
     """Raise AgentRefused if the peer of a socket is a server of another user."""
-    if not is_ours(connection):
+    if not is_same_user(connection):
         raise stranger(peer_uid(connection))
 
 
 def timeouts(read: float | None) -> httpx.Timeout:
     """Return time limits: connecting is local and fast, an answer may take ``read`` seconds."""
-    return httpx.Timeout(read, connect=CONNECT_TIMEOUT, pool=CONNECT_TIMEOUT)
+    return httpx.Timeout(read, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable, SlurmError, from_problem
 
 __all__ = [
-    "CONNECT_TIMEOUT",
+    "CONNECT_TIMEOUT_S",
     "LinkLost",
     "as_error",
     "broken",
@@ -18,7 +18,7 @@ __all__ = [
     "too_slow",
 ]
 
-CONNECT_TIMEOUT = 5.0
+CONNECT_TIMEOUT_S = 5.0
 """Seconds: connecting is local and fast."""
 
 

@@ -15,7 +15,7 @@ __all__ = ["ForwardedAnswer", "forward"]
 
 # An answer may take as long as a Slurm command; a stream sends a heartbeat every 15 s. A login takes as long as the
 # user needs, and the agent limits that time.
-_TIMEOUT = 120.0
+_ANSWER_TIMEOUT_S = 120.0
 
 _REQUEST_HEADERS = ("accept", "content-type")
 _RESPONSE_HEADERS = ("content-type", "x-total-size", "allow", "cache-control", "retry-after", "x-content-type-options")
@@ -38,7 +38,7 @@ async def forward(
     target = path + ("?" + query if query else "")
     if not path.startswith("/v1/") or not target.isascii() or any(character <= " " for character in target):
         raise ValueError(f"not an address of the API: {path!r}")
-    patience = None if path.endswith("/connect") else _TIMEOUT
+    patience = None if path.endswith("/connect") else _ANSWER_TIMEOUT_S
     given = {name.lower(): value for name, value in headers.items()}
     async with async_client(endpoint) as client:
         request = client.build_request(
@@ -65,4 +65,4 @@ async def _chunks(response: httpx.Response, method: str, path: str) -> AsyncIter
         async for chunk in response.aiter_raw():
             yield chunk
     except httpx.TransportError as error:
-        raise lost(error, method, path, _TIMEOUT) from error
+        raise lost(error, method, path, _ANSWER_TIMEOUT_S) from error

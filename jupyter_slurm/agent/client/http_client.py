@@ -19,16 +19,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from jupyter_slurm.agent.client.client_errors import CONNECT_TIMEOUT, LinkLost, broken, no_answer, stranger, too_slow
+from jupyter_slurm.agent.client.client_errors import CONNECT_TIMEOUT_S, LinkLost, broken, no_answer, stranger, too_slow
 from jupyter_slurm.agent.hosting.endpoint import Endpoint
-from jupyter_slurm.transport.peer_credentials import is_ours, peer_pid, peer_uid
+from jupyter_slurm.transport.peer_credentials import is_same_user, peer_pid, peer_uid
 
 __all__ = ["HttpAnswer", "HttpClient"]
 
-_KEPT = 8
-_LARGEST_HEAD = 65536
-_MEANWHILE = 1.5  # seconds
-_ODD = re.compile(r"[^!-~]")
+_MAX_IDLE_CONNECTIONS = 8
+_MAX_HEAD_BYTES = 65536
+_WAIT_STEP_S = 1.5  # seconds
+_UNSAFE_CHARACTER = re.compile(r"[^!-~]")
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class _Connection:
         endpoint = self._endpoint
         sock = socket.socket(socket.AF_UNIX if endpoint.port is None else socket.AF_INET, socket.SOCK_STREAM)
         try:
-            sock.settimeout(CONNECT_TIMEOUT)
+            sock.settimeout(CONNECT_TIMEOUT_S)
             if endpoint.port is not None:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.connect(endpoint.place.socket if endpoint.port is None else ("127.0.0.1", endpoint.port))
         except OSError as error:
             sock.close()
             raise no_answer() from error
-        if not is_ours(sock):
+        if not is_same_user(sock):
             uid = peer_uid(sock)
             sock.close()
             raise stranger(uid)
@@ -99,7 +99,7 @@ class _Connection:
         received = b""
         while (end := received.find(b"\r\n\r\n")) < 0:
             received += more(sock)
-            if len(received) > _LARGEST_HEAD and b"\r\n\r\n" not in received:
+            if len(received) > _MAX_HEAD_BYTES and b"\r\n\r\n" not in received:
                 raise ConnectionError("that is no answer of an agent")
         first, *lines = received[:end].decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -113,21 +113,21 @@ class _Connection:
         return HttpAnswer(int(first.split(" ", 2)[1]), headers, b"".join(pieces))
 
 
-def _patiently(meanwhile: Callable[[], None], timeout: float | None) -> Callable[[socket.socket], bytes]:
+def _patiently(on_wait: Callable[[], None], timeout: float | None) -> Callable[[socket.socket], bytes]:
     """Return a reader like :func:`_more` that calls ``meanwhile`` while no data arrives."""
 
     def more(sock: socket.socket) -> bytes:
         begun, left = time.monotonic(), timeout
         try:
             while True:
-                sock.settimeout(_MEANWHILE if left is None else min(_MEANWHILE, max(left, 0.001)))
+                sock.settimeout(_WAIT_STEP_S if left is None else min(_WAIT_STEP_S, max(left, 0.001)))
                 try:
                     return _more(sock)
                 except TimeoutError:
                     left = None if timeout is None else begun + timeout - time.monotonic()
                     if left is not None and left <= 0:
                         raise
-                meanwhile()
+                on_wait()
         finally:
             sock.settimeout(timeout)
 
@@ -168,7 +168,7 @@ class HttpClient:
         params: QueryParameters | None = None,
         content: bytes | None = None,
         timeout: float | None = None,
-        meanwhile: Callable[[], None] | None = None,
+        on_wait: Callable[[], None] | None = None,
     ) -> HttpAnswer:
         """Send a request and return its answer, whatever its status.
 
@@ -195,13 +195,13 @@ class HttpClient:
             The listener belongs to another user.
         """
         target = f"{path}?{urlencode(params)}" if params else path
-        if _ODD.search(target):
+        if _UNSAFE_CHARACTER.search(target):
             raise ValueError(f"{target!r} is no path: it is to be percent-encoded")
-        connection = self._take()
+        connection = self._acquire_connection()
         try:
             sock = self._connected(connection)
             sock.settimeout(timeout)
-            more = _more if meanwhile is None else _patiently(meanwhile, timeout)
+            more = _more if on_wait is None else _patiently(on_wait, timeout)
             answer = connection.exchange(sock, method, target, content, more)
         except LinkLost:
             raise
@@ -214,7 +214,7 @@ class HttpClient:
         except BaseException:  # an interrupt: the answer may still arrive, and must not be read by the next call
             connection.close()
             raise
-        self._give_back(connection)
+        self._return_connection(connection)
         return answer
 
     def close(self) -> None:
@@ -235,7 +235,7 @@ class HttpClient:
         connection.close()
         raise LinkLost("The agent has ended, and there is another one.", sent=False)
 
-    def _take(self) -> _Connection:
+    def _acquire_connection(self) -> _Connection:
         with self._lock:
             if self._is_closed:
                 raise LinkLost("The agent ended.", sent=False)
@@ -246,9 +246,9 @@ class HttpClient:
                 connection.close()
         return _Connection(self._endpoint)
 
-    def _give_back(self, connection: _Connection) -> None:
+    def _return_connection(self, connection: _Connection) -> None:
         with self._lock:
-            if connection.sock is not None and not self._is_closed and len(self._idle) < _KEPT:
+            if connection.sock is not None and not self._is_closed and len(self._idle) < _MAX_IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 return
         connection.close()

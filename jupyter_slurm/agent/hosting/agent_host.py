@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from jupyter_slurm import _version
-from jupyter_slurm.agent.api.app import AccessCheck, make_app
+from jupyter_slurm.agent.api.app import AccessCheck, create_app
 from jupyter_slurm.agent.api.http_server import AgentServer
 from jupyter_slurm.agent.api.routes import CAPABILITIES, Routes
 from jupyter_slurm.agent.api.schema import load_document
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 Hosting = Literal["daemon", "server", "inprocess"]
 
-_WATCH_INTERVAL = 5.0
+_CHECK_INTERVAL_S = 5.0
 
 
 class AgentHost:
@@ -79,14 +79,14 @@ class AgentHost:
         LeaderElsewhere
             Another agent is the leader; nothing was started.
         """
-        leadership = await Leadership.take(self.settings)
+        leadership = await Leadership.acquire(self.settings)
         try:
             await self._core.start()
             self._document = load_document()
             self._routes = Routes(self._core, self._document, self.describe, self._on_stop)
             await self._listen(leadership)
         except BaseException:
-            leadership.give_up()
+            leadership.release()
             raise
         self._watcher = asyncio.ensure_future(self._watch())
         _log.info("agent %s leads (%s, pid %d)", _version.__version__, self.hosting, os.getpid())
@@ -98,10 +98,10 @@ class AgentHost:
         port = leadership.port
         names = ("jupyter-slurm", "localhost") if port is None else (f"127.0.0.1:{port}", f"localhost:{port}")
         gate = AccessCheck(frozenset(names), leadership.secret)
-        app = make_app(self._document, self._routes.answers(), gate, self._on_request)
-        server = AgentServer(app.take, self._routes.presence.gone)
+        app = create_app(self._document, self._routes.answers(), gate, self._on_request)
+        server = AgentServer(app.create_exchange, self._routes.presence.remove_connection)
         await server.listen(listener)
-        machine = discovery.this_machine()
+        machine = discovery.machine_identity()
         leadership.write_record({**self.describe(), **machine, "hosting": self.hosting})
         self._leadership, self._server = leadership, server
 
@@ -115,13 +115,13 @@ class AgentHost:
             "pid": os.getpid(),
             "host": self.hosting,
             "started": self._started,
-            "holds": self._holds(),
+            "holds": self._count_holders(),
             "log": discovery.log_path(self.settings) if self.hosting == "daemon" else None,
         }
 
-    def _holds(self) -> dict[str, int]:
+    def _count_holders(self) -> dict[str, int]:
         streams = self._routes.streams if self._routes else 0
-        return {**self._core.holds(), "streams": streams}
+        return {**self._core.count_holders(), "streams": streams}
 
     async def wait(self) -> None:
         """Wait until the agent must stop: on request, when idle, or if another agent is the leader."""
@@ -146,14 +146,14 @@ class AgentHost:
             await self._core.stop()
         finally:
             if self._leadership is not None:
-                self._leadership.give_up()
+                self._leadership.release()
         _log.info("agent has left (pid %d)", os.getpid())
 
     def _on_request(self) -> None:
         self._last_request = time.monotonic()
 
     def _on_stop(self, only_idle: bool) -> None:
-        holds = {kind: number for kind, number in self._holds().items() if number}
+        holds = {kind: number for kind, number in self._count_holders().items() if number}
         if only_idle and (holds or self.hosting != "daemon"):
             error = AgentError(
                 "The agent holds "
@@ -169,11 +169,11 @@ class AgentHost:
 
     def _is_idle(self) -> bool:
         quiet = time.monotonic() - self._last_request
-        return quiet >= self.settings.agent_idle_exit and not any(self._holds().values())
+        return quiet >= self.settings.agent_idle_exit and not any(self._count_holders().values())
 
     async def _watch(self) -> None:
         """Leave when idle; take the lock again if a logout or a cleaner removed the agent's files."""
-        interval = min(_WATCH_INTERVAL, max(0.05, self.settings.agent_idle_exit / 4))
+        interval = min(_CHECK_INTERVAL_S, max(0.05, self.settings.agent_idle_exit / 4))
         while True:
             await asyncio.sleep(interval)
             if self.hosting == "daemon" and self._is_idle():
@@ -181,16 +181,16 @@ class AgentHost:
                 self.leave()
                 return
             if self._leadership is not None and not self._leadership.is_intact():
-                await self._lead_again()
+                await self._retry_leadership()
 
-    async def _lead_again(self) -> None:
+    async def _retry_leadership(self) -> None:
         assert self._leadership is not None
         assert self._server is not None
         _log.warning("the files of the socket are gone: taking the lead again")
         self._server.stop()
         self._leadership.close()
         try:
-            await self._listen(await Leadership.take(self.settings))
+            await self._listen(await Leadership.acquire(self.settings))
         except (AgentError, OSError) as error:
             _log.warning("another agent leads now, or none can: %s", error)
             self.leave()
@@ -226,7 +226,7 @@ async def serve_in_loop(settings: Settings, core: Core | None = None) -> AgentHo
         await host.start()
     except LeaderElsewhere:
         return None
-    _Server.task = asyncio.ensure_future(_until_left(host))
+    _Server.task = asyncio.ensure_future(_wait_until_stopped(host))
     return host
 
 
@@ -239,7 +239,7 @@ async def leave_server() -> None:
             await task
 
 
-async def _until_left(host: AgentHost) -> None:
+async def _wait_until_stopped(host: AgentHost) -> None:
     try:
         await host.wait()
     finally:
@@ -302,4 +302,4 @@ class ThreadedAgent:
         self._host = AgentHost(self._settings, "inprocess", self._core)
         await self._host.start()
         self._ready.set()
-        await _until_left(self._host)
+        await _wait_until_stopped(self._host)

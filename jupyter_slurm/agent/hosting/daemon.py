@@ -27,8 +27,8 @@ __all__ = ["main"]
 
 _log = logging.getLogger(__name__)
 
-_LOG_SIZE = 1_000_000
-_LOG_FILES = 2
+_MAX_LOG_BYTES = 1_000_000
+_MAX_LOG_FILES = 2
 
 
 def main() -> int:
@@ -107,12 +107,12 @@ async def _run(settings: Settings, announce: bool) -> None:
         await host.stop()
 
 
-def _announce(word: str, announce: bool) -> None:
+def _announce(text: str, announce: bool) -> None:
     """Notify the starter, and redirect standard output from its pipe to the log."""
     if not announce:
         return
     with contextlib.suppress(OSError):  # the starter may have gone; other clients will come
-        os.write(1, word.encode() + b"\n")
+        os.write(1, text.encode() + b"\n")
     os.dup2(2, 1)
 
 
@@ -129,7 +129,7 @@ def _log_to_file(settings: Settings) -> None:
     from jupyter_slurm.agent.hosting.discovery import log_path
 
     path = log_path(settings)
-    handler = _Log(path, maxBytes=_LOG_SIZE, backupCount=_LOG_FILES)
+    handler = _Log(path, maxBytes=_MAX_LOG_BYTES, backupCount=_MAX_LOG_FILES)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     faulthandler.enable(2)

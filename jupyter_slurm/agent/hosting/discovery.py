@@ -27,13 +27,13 @@ __all__ = [
     "check_folder",
     "is_stale",
     "log_path",
+    "machine_identity",
     "make_folder",
     "open_private",
     "place_to_start",
-    "places_to_look",
     "read_private",
     "read_record",
-    "this_machine",
+    "search_locations",
     "write_private",
 ]
 
@@ -41,7 +41,7 @@ API_MAJOR = 1
 API_MINOR = 0
 
 # sun_path has 108 bytes on Linux and 104 on the BSDs and macOS, including the final NUL.
-_SUN_PATH_LIMIT = 100
+_MAX_SOCKET_PATH_BYTES = 100
 
 # File systems that other hosts can see too (names as in /proc/self/mountinfo). On these, a socket or a lock misleads.
 _NETWORK_FILE_SYSTEMS = frozenset(
@@ -112,7 +112,7 @@ class AgentLocation:
         return self._path(".secret")
 
 
-def this_machine() -> dict[str, str]:
+def machine_identity() -> dict[str, str]:
     """Return host name and boot ID (empty if the system has none)."""
     boot_id = ""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -201,9 +201,9 @@ def check_folder(folder: str) -> None:
             f"{folder} lies on a network file system ({kind}), which other machines see too.",
             hint="Set Settings.runtime_dir to a folder on a local disk.",
         )
-    if len(os.fsencode(_place(folder).socket)) > _SUN_PATH_LIMIT:
+    if len(os.fsencode(_place(folder).socket)) > _MAX_SOCKET_PATH_BYTES:
         raise AgentRefused(
-            f"{folder} makes too long a name for a socket (over {_SUN_PATH_LIMIT} bytes).",
+            f"{folder} makes too long a name for a socket (over {_MAX_SOCKET_PATH_BYTES} bytes).",
             hint="Set Settings.runtime_dir to a shorter path.",
         )
 
@@ -216,7 +216,7 @@ def make_folder(folder: str) -> None:
     check_folder(folder)
 
 
-def places_to_look(settings: Settings) -> list[AgentLocation]:
+def search_locations(settings: Settings) -> list[AgentLocation]:
     """Return the existing, trusted locations. A directory in the settings must be trustworthy or missing."""
     found = []
     for folder in _candidates(settings):
@@ -299,7 +299,7 @@ def read_record(place: AgentLocation) -> dict[str, object] | None:
 
 def is_stale(record: Mapping[str, object]) -> bool:
     """Return whether the process of this record cannot exist any more: other host, other boot, or a dead pid."""
-    machine = this_machine()
+    machine = machine_identity()
     if record.get("host") != machine["host"] or record.get("boot_id") != machine["boot_id"]:
         return True
     pid = record.get("pid")
@@ -316,4 +316,4 @@ def is_stale(record: Mapping[str, object]) -> bool:
 
 def log_path(settings: Settings) -> str:
     """Return the path of a daemon's log on this host; a home shared by several hosts has several logs."""
-    return settings.on_this_machine("agent", ".log")
+    return settings.machine_path("agent", ".log")

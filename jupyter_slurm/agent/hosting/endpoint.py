@@ -6,11 +6,11 @@ import socket
 from dataclasses import dataclass, field
 
 from jupyter_slurm.agent.hosting.discovery import AgentLocation, is_stale, read_private, read_record
-from jupyter_slurm.transport.peer_credentials import is_ours
+from jupyter_slurm.transport.peer_credentials import is_same_user
 
 __all__ = ["Endpoint", "endpoint_at"]
 
-_CONNECT_TIMEOUT = 2.0
+_CONNECT_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Endpoint:
         """Return whether a process of this user accepts connections at the address."""
         family = socket.AF_UNIX if self.port is None else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.settimeout(_CONNECT_TIMEOUT)
+            probe.settimeout(_CONNECT_TIMEOUT_S)
             try:
                 probe.connect(self.place.socket if self.port is None else ("127.0.0.1", self.port))
-                return is_ours(probe)
+                return is_same_user(probe)
             except OSError:
                 return False
 

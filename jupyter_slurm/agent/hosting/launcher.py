@@ -25,8 +25,8 @@ from jupyter_slurm.agent.hosting.discovery import (
     log_path,
     open_private,
     place_to_start,
-    places_to_look,
     read_record,
+    search_locations,
 )
 from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
 from jupyter_slurm.domain.environment_variables import is_inside_job, is_secret, submission_environment
@@ -35,11 +35,11 @@ from jupyter_slurm.errors import AgentUnreachable
 if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
 
-__all__ = ["choose_hosting", "clean_environment", "find", "find_or_start", "has_left", "log_tail"]
+__all__ = ["choose_hosting", "clean_environment", "find", "find_or_start", "log_tail", "wait_ended"]
 
 Hosting = Literal["daemon", "server", "inprocess"]
 
-_PATIENCE = 60.0
+_START_TIMEOUT_S = 60.0
 
 # Credentials of other programs: the agent does not need them, and a process that lives for days should not hold them.
 _CREDENTIAL = re.compile(
@@ -55,7 +55,7 @@ def find(settings: Settings) -> Endpoint | None:
     AgentRefused
         The directory in the settings cannot be trusted.
     """
-    return next((found for place in places_to_look(settings) if (found := endpoint_at(place))), None)
+    return next((found for place in search_locations(settings) if (found := endpoint_at(place))), None)
 
 
 def find_or_start(settings: Settings) -> Endpoint:
@@ -81,9 +81,9 @@ def find_or_start(settings: Settings) -> Endpoint:
         return _await_endpoint(settings)
 
 
-def has_left(endpoint: Endpoint, patience: float = 5.0) -> bool:
+def wait_ended(endpoint: Endpoint, timeout: float = 5.0) -> bool:
     """Wait until no agent answers; False if one still does after ``patience`` seconds."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while endpoint.answers():
         if time.monotonic() > deadline:
             return False
@@ -138,7 +138,7 @@ def _only_starter(settings: Settings) -> Iterator[None]:
     """Let one client at a time start an agent; clients that waited then find one."""
     place = place_to_start(settings)
     fd = open_private(place.start_lock, os.O_RDWR | os.O_CREAT)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _START_TIMEOUT_S
     try:
         while True:
             try:
@@ -185,7 +185,7 @@ def _spawn(settings: Settings) -> None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(json.dumps(values).encode())
             process.stdin.close()
-        readable, _, _ = select.select([process.stdout], [], [], _PATIENCE)
+        readable, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
         word = process.stdout.readline().strip() if readable else b""
     if word not in (b"ready", b"busy"):
         raise _failure(settings, "The agent could not be started.")
@@ -205,7 +205,7 @@ def _serve_here(settings: Settings, hosting: str) -> None:
 
     loop = hosts.server_loop()
     if hosting == "server" and loop is not None:
-        asyncio.run_coroutine_threadsafe(hosts.serve_in_loop(settings), loop).result(_PATIENCE)
+        asyncio.run_coroutine_threadsafe(hosts.serve_in_loop(settings), loop).result(_START_TIMEOUT_S)
     else:
         hosts.serve_in_thread(settings)
 
@@ -218,18 +218,18 @@ def _server_loop() -> asyncio.AbstractEventLoop | None:
 
 def _await_endpoint(settings: Settings) -> Endpoint:
     """Return the endpoint of the leading agent; an agent that has just taken the lock may need a moment."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
         found = find(settings)
         if found is not None:
             return found
         if time.monotonic() > deadline:
-            raise _failure(settings, _who_is_silent(settings))
+            raise _failure(settings, _silent_process(settings))
         time.sleep(0.05)
 
 
-def _who_is_silent(settings: Settings) -> str:
-    for place in places_to_look(settings):
+def _silent_process(settings: Settings) -> str:
+    for place in search_locations(settings):
         record = read_record(place)
         if record is not None and not is_stale(record):
             return f"The agent (pid {record.get('pid')}) does not answer."

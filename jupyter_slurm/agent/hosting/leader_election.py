@@ -55,7 +55,7 @@ class Leadership:
         _leaderships.add(self)
 
     @classmethod
-    async def take(cls, settings: Settings, *, patience: float = 10.0) -> Leadership:
+    async def acquire(cls, settings: Settings, *, timeout: float = 10.0) -> Leadership:
         """Take the lock; wait up to ``patience`` seconds for a predecessor that is about to end.
 
         Raises
@@ -65,9 +65,9 @@ class Leadership:
         """
         _close_in_forks()
         place = place_to_start(settings)
-        deadline = asyncio.get_running_loop().time() + patience
+        deadline = asyncio.get_running_loop().time() + timeout
         while True:
-            fd = _try_lock(place.lock)
+            fd = _acquire_lock(place.lock)
             if fd is not None:
                 return cls(place, fd)
             if endpoint_at(place) is not None or asyncio.get_running_loop().time() > deadline:
@@ -102,7 +102,7 @@ class Leadership:
         except OSError:
             return False
 
-    def give_up(self) -> None:
+    def release(self) -> None:
         """Remove the leader's files and release the lock, last."""
         if self.is_intact():
             for path in (self.place.socket, self.place.record, self.place.secret):
@@ -119,7 +119,7 @@ class Leadership:
         self._listener, self._lock_fd = None, -1
 
 
-def _try_lock(path: str) -> int | None:
+def _acquire_lock(path: str) -> int | None:
     fd = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,13 +13,13 @@ from jupyter_slurm.cli.setup.site_templates import (
     as_toml,
     is_name,
     personal,
-    ready_made,
-    tell_notes,
+    print_notes,
+    site_template,
     without_place,
     write_profile,
 )
 from jupyter_slurm.cli.setup.ssh_hosts import host_names
-from jupyter_slurm.cli.terminal.prompts import asked, yes
+from jupyter_slurm.cli.terminal.prompts import ask_until_valid, yes
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 
@@ -63,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(
             "Settings.sites names no folder for profiles.", hint="Take it out of jupyter_slurm_config.py."
         )
-    ready = ready_made(args.profile) if args.profile else None
+    ready = site_template(args.profile) if args.profile else None
     name = _name(args, ready)
     path = os.path.join(folders[0], f"{name}.toml")
     if os.path.exists(path) and not (args.overwrite or yes(f"{path} is there. Write it anew?", default=False)):
         print(f"It stays. `jupyter slurm doctor {name}` looks it over.")
         return 1
-    profile, text = _Interview(args, name, path).text() if ready is None else _made_personal(args, name, path, ready)
+    profile, text = _Interview(args, name, path).text() if ready is None else _personal_profile(args, name, path, ready)
     write_profile(path, text)
     print(f"Written: {path}")
-    tell_notes(profile)
+    print_notes(profile)
     _end_old(name, settings)
     wish = args.key or ("yes" if args.yes else None)
     bearer = key_bearer(profile, wish, passphrase=not args.no_passphrase)
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 def _end_old(name: str, settings: Settings) -> None:
     """End a login of an older profile of that name: the check is for the new profile."""
     from jupyter_slurm.agent.client.agent_client import AgentClient
-    from jupyter_slurm.client.clusters.clients import may_end, others
+    from jupyter_slurm.client.clusters.clients import may_end, other_clients
 
     try:
         client = AgentClient.connect(settings, start=False)
@@ -96,7 +96,7 @@ def _end_old(name: str, settings: Settings) -> None:
         known = [each for each in client.get("/v1/clusters") if each["id"] == name]
         if not known or known[0]["connection"]["state"] == "disconnected":
             return
-        users = others(known[0])
+        users = other_clients(known[0])
         if users and not may_end(name, users):
             print(f"The log-in to {name} stays: the new profile counts from the next one on.")
             return
@@ -109,10 +109,10 @@ def _name(args: argparse.Namespace, ready: str | None) -> str:
     offered = os.path.basename(args.profile).removesuffix(".toml") if ready is not None else ""
     if offered and not args.cluster and is_name(offered):
         return offered
-    return asked("Name of the cluster", check=is_name)
+    return ask_until_valid("Name of the cluster", check=is_name)
 
 
-def _made_personal(args: argparse.Namespace, name: str, path: str, ready: str) -> tuple[Profile, str]:
+def _personal_profile(args: argparse.Namespace, name: str, path: str, ready: str) -> tuple[Profile, str]:
     for option in ("host", "jump", "ssh_config"):
         if getattr(args, option):
             raise UsageError(f"--{option.replace('_', '-')} is not for a ready-made profile.", hint="The file says it.")
@@ -129,12 +129,12 @@ class _Interview:
         self._args, self._name, self._path = args, name, path
         config = os.path.abspath(args.ssh_config) if args.ssh_config else None
         self._login: dict[str, object] = {"ssh_config": config} if config else {}
-        self._known = host_names(config or os.path.expanduser("~/.ssh/config"))
+        self._configured_hosts = host_names(config or os.path.expanduser("~/.ssh/config"))
 
     def text(self) -> tuple[Profile, str]:
         """Return the profile, and its text."""
         self._host()
-        is_known = self._login["host"] in self._known
+        is_known = self._login["host"] in self._configured_hosts
         said = self._args.user is not None or self._args.jump is not None
         if not is_known or said or not self._is_right():
             self._user("as ~/.ssh/config says" if is_known else "as here")
@@ -143,18 +143,18 @@ class _Interview:
 
     def _host(self) -> None:
         if self._args.host is None:
-            for number, host in enumerate(self._known, 1):
+            for number, host in enumerate(self._configured_hosts, 1):
                 print(f"  {number:>3}  {host}")
-        number_of = {str(number): host for number, host in enumerate(self._known, 1)}
-        question = "Login node (a number, or a host name)" if self._known else "Login node (host name)"
-        self._put("host", self._args.host, question, "", lambda answer: number_of.get(answer, answer))
+        number_of = {str(number): host for number, host in enumerate(self._configured_hosts, 1)}
+        question = "Login node (a number, or a host name)" if self._configured_hosts else "Login node (host name)"
+        self._ask_setting("host", self._args.host, question, "", lambda answer: number_of.get(answer, answer))
 
     def _is_right(self) -> bool:
         """Ask whether the connection is the one in ``~/.ssh/config``."""
-        from jupyter_slurm.services.connections.transports import way_of
+        from jupyter_slurm.services.connections.transports import route_hosts
 
         try:
-            way = asyncio.run(way_of(self._read()))
+            way = asyncio.run(route_hosts(self._read()))
         except SlurmError as error:
             print(f"{error.message}\n{error.hint}")
             return False
@@ -163,7 +163,9 @@ class _Interview:
 
     def _user(self, default: str) -> None:
         question = "Your user name there"
-        self._put("user", self._args.user, question, default, lambda answer: None if answer == default else answer)
+        self._ask_setting(
+            "user", self._args.user, question, default, lambda answer: None if answer == default else answer
+        )
 
     def _jump(self, default: str) -> None:
         question = "Hosts on the way, the first one first, with spaces between"
@@ -173,14 +175,16 @@ class _Interview:
                 return None
             return [] if answer == "none" else [self._named(host) for host in re.split(r"[ ,]+", answer.strip())]
 
-        self._put("jump", self._args.jump, question, default, hosts)
+        self._ask_setting("jump", self._args.jump, question, default, hosts)
 
     def _named(self, host: str) -> str:
         """Return a jump host with its user name, by default that of the login node."""
-        is_plain = "@" not in host and host not in self._known
+        is_plain = "@" not in host and host not in self._configured_hosts
         return f"{self._login['user']}@{host}" if is_plain and "user" in self._login else host
 
-    def _put(self, key: str, given: str | None, question: str, default: str, value: Callable[[str], Any]) -> None:
+    def _ask_setting(
+        self, key: str, given: str | None, question: str, default: str, value: Callable[[str], Any]
+    ) -> None:
         def takes(answer: str) -> bool:
             before = dict(self._login)
             chosen = value(answer)
@@ -198,7 +202,7 @@ class _Interview:
         if given is None and self._args.yes and default:
             given = default
         if given is None:
-            asked(question, default, check=takes)
+            ask_until_valid(question, default, check=takes)
         elif not takes(given):
             raise UsageError(f"--{key} {given} cannot be used.", hint="`jupyter slurm init --help` says what it takes.")
 

@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jupyter_slurm.cli.setup.ssh_hosts import host_names
-from jupyter_slurm.cli.terminal.prompts import asked
+from jupyter_slurm.cli.terminal.prompts import ask_until_valid
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names
 
-__all__ = ["as_toml", "is_name", "personal", "ready_made", "tell_notes", "without_place", "write_profile"]
+__all__ = ["as_toml", "is_name", "personal", "print_notes", "site_template", "without_place", "write_profile"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # also of a file
-_LARGEST = 1_000_000
+_MAX_PROFILE_BYTES = 1_000_000
 
 
 def is_name(answer: str) -> bool:
@@ -44,7 +44,7 @@ def without_place(message: str, path: str) -> str:
     return re.sub(rf"^{re.escape(path)}(?::\d+)?: ", "", message)
 
 
-def ready_made(named: str) -> str:
+def site_template(named: str) -> str:
     """Return the text of a profile: that of a file, or one that extends a built-in profile.
 
     Raises
@@ -57,7 +57,7 @@ def ready_made(named: str) -> str:
         return f"extends = {json.dumps(named)}\n\n[login]\n"
     try:
         with open(named, encoding="utf-8") as file:
-            return file.read(_LARGEST)
+            return file.read(_MAX_PROFILE_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         raise ConfigError(
@@ -104,7 +104,7 @@ def personal(
             return False
         return True
 
-    user = user or (here if is_quick else asked(f"Your user name on {profile.host}", here, check=takes))
+    user = user or (here if is_quick else ask_until_valid(f"Your user name on {profile.host}", here, check=takes))
     if not takes(user):
         raise UsageError(f"--user {user} cannot be used.", hint="As you would write it for ssh.")
     named = [f"{user}@{host}" if host in unnamed else host for host in profile.jump or ()]
@@ -136,7 +136,7 @@ def _indented(text: str) -> str:
     return "".join(f"    {line}\n" for line in printable(text).strip().splitlines()).rstrip("\n")
 
 
-def tell_notes(profile: Profile) -> None:
+def print_notes(profile: Profile) -> None:
     """Print the notes of a profile for users of the cluster."""
     from jupyter_slurm.client.render.terminal import printable
 

@@ -8,12 +8,12 @@ import sys
 from typing import Any
 
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
-from jupyter_slurm.sites.profile import list_profiles, parse_profile, read_profile, told_by
+from jupyter_slurm.sites.profile import list_profiles, parse_profile, profile_items, read_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
 
 __all__ = ["add_parser", "run"]
 
-_LARGEST = 1_000_000
+_MAX_PROFILE_BYTES = 1_000_000
 
 
 def add_parser(subparsers: Any) -> None:
@@ -79,12 +79,12 @@ def _show(args: argparse.Namespace, folders: list[str]) -> int:
         return 0
     if args.profile is None:
         raise UsageError("Which profile?", hint="`jupyter slurm sites list` shows their names.")
-    sys.stdout.write(tomli_w.dumps(told_by(*_looked_up(args.profile, folders))))
+    sys.stdout.write(tomli_w.dumps(profile_items(*_find_profile(args.profile, folders))))
     return 0
 
 
 def _add(args: argparse.Namespace, folders: list[str]) -> int:
-    from jupyter_slurm.cli.setup.site_templates import is_name, personal, ready_made, tell_notes, write_profile
+    from jupyter_slurm.cli.setup.site_templates import is_name, personal, print_notes, site_template, write_profile
 
     if not folders:
         raise ConfigError("Settings.sites names no folder for profiles.", hint="See jupyter_slurm_config.py.")
@@ -96,10 +96,10 @@ def _add(args: argparse.Namespace, folders: list[str]) -> int:
     path = os.path.join(folders[0], f"{name}.toml")
     if os.path.exists(path) and not args.overwrite:
         raise UsageError(f"{path} is there.", hint="Say --overwrite, or another name after the profile.")
-    profile, text = personal(ready_made(args.profile), name, path, args.profile, args.user, is_quick=args.yes)
+    profile, text = personal(site_template(args.profile), name, path, args.profile, args.user, is_quick=args.yes)
     write_profile(path, text)
     print(f"Written: {path}")
-    tell_notes(profile)
+    print_notes(profile)
     print(f"`jupyter slurm doctor {name}` looks the way over.")
     return 0
 
@@ -110,7 +110,7 @@ def _check(args: argparse.Namespace, folders: list[str]) -> int:
     named, code = args.profiles or list_profiles(folders), 0
     for each in named:
         try:
-            told_by(*_looked_up(each, folders))
+            profile_items(*_find_profile(each, folders))
             print(printable(f"{each}: in order"))
         except SlurmError as error:
             print(printable(f"{error.message}\n    {error.hint}" if error.hint else error.message), file=sys.stderr)
@@ -120,12 +120,12 @@ def _check(args: argparse.Namespace, folders: list[str]) -> int:
     return code
 
 
-def _looked_up(named: str, folders: list[str]) -> tuple[str, bytes, str]:
+def _find_profile(named: str, folders: list[str]) -> tuple[str, bytes, str]:
     """Return the name, text and path of a profile: a file, a profile of the user, or a built-in profile."""
     if named.endswith(".toml") or os.sep in named:
         try:
             with open(named, "rb") as file:
-                return os.path.basename(named).removesuffix(".toml"), file.read(_LARGEST), named
+                return os.path.basename(named).removesuffix(".toml"), file.read(_MAX_PROFILE_BYTES), named
         except OSError as error:
             raise ConfigError(f"{named} cannot be read: {error.strerror}.", hint="Check the path.") from None
     if named not in list_profiles(folders) and named in shipped_names():

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_MOST_NODES = 64  # of one job; more logins are not useful
-_QUEUE = 30.0  # seconds until a running job appears in the queue with its nodes
+_MAX_NODES = 64  # of one job; more logins are not useful
+_QUEUE_TIMEOUT_S = 30.0  # seconds until a running job appears in the queue with its nodes
 _NO_SSH = "Where nodes take no ssh, `jupyter slurm tunnel` brings a port of a job here."
 
 
@@ -59,23 +59,23 @@ def run(args: argparse.Namespace) -> int:
     if not args.write:
         for entry in entries:
             print(entry.text)
-        _tell(f"--write puts it where ssh finds it. {_NO_SSH}")
+        _report(f"--write puts it where ssh finds it. {_NO_SSH}")
         return 0
     gone = _update(cluster, entries)
     for entry in entries:
         print(entry.text.split("\n", 1)[0].removeprefix("Host ").replace(" ", ", "))
     if gone:
-        _tell(f"Taken out: {', '.join(gone)}")
+        _report(f"Taken out: {', '.join(gone)}")
     elif not entries:
-        _tell("Nothing to take out, and nothing was added: name a job, or a node with --node.")
+        _report("Nothing to take out, and nothing was added: name a job, or a node with --node.")
     if entries:
         name = entries[0].text.split()[1]
         _include(name, sure=args.yes)
-        _tell(f"`ssh {name}`, `rsync -a {name}:FILE .`; in VS Code, Remote-SSH lists it. {_NO_SSH}")
+        _report(f"`ssh {name}`, `rsync -a {name}:FILE .`; in VS Code, Remote-SSH lists it. {_NO_SSH}")
     return 0
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     from jupyter_slurm.client.render.terminal import printable
 
     print(printable(text), file=sys.stderr)
@@ -87,14 +87,14 @@ def _tell(text: str) -> None:
 def _entries(cluster: Cluster, job: str | None, node: str | None) -> list[SshConfigEntry]:
     from jupyter_slurm.agent.hosting.discovery import place_to_start
     from jupyter_slurm.client.settings import settings
-    from jupyter_slurm.services.connections.transports import control_socket, way_of
+    from jupyter_slurm.services.connections.transports import control_socket, route_hosts
     from jupyter_slurm.services.tunnels.ssh_config import entry_for
 
     profile = _profile(cluster)
-    places = _of_job(cluster, job) if job else _nodes(cluster, str(node), None)
+    places = _job_files(cluster, job) if job else _nodes(cluster, str(node), None)
     if profile is None:
         return [entry_for(cluster.name, place, None, None) for place in places]
-    way = asyncio.run(way_of(profile))
+    way = asyncio.run(route_hosts(profile))
     control = control_socket(profile, way, os.path.join(place_to_start(settings()).folder, "ssh"))
     return [entry_for(cluster.name, place, profile, way[-1], control) for place in places]
 
@@ -106,8 +106,8 @@ def _profile(cluster: Cluster) -> Profile | None:
     return load_profile(cluster.name, settings().sites) if cluster.is_remote else None
 
 
-def _of_job(cluster: Cluster, reference: str) -> list[SshConfigFiles]:
-    deadline = time.monotonic() + _QUEUE
+def _job_files(cluster: Cluster, reference: str) -> list[SshConfigFiles]:
+    deadline = time.monotonic() + _QUEUE_TIMEOUT_S
     found = cluster.client.get(cluster.path("jobs", reference))
     while found["state"] == "RUNNING" and not found["nodes"] and time.monotonic() < deadline:
         time.sleep(1)  # the job runs, but the queue was not queried since its start
@@ -132,7 +132,7 @@ def _nodes(cluster: Cluster, names: str, job: api.Job | None) -> list[SshConfigF
     from jupyter_slurm.domain.queries.cluster import expand_hosts, nodes_argv, parse_nodes
     from jupyter_slurm.services.tunnels.ssh_config import SshConfigFiles
 
-    wanted, mark = expand_hosts(names)[:_MOST_NODES], secrets.token_hex(8)
+    wanted, mark = expand_hosts(names)[:_MAX_NODES], secrets.token_hex(8)
     argv = [*nodes_argv(mark), f"--nodes={','.join(wanted)}"]
     asked = {"argv": argv, "table": False, "context": context(cluster)}
     answer = cluster.client.post(cluster.path("commands"), json=asked, idempotent=True)
@@ -175,11 +175,11 @@ def _folder() -> str:
 def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
     """Put entries into jupyter_slurm's file, replace older ones, and remove expired ones; return their names."""
     from jupyter_slurm.services.tunnels.ssh_config import FILE, config_text, parse_entries
-    from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+    from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 
     folder = _folder()
     path = os.path.join(folder, FILE)
-    with _files_of(folder), _one_at_a_time(folder):
+    with _open_files(folder), _locked(folder):
         known = parse_entries(_read(path))
         mine = {(entry.cluster, entry.job, entry.node) for entry in new}
         others = [entry for entry in known if (entry.cluster, entry.job, entry.node) not in mine]
@@ -188,7 +188,7 @@ def _update(cluster: Cluster, new: Sequence[SshConfigEntry]) -> list[str]:
 
         def check(draft: str) -> None:
             # A single word that OpenSSH refuses would make every host of the user unreachable.
-            asyncio.run(way_to("jupyter-slurm-check", config_file=draft))
+            asyncio.run(resolve_route("jupyter-slurm-check", config_file=draft))
 
         if entries != known:
             _replace(path, config_text(entries), 0o600, check)
@@ -202,17 +202,17 @@ def _include(name: str, *, sure: bool) -> None:
     folder = _folder()
     shown = os.path.join(folder, "config")
     path = os.path.realpath(shown)  # the file is often a link to another place
-    with _files_of(folder):
+    with _open_files(folder):
         text = with_include(_read(path))
         if text is None:
             return
         question = f"Write `Include {FILE}` at the top of {shown}?"
         if not sure and not (sys.stdin.isatty() and yes(question, default=True)):
-            _tell(f"Write this at the top of {shown}, so that ssh knows {name}:\n    Include {FILE}")
+            _report(f"Write this at the top of {shown}, so that ssh knows {name}:\n    Include {FILE}")
             return
         mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
         _replace(path, text, mode)
-    _tell(f"Written at the top of {shown}: Include {FILE}")
+    _report(f"Written at the top of {shown}: Include {FILE}")
 
 
 def _read(path: str) -> str:
@@ -239,7 +239,7 @@ def _replace(path: str, text: str, mode: int, check: Any = None) -> None:
 
 
 @contextlib.contextmanager
-def _files_of(folder: str) -> Iterator[None]:
+def _open_files(folder: str) -> Iterator[None]:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         yield
@@ -250,7 +250,7 @@ def _files_of(folder: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(folder: str) -> Iterator[None]:
+def _locked(folder: str) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # a file system without locks

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 __all__ = ["host_names"]
 
-_OURS = "jupyter_slurm.conf"  # nodes of jobs, not login nodes
-_DEEPEST = 16
+_OWN_CONFIG_FILE = "jupyter_slurm.conf"  # nodes of jobs, not login nodes
+_MAX_INCLUDE_DEPTH = 16
 
 
 def host_names(path: str, depth: int = 0) -> list[str]:
@@ -20,11 +20,11 @@ def host_names(path: str, depth: int = 0) -> list[str]:
     for key, words in _lines(path):
         if key == "host":
             found += [word for word in words if not re.search(r"[*?!]", word)]
-        elif key == "include" and depth < _DEEPEST:
+        elif key == "include" and depth < _MAX_INCLUDE_DEPTH:
             for word in words:
                 pattern = os.path.join(os.path.expanduser("~/.ssh"), os.path.expanduser(word))
                 for file in sorted(glob.glob(pattern)):
-                    if os.path.basename(file) != _OURS:
+                    if os.path.basename(file) != _OWN_CONFIG_FILE:
                         found += host_names(file, depth + 1)
     return list(dict.fromkeys(found))
 

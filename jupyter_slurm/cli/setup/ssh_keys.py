@@ -20,7 +20,7 @@ __all__ = ["key_bearer"]
 
 
 def key_bearer(
-    profile: Profile, wish: str | None, *, passphrase: bool = True
+    profile: Profile, name: str | None, *, passphrase: bool = True
 ) -> Callable[[AgentClient, Sequence[api.ExaminationKeyless]], None]:
     """Create a key if there is none and the user agrees; return a function that copies it to the hosts without it.
 
@@ -35,28 +35,28 @@ def key_bearer(
     """
     from jupyter_slurm.services.connections.ssh_keys import keys_for
 
-    if wish == "no":
-        return _nothing
+    if name == "no":
+        return _skip
     try:
         keys = asyncio.run(keys_for(profile))
     except SlurmError:
-        return _nothing  # the check of the connection reports the error
+        return _skip  # the check of the connection reports the error
     if keys.has_any:
-        return lambda client, keyless: _give(client, profile.name, keyless, wish)
-    names = " and ".join(host.name for host in keys.way)
+        return lambda client, keyless: _enrol_keys(client, profile.name, keyless, name)
+    names = " and ".join(host.name for host in keys.route)
     question = f"You have no key. Make one ({keys.path}), and have {names} let it in from now on?"
-    if keys.path is None or os.path.exists(keys.path) or not (wish == "yes" or yes(question, default=True)):
-        return _nothing
-    if not _make(keys.path, passphrase=passphrase):
-        return _nothing
-    return lambda client, keyless: _give(client, profile.name, keyless, "yes")
+    if keys.path is None or os.path.exists(keys.path) or not (name == "yes" or yes(question, default=True)):
+        return _skip
+    if not _create_key(keys.path, passphrase=passphrase):
+        return _skip
+    return lambda client, keyless: _enrol_keys(client, profile.name, keyless, "yes")
 
 
-def _nothing(client: AgentClient, keyless: Sequence[api.ExaminationKeyless]) -> None:
+def _skip(client: AgentClient, keyless: Sequence[api.ExaminationKeyless]) -> None:
     """Copy no key."""
 
 
-def _make(path: str, *, passphrase: bool) -> bool:
+def _create_key(path: str, *, passphrase: bool) -> bool:
     """Create a key; only ssh-keygen sees the passphrase."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     try:
@@ -71,7 +71,7 @@ def _make(path: str, *, passphrase: bool) -> bool:
     return done.returncode == 0
 
 
-def _give(client: AgentClient, name: str, keyless: Sequence[api.ExaminationKeyless], wish: str | None) -> None:
+def _enrol_keys(client: AgentClient, name: str, keyless: Sequence[api.ExaminationKeyless], wish: str | None) -> None:
     """Copy the key to the hosts without it, one by one."""
     from jupyter_slurm.cli.terminal.prompts import yes
     from jupyter_slurm.client.render.terminal import printable

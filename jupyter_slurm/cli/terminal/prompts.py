@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from jupyter_slurm.errors import SlurmError
 
-__all__ = ["asked", "yes"]
+__all__ = ["ask_until_valid", "yes"]
 
 
-def asked(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
+def ask_until_valid(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
     """Ask until the answer is valid.
 
     Raises
@@ -32,5 +32,7 @@ def asked(question: str, default: str = "", *, check: Callable[[str], bool] = la
 def yes(question: str, *, default: bool) -> bool:
     """Ask a yes-or-no question; y and n suffice."""
     words = ("yes", "y", "no", "n")
-    answer = asked(f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said.lower() in words)
+    answer = ask_until_valid(
+        f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said.lower() in words
+    )
     return answer.lower() in words[:2]

@@ -13,8 +13,8 @@ from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs import array, wait
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.job_list import AllocationList, JobList
-from jupyter_slurm.client.jobs.request import say_doubts
-from jupyter_slurm.client.jobs.upload import hand_over
+from jupyter_slurm.client.jobs.request import report_warnings
+from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.render.job_card import sentences
@@ -39,12 +39,12 @@ __all__ = [
 ]
 
 # The state of a step or a cell that was interrupted before its allocation has started.
-WAITS_STILL = "waits still, and is dropped as soon as it could begin"
+STILL_WAITS_TEXT = "waits still, and is dropped as soon as it could begin"
 
-_LAST_WORDS = 3.0  # seconds for the request of a kernel that ends; the agent continues alone
-_IS_KNOWN = 3.0  # seconds within which the start of an allocation is known
-_DIES_WITHIN = 10.0  # seconds for an interrupted step
-_OF_A_STEP = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
+_KERNEL_END_TIMEOUT_S = 3.0  # seconds for the request of a kernel that ends; the agent continues alone
+_START_NOTICE_TIMEOUT_S = 3.0  # seconds within which the start of an allocation is known
+_INTERRUPT_TIMEOUT_S = 10.0  # seconds for an interrupted step
+_STEP_KEYS = ("key", "kind", "text", "options", "args", "python", "filename", "values", "context")
 _mine: list[Allocation] = []  # of this kernel, the latest last
 _released_at_exit: list[Allocation] = []
 
@@ -93,7 +93,7 @@ class Allocation(_Unrepeatable):
     @property
     def time_left(self) -> float | None:
         """Return the seconds until the time limit; None without a limit, and while the allocation is not running."""
-        return allocation_card.time_left(self.data)
+        return allocation_card.remaining_time(self.data)
 
     @property
     def is_open(self) -> bool:
@@ -161,17 +161,17 @@ class Step(_Unrepeatable):
         self.cancel("INT")
         return self
 
-    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_asked: bool = False) -> Job:
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_requested: bool = False) -> Job:
         follower = self._follow()
         try:
-            wait.wait_here(self, follower, timeout, echo=echo, on_interrupt=lambda _: self._interrupted(follower))
+            wait.wait_and_print(self, follower, timeout, echo=echo, on_interrupt=lambda _: self._interrupted(follower))
         except WaitInterrupted:
             for shown in self._views:
                 shown.finish()
             raise
-        return self._over(follower, check, echo=echo, is_asked=is_asked)
+        return self._over(follower, check, echo=echo, is_requested=is_requested)
 
-    def _waits_for_its_place(self) -> bool:
+    def _is_queued(self) -> bool:
         place = self.allocation
         return place.state == "PENDING" and place.lease is not None
 
@@ -180,17 +180,17 @@ class Step(_Unrepeatable):
         self._data = follower.data  # with the number of the step
         try:
             try:
-                answers_within = _LAST_WORDS if follower.trouble else _DIES_WITHIN
+                answers_within = _KERNEL_END_TIMEOUT_S if follower.trouble else _INTERRUPT_TIMEOUT_S
                 self._cluster.client.post(self._path("cancel"), json={"signal": "INT"}, timeout=answers_within)
-                if self._waits_for_its_place() and not follower.ended.wait(_IS_KNOWN) and self._waits_for_its_place():
-                    return WaitInterrupted(f"{self.title} {WAITS_STILL}.")
-                if follower.ended.wait(_DIES_WITHIN):
+                if self._is_queued() and not follower.ended.wait(_START_NOTICE_TIMEOUT_S) and self._is_queued():
+                    return WaitInterrupted(f"{self.title} {STILL_WAITS_TEXT}.")
+                if follower.ended.wait(_INTERRUPT_TIMEOUT_S):
                     if follower.data.get("id") is None:
                         return WaitInterrupted(f"{self.title} was given up before it began, as srun does.")
                     return WaitInterrupted(f"{self.title} was interrupted; {self._stays}.")
             except KeyboardInterrupt:
                 self.cancel()
-                if follower.ended.wait(_DIES_WITHIN):
+                if follower.ended.wait(_INTERRUPT_TIMEOUT_S):
                     return WaitInterrupted(f"{self.title} was ended; {self._stays}.")
         except KeyboardInterrupt:
             pass
@@ -205,7 +205,7 @@ class Step(_Unrepeatable):
 class RemoteCell(Step):
     """A cell that runs in a process of an allocation (``%%remote``). :meth:`cancel` interrupts the cell, too."""
 
-    _stays = "its process goes on, with all its variables"
+    _survivor_text = "its process goes on, with all its variables"
     _in_any_case = "`%remote restart` ends its process, and all variables with it"
 
     @property
@@ -217,14 +217,14 @@ class RemoteCell(Step):
 class KernelCell(RemoteCell):
     """A cell that runs in the kernel of another notebook (``%%remote kernel``)."""
 
-    _stays = "the kernel goes on, with all its variables"
+    _survivor_text = "the kernel goes on, with all its variables"
     _in_any_case = "Restarting the kernel in its notebook ends it, and all variables with it"
 
 
 def handle(cluster: Cluster, data: api.Job) -> Job:
     """Return the handle of a job, an array, an allocation or a step from its API object."""
     if data.get("allocation"):
-        return _kind_of_step(data)(cluster, data)
+        return _step_class(data)(cluster, data)
     if data.get("kind") == "allocation":
         return Allocation(cluster, data)
     if data.get("kind") == "session":
@@ -269,12 +269,12 @@ def allocate(
             data = cluster.client.post(cluster.path("jobs"), json=asked)
         except KeyboardInterrupt:
             if once:
-                _give_up(cluster, asked)
+                _release_unanswered(cluster, asked)
             raise WaitInterrupted(
                 f"Interrupted while sbatch was at work: the allocation may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r}); .release() there gives it back."
             ) from None
-    say_doubts(data)
+    report_warnings(data)
     allocation = Allocation(cluster, data, from_start=True)
     if not once:
         allocation._follow()  # following counts as use, even if nothing is drawn
@@ -284,10 +284,10 @@ def allocate(
     return allocation
 
 
-def _give_up(cluster: Cluster, asked: api.Submission) -> None:
+def _release_unanswered(cluster: Cluster, requested: api.Submission) -> None:
     """Release a request without an answer: the same request again returns the same job."""
     with contextlib.suppress(SlurmError, KeyboardInterrupt):
-        Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=asked)).release()
+        Allocation(cluster, cluster.client.post(cluster.path("jobs"), json=requested)).release()
 
 
 def start_step(cluster: Cluster, allocation: Allocation, submission: Submission, *, process: str | None = None) -> Step:
@@ -297,10 +297,10 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
         allocation._follow()
     with submission.body(cluster) as body:
         try:
-            asked = cast("api.Step", {name: value for name, value in body.items() if name in _OF_A_STEP})
+            asked = cast("api.Step", {name: value for name, value in body.items() if name in _STEP_KEYS})
             if process is not None:
                 asked["process"] = process
-            data = hand_over(cluster, allocation._path("steps"), asked)
+            data = submit_once(cluster, allocation._path("steps"), asked)
         except WaitInterrupted:
             raise
         except KeyboardInterrupt:
@@ -308,10 +308,10 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
                 f"Interrupted while the step was started: it may or may not be there. It is found, once, by "
                 f"jupyter_slurm.job({body['key']!r})."
             ) from None
-    return _kind_of_step(data)(cluster, data, from_start=True)
+    return _step_class(data)(cluster, data, from_start=True)
 
 
-def _kind_of_step(data: api.Job) -> type[Step]:
+def _step_class(data: api.Job) -> type[Step]:
     if not data.get("process"):
         return Step
     return KernelCell if data.get("kernel") else RemoteCell
@@ -360,16 +360,16 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
     return found[0] if found else None
 
 
-def _named(name: str, value: Any, found: list[Allocation]) -> Allocation:
+def _named(name: str, value: Any, matches: list[Allocation]) -> Allocation:
     """Return the allocation of that name among those of other kernels."""
-    named = [one for one in found if name in (one.label, one.id)]
+    named = [one for one in matches if name in (one.label, one.id)]
     # else its kernel may have been killed, and this kernel takes over
     named = [one for one in named if one.keep] or named
     if isinstance(value, Allocation) and not (named and named[0].keep):
         over = "was given back" if allocation_card.is_released(value.data) else f"is over: {value.state}"
-        raise UsageError(f"on={name}: {value.title} {over}.", hint=_listed(found))
+        raise UsageError(f"on={name}: {value.title} {over}.", hint=_listed(matches))
     if not named:
-        raise UsageError(f"on={name}: there is no such allocation that is open.", hint=_listed(found))
+        raise UsageError(f"on={name}: there is no such allocation that is open.", hint=_listed(matches))
     if len(named) > 1:
         raise UsageError(f"on={name}: several are called so.", hint=_listed(named))
     return named[0]
@@ -383,12 +383,12 @@ def open_allocations(cluster: Cluster) -> list[Allocation]:
     ]
 
 
-def _listed(found: list[Allocation]) -> str:
-    if not found:
+def _listed(matches: list[Allocation]) -> str:
+    if not matches:
         return "%salloc asks for one."
-    labels = [one.label for one in found]
-    means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in found]
-    known = zip(means, found, strict=True)
+    labels = [one.label for one in matches]
+    means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in matches]
+    known = zip(means, matches, strict=True)
     return "There are: " + ", ".join(f"on={mean} ({one.id}, {one._data['state']})" for mean, one in known)
 
 
@@ -404,4 +404,4 @@ def _release_all() -> None:
         with contextlib.suppress(SlurmError):
             if not allocation._data.get("finished"):
                 path, client = allocation._path("cancel"), allocation._cluster.client
-                client.post(path, json={"signal": None}, timeout=_LAST_WORDS)
+                client.post(path, json={"signal": None}, timeout=_KERNEL_END_TIMEOUT_S)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_slurm.client.allocations.allocation import (
-    WAITS_STILL,
+    STILL_WAITS_TEXT,
     Allocation,
     KernelCell,
     RemoteCell,
@@ -29,21 +29,21 @@ from jupyter_slurm.client.submission.submit import Submission
 from jupyter_slurm.errors import JobFailed, SlurmError, UsageError
 
 __all__ = [
-    "process_of",
+    "ensure_process",
     "restart",
-    "run_here",
+    "run_and_print",
     "running_in",
     "start_cell",
     "status",
     "stop",
 ]
 
-_OURS = ("--overlap", "--nodes=1", "--ntasks=1")  # options of a process that the agent adds
-_LOOK = 3.0  # seconds between two checks of a waiting cell; the first check comes after one interval
-_LISTENS_WITHIN = 10.0  # seconds for an interrupted cell
-_ENDS_WITHIN = 60.0  # seconds for a stopped process
-_LINES = re.MULTILINE | re.DOTALL
-_LONGEST = 2000  # characters of an error message
+_PROCESS_OPTIONS = ("--overlap", "--nodes=1", "--ntasks=1")  # options of a process that the agent adds
+_WAIT_REASON_INTERVAL_S = 3.0  # seconds between two checks of a waiting cell; the first check comes after one interval
+_INTERRUPT_TIMEOUT_S = 10.0  # seconds for an interrupted cell
+_END_TIMEOUT_S = 60.0  # seconds for a stopped process
+_LINE_FLAGS = re.MULTILINE | re.DOTALL
+_MAX_ERROR_CHARACTERS = 2000  # characters of an error message
 _TRACEBACK = re.compile(r"^(?:(\w+) +)?Traceback \(most recent call last\):?$", re.MULTILINE)
 _used: dict[str, Step] = {}  # by allocation: the process that this kernel used last
 
@@ -62,18 +62,18 @@ def running_in(allocation: Allocation) -> tuple[Step | None, Step | None]:
     return next(iter(going), None), next(reversed(over), None)
 
 
-def _options_of(process: Step) -> list[str]:
+def _srun_options(process: Step) -> list[str]:
     """Return the options of srun with which a process was requested."""
     argv: Sequence[str] = process._data.get("argv") or []
-    return [option for option in argv[1:-1] if option not in _OURS]
+    return [option for option in argv[1:-1] if option not in _PROCESS_OPTIONS]
 
 
-def _python_of(process: Step) -> str:
+def _process_python(process: Step) -> str:
     """Return the Python of a process."""
     return str((process._data.get("argv") or [""])[-1])
 
 
-def process_of(
+def ensure_process(
     cluster: Cluster, allocation: Allocation, python: str | None, fallback: str, options: Sequence[str]
 ) -> Step:
     """Return the process of an allocation. Start one if there is none.
@@ -98,15 +98,15 @@ def process_of(
     """
     going, ended = running_in(allocation)
     if going is not None:
-        if (options and list(options) != _options_of(going)) or (python and python != _python_of(going)):
+        if (options and list(options) != _srun_options(going)) or (python and python != _process_python(going)):
             raise UsageError(
-                f"{going.title} runs already, as: srun {' '.join([*_options_of(going), _python_of(going)])}",
+                f"{going.title} runs already, as: srun {' '.join([*_srun_options(going), _process_python(going)])}",
                 hint="Leave options and python= out, or end it first: %remote stop, with all its variables.",
             )
         return going
     if ended is not None:
-        options = options or _options_of(ended)
-        fallback = _python_of(ended)
+        options = options or _srun_options(ended)
+        fallback = _process_python(ended)
     process = _start(cluster, allocation, python or fallback, options)
     if ended is not None:
         sys.stderr.write(f"{headline(ended._data)}\nA new process begins, without any of its variables.\n")
@@ -127,7 +127,7 @@ def start_cell(cluster: Cluster, allocation: Allocation, process: Step, submissi
     return cell
 
 
-def run_here(cell: RemoteCell, shell: Any) -> None:
+def run_and_print(cell: RemoteCell, shell: Any) -> None:
     """Wait for a cell, and print and show its output as if the cell had run in this kernel.
 
     Raises
@@ -149,26 +149,26 @@ def run_here(cell: RemoteCell, shell: Any) -> None:
         raise follower.error
     cell._data = follower.data
     log = follower.printed("stderr").rstrip()
-    cell._bring_back(log)
+    cell._restore_variables(log)
     if cell._data["state"] != "COMPLETED":
         raise _failure(cell, log)
 
 
 def _wait(cell: RemoteCell, follower: Follower, printer: Printer) -> None:
     """Print the output until the cell ends. If the cell does not start, show the reason."""
-    due, said = time.monotonic() + _LOOK, {""}
+    due, said = time.monotonic() + _WAIT_REASON_INTERVAL_S, {""}
     while not follower.ended.is_set():
         printer.print_for(0.5)
         if follower.data["state"] != "PENDING" or time.monotonic() < due:
             continue
         with contextlib.suppress(SlurmError):  # the follower receives permanent errors
-            if (why := _why_it_waits(cell, follower)) not in said:
+            if (why := _wait_reason(cell, follower)) not in said:
                 said.add(why)
                 sys.stderr.write(printable(f"{cell.title} waits for {why}") + "\n")
-        due = time.monotonic() + _LOOK
+        due = time.monotonic() + _WAIT_REASON_INTERVAL_S
 
 
-def _why_it_waits(cell: RemoteCell, follower: Follower) -> str:
+def _wait_reason(cell: RemoteCell, follower: Follower) -> str:
     """Return the reason why a cell waits; empty if it has started and much output is still to come."""
     allocation = cell.allocation
     if allocation.state != "RUNNING":
@@ -199,7 +199,7 @@ def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitIn
         except KeyboardInterrupt:
             cell.interrupt()
         was_sent = True
-        deadline = time.monotonic() + _LISTENS_WITHIN
+        deadline = time.monotonic() + _INTERRUPT_TIMEOUT_S
         while not follower.ended.is_set() and time.monotonic() < deadline:
             printer.print_for(0.2)
             if follower.data["state"] == "PENDING" and follower.data.get("reason_text"):
@@ -219,11 +219,11 @@ def _after_interrupt(cell: RemoteCell, follower: Follower) -> str:
     except (SlurmError, KeyboardInterrupt):
         return "was sent an interrupt; what became of it `%remote` tells"
     if data["state"] == "PENDING":
-        return WAITS_STILL
+        return STILL_WAITS_TEXT
     if data["finished"] and data.get("start_time") is None:
-        return f"was withdrawn before it began: nothing of it ran; {cell._stays}"
+        return f"was withdrawn before it began: nothing of it ran; {cell._survivor_text}"
     if data["finished"]:
-        return f"was interrupted; {cell._stays}"
+        return f"was interrupted; {cell._survivor_text}"
     return f"was interrupted and does not listen, or not yet: it goes on, and cells after it wait. {cell._in_any_case}"
 
 
@@ -231,9 +231,9 @@ def _raised(log: str) -> str:
     """Return the error at the end of a log with all lines of its message, else the last line of the log."""
     last = log.rpartition("\n")[2].strip()
     for found in _TRACEBACK.finditer(log):
-        message = re.search(rf"^{found[1] or r'[^ ]'}.*", log[found.end() :].lstrip("\n"), _LINES)
+        message = re.search(rf"^{found[1] or r'[^ ]'}.*", log[found.end() :].lstrip("\n"), _LINE_FLAGS)
         last = message[0] if message else last
-    return last[:_LONGEST]
+    return last[:_MAX_ERROR_CHARACTERS]
 
 
 def _failure(cell: RemoteCell, log: str) -> JobFailed:
@@ -254,18 +254,18 @@ def stop(process: Step) -> None:
         The process is still running.
     """
     process.cancel()
-    process.wait(_ENDS_WITHIN, check=False)
+    process.wait(_END_TIMEOUT_S, check=False)
 
 
 def restart(cluster: Cluster, allocation: Allocation, process: Step) -> Step:
     """Start a process with the settings of one that has ended."""
-    return _start(cluster, allocation, _python_of(process), _options_of(process))
+    return _start(cluster, allocation, _process_python(process), _srun_options(process))
 
 
 def status(allocation: Allocation, process: Step) -> str:
     """Return the state of a process and its current activity."""
     cells = [one for one in allocation.steps if one._data.get("process") == process.key and not one._data["finished"]]
-    lines = [f"{headline(process.data)}, {_python_of(process)}", f"in {headline(allocation.data)}"]
+    lines = [f"{headline(process.data)}, {_process_python(process)}", f"in {headline(allocation.data)}"]
     nothing = "    no cell of another notebook runs" if process._data["kind"] == "kernel" else "    no cell runs"
     lines += [f"    {headline(cell._data)}" for cell in cells] or [nothing]
     if memory := process.refresh()._data.get("memory"):

@@ -14,18 +14,18 @@ from jupyter_slurm.errors import UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["lines", "may_end", "notebook", "others", "whoami"]
+__all__ = ["lines", "may_end", "notebook", "other_clients", "whoami"]
 
-_LONGEST = 255  # openapi.yaml, Client
-_WORDS = {"kernel": "notebook", "terminal": "terminal"}
+_MAX_NAME_CHARACTERS = 255  # openapi.yaml, Client
+_CLIENT_KIND_NAMES = {"kernel": "notebook", "terminal": "terminal"}
 
 
 def whoami() -> api.Client:
     """Return the description of this process for the agent: a kernel and its notebook, or a command."""
     path = notebook()
     if path is None:
-        return {"kind": "terminal", "name": os.path.basename(sys.argv[0] if sys.argv else "")[:_LONGEST]}
-    return {"kind": "kernel", "name": os.path.basename(path)[:_LONGEST]}
+        return {"kind": "terminal", "name": os.path.basename(sys.argv[0] if sys.argv else "")[:_MAX_NAME_CHARACTERS]}
+    return {"kind": "kernel", "name": os.path.basename(path)[:_MAX_NAME_CHARACTERS]}
 
 
 def notebook() -> str | None:
@@ -39,7 +39,7 @@ def notebook() -> str | None:
     return os.environ.get("JPY_SESSION_NAME") or str(shell.user_ns.get("__vsc_ipynb_file__", ""))
 
 
-def others(cluster: api.Cluster) -> list[api.User]:
+def other_clients(cluster: api.Cluster) -> list[api.User]:
     """Return the other clients that use the login to a cluster (an API object)."""
     return [user for user in cluster.get("users", ()) if user["pid"] != os.getpid()]
 
@@ -48,7 +48,7 @@ def lines(users: Sequence[api.User]) -> str:
     """Return a line for each client: its description, and since when it uses the login."""
     told = []
     for user in users:
-        kind = _WORDS.get(user["kind"], user["kind"])
+        kind = _CLIENT_KIND_NAMES.get(user["kind"], user["kind"])
         process = f", process {user['pid']}" if user["pid"] else ""
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(user["since"]))
         name = printable(f"{user['name']} ({kind}{process})" if user["name"] else f"{kind}{process}").replace("\n", " ")

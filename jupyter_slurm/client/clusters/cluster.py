@@ -37,14 +37,14 @@ __all__ = [
     "current",
     "disconnect",
     "every",
-    "known",
     "named",
     "overview",
     "registered",
     "use",
+    "used_clusters",
 ]
 
-_TRIES = 5.0  # seconds between two login attempts in the background
+_LOGIN_RETRY_INTERVAL_S = 5.0  # seconds between two login attempts in the background
 
 _lock = threading.Lock()
 _client: AgentClient | None = None
@@ -75,7 +75,7 @@ class Cluster:
         self.tables: dict[str, OptionTable] = {}
         self._options: dict[str, api.Options] = {}
         self._logging_in = threading.Lock()
-        self._asked: int | None = None  # process id of the agent that was asked last for a login
+        self._login_agent: int | None = None  # process id of the agent that was asked last for a login
 
     def path(self, *parts: str) -> str:
         """Return the API path of a part of this cluster."""
@@ -92,9 +92,9 @@ class Cluster:
         from jupyter_slurm.client.clusters.clients import whoami
 
         self.client.post(self.path("connect"), json={"client": whoami()}, timeout=None)
-        self._asked = self.client.info["pid"]
+        self._login_agent = self.client.info["pid"]
 
-    def log_in_again(self) -> None:
+    def start_relogin(self) -> None:
         """Log in in the background after a restart of the agent, as soon as a login is possible.
 
         Prompts of hosts wait for the user. A refused or ended login is not attempted again.
@@ -102,8 +102,8 @@ class Cluster:
 
         def connect() -> None:
             with self._logging_in, contextlib.suppress(SlurmError):
-                before, self._asked = self._asked, self.client.info["pid"]
-                is_tried = self._asked != before
+                before, self._login_agent = self._login_agent, self.client.info["pid"]
+                is_tried = self._login_agent != before
                 while is_tried:
                     is_tried = False
                     try:
@@ -112,7 +112,7 @@ class Cluster:
                         raise
                     except TransportError:  # the network is not up yet
                         is_tried = True
-                        time.sleep(_TRIES)
+                        time.sleep(_LOGIN_RETRY_INTERVAL_S)
 
         if not self._logging_in.locked():
             threading.Thread(target=connect, name="jupyter-slurm-log-in", daemon=True).start()
@@ -144,7 +144,7 @@ def current(*, log_in: bool = True) -> Cluster:
     if name == "local":
         here = (os.environ.get("SLURM_CONF") or None, os.environ.get("PATH") or None, None)
         if here not in _clusters and _chosen is None and not settings().cluster:
-            _check_here()
+            _check_local_slurm()
         return _registered(*here)
     return named(name) if log_in else _registered(None, None, name)
 
@@ -158,7 +158,7 @@ def for_submission() -> Cluster:
     return cluster if not cluster.is_remote or "sbatch" in cluster.tables else current()
 
 
-def _check_here() -> None:
+def _check_local_slurm() -> None:
     """Explain how to choose a cluster if this machine has no Slurm (a laptop) and site profiles exist."""
     if shutil.which("squeue"):
         return
@@ -210,10 +210,10 @@ def disconnect(profile: str) -> bool:
     bool
         False: others use the login, and the user keeps it.
     """
-    from jupyter_slurm.client.clusters.clients import may_end, others
+    from jupyter_slurm.client.clusters.clients import may_end, other_clients
 
     cluster = _registered(None, None, profile)
-    users = others(cluster.client.post("/v1/clusters", json={"profile": profile}))
+    users = other_clients(cluster.client.post("/v1/clusters", json={"profile": profile}))
     if users and not may_end(profile, users):
         return False
     cluster.client.post(cluster.path("disconnect"))
@@ -246,7 +246,7 @@ def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -
 
                 _client = AgentClient.connect(settings())
             if profile is not None:
-                _tell_of_silence(_client)
+                _notify_silence(_client)
             asked = {"slurm_conf": slurm_conf, "path": path} if profile is None else {"profile": profile}
             answer = _client.post("/v1/clusters", json=asked)
             python = str(answer.get("python") or "python3")
@@ -254,15 +254,15 @@ def _registered(slurm_conf: str | None, path: str | None, profile: str | None) -
         return _clusters[key]
 
 
-def _tell_of_silence(client: AgentClient) -> None:
+def _notify_silence(client: AgentClient) -> None:
     from jupyter_slurm.client.login.link_watch import (
-        while_waiting,  # a Slurm of this machine is never silent in this way
+        create_link_watch,  # a Slurm of this machine is never silent in this way
     )
 
-    client.while_waiting = partial(while_waiting, client)
+    client.create_wait_limits = partial(create_link_watch, client)
 
 
-def known() -> list[Cluster]:
+def used_clusters() -> list[Cluster]:
     """Return the clusters used in this process, the latest first. Do not wait for a running login."""
     return list(_clusters.values())[::-1]
 

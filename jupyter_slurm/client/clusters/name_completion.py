@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["clusters", "names", "options"]
 
-_FRESH = 10.0  # seconds for which an answer of the agent is used; the agent asks Slurm far less often
-_AGAIN = 2.0  # seconds until a failed request is repeated
-_FIRST, _LATER = 0.8, 0.2  # seconds that a key press waits: for the first press, and after another one has waited
-_LONGEST = 10.0  # seconds for an answer of the agent in the background
+_CACHE_AGE_S = 10.0  # seconds for which an answer of the agent is used; the agent asks Slurm far less often
+_RETRY_INTERVAL_S = 2.0  # seconds until a failed request is repeated
+_FIRST_WAIT_S, _LATER_WAIT_S = (
+    0.8,
+    0.2,
+)  # seconds that a key press waits: for the first press, and after another one has waited
+_REQUEST_TIMEOUT_S = 10.0  # seconds for an answer of the agent in the background
 
-_CLUSTERS = "clusters of profiles"
-_OPTIONS = "options of "
+_CLUSTERS_KEY = "clusters of profiles"
+_OPTIONS_KEY_PREFIX = "options of "
 
 
 @dataclass
@@ -35,8 +38,8 @@ class _CachedNames:
     """The last answers, and the running requests."""
 
     names: list[NamedEntity] = field(default_factory=list)
-    due: float = 0.0
-    asking: Future[tuple[list[NamedEntity], bool]] | None = None
+    next_request_at: float = 0.0
+    request: Future[tuple[list[NamedEntity], bool]] | None = None
 
 
 _lock = threading.Lock()
@@ -58,23 +61,25 @@ def names(*kinds: str, partition: str = "") -> list[NamedEntity]:
 
 def clusters() -> list[NamedEntity]:
     """Return the available clusters, each with the state of its login."""
-    return _names(_CLUSTERS)
+    return _names(_CLUSTERS_KEY)
 
 
 def options(command: str) -> list[NamedEntity]:
     """Return the long options of a command on the cluster, with their help; empty while unknown."""
-    return _names(_OPTIONS + command)
+    return _names(_OPTIONS_KEY_PREFIX + command)
 
 
 def _names(kind: str, partition: str = "") -> list[NamedEntity]:
     key = (kind, partition, chosen(), os.environ.get("SLURM_CONF", ""), os.environ.get("PATH", ""))
-    patience = _LATER
+    patience = _LATER_WAIT_S
     with _lock:
         known = _known.setdefault(key, _CachedNames())
-        if known.asking is None and time.monotonic() >= known.due:
-            known.asking = event_loop.spawn(asyncio.to_thread(_ask, kind, partition), contextvars.copy_context())
-            patience = _LATER if known.names else _FIRST
-        asking = known.asking
+        if known.request is None and time.monotonic() >= known.next_request_at:
+            known.request = event_loop.spawn(
+                asyncio.to_thread(_request_names, kind, partition), contextvars.copy_context()
+            )
+            patience = _LATER_WAIT_S if known.names else _FIRST_WAIT_S
+        asking = known.request
     if asking is None:
         return known.names
     try:
@@ -84,25 +89,28 @@ def _names(kind: str, partition: str = "") -> list[NamedEntity]:
             return known.names
         found, is_known = [], False
     with _lock:
-        known.asking, known.due = None, time.monotonic() + (_FRESH if is_known else _AGAIN)
+        known.request, known.next_request_at = (
+            None,
+            time.monotonic() + (_CACHE_AGE_S if is_known else _RETRY_INTERVAL_S),
+        )
         known.names = found if is_known else known.names or found
     return known.names
 
 
-def _ask(kind: str, partition: str) -> tuple[list[NamedEntity], bool]:
+def _request_names(kind: str, partition: str) -> tuple[list[NamedEntity], bool]:
     """Ask the agent, in a thread: it may be slow; False: only the profile has answered, not yet the cluster."""
     cluster = current(log_in=False)  # completion must not prompt for a code
-    if kind == _CLUSTERS:
+    if kind == _CLUSTERS_KEY:
         return _clusters(cluster), True
-    if kind.startswith(_OPTIONS):
-        return named_options(option_table(cluster, kind.removeprefix(_OPTIONS))), True
-    asked = {"wait": f"{_LONGEST / 2}", "partition": partition}
-    answer = cluster.client.get(cluster.path("names", kind), params=asked, timeout=_LONGEST)
+    if kind.startswith(_OPTIONS_KEY_PREFIX):
+        return named_options(option_table(cluster, kind.removeprefix(_OPTIONS_KEY_PREFIX))), True
+    asked = {"wait": f"{_REQUEST_TIMEOUT_S / 2}", "partition": partition}
+    answer = cluster.client.get(cluster.path("names", kind), params=asked, timeout=_REQUEST_TIMEOUT_S)
     found = [NamedEntity(str(one["name"]), str(one["about"])) for one in answer["names"]]
     return found, answer["taken"] is not None
 
 
 def _clusters(cluster: Cluster) -> list[NamedEntity]:
-    told: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_LONGEST)
+    told: list[api.Cluster] = cluster.client.get("/v1/clusters", timeout=_REQUEST_TIMEOUT_S)
     far = [NamedEntity(str(one["id"]), str(way["state"])) for one in told if (way := one.get("connection"))]
     return [NamedEntity("local", "this machine"), *far]

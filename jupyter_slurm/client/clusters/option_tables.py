@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.clusters.cluster import Cluster, known
+from jupyter_slurm.client.clusters.cluster import Cluster, used_clusters
 from jupyter_slurm.domain.cluster_facts import NamedEntity
 from jupyter_slurm.domain.options.option_parser import Arity, OptionSpec, OptionTable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["known_table", "named_options", "option_table"]
+__all__ = ["local_option_table", "named_options", "option_table"]
 
 _ARITY = {"yes": Arity.REQUIRED, "optional": Arity.OPTIONAL, "no": Arity.NONE}
 
@@ -23,9 +23,9 @@ def option_table(cluster: Cluster, command: str) -> OptionTable:
     return cluster.tables[command]
 
 
-def known_table(command: str) -> OptionTable:
+def local_option_table(command: str) -> OptionTable:
     """Return the known options of a command without a request, else the options of all versions."""
-    for cluster in known():
+    for cluster in used_clusters():
         if command in cluster.tables:
             return cluster.tables[command]
     return OptionTable.for_command(command)

@@ -15,7 +15,7 @@ from jupyter_slurm.domain.slurm_values import format_memory
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Resources", "ask", "resources"]
+__all__ = ["Resources", "request_resources", "resources"]
 
 _SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
 _KINDS = {"in-use": "", "job": "a job", "minutes": "minutes in all", "jobs": "running jobs", "submitted": "jobs"}
@@ -46,7 +46,7 @@ class Resources:
         self.asked_at: float = data["asked_at"]
         self.unknown_since: float | None = data["unknown_since"]
         self.use: dict[str, int] = {**(data["use"] or {})}
-        self._said: str = data["said"]
+        self._notice: str = data["said"]
         self.gpus = Table(
             ["GPU", "FREE", "USED", "TOTAL", "MOST ON A NODE"],
             [[_type(one), one["free"], one["used"], one["total"], one["most"]] for one in data["gpus"]],
@@ -68,13 +68,13 @@ class Resources:
         if self.unknown_since is None:
             return f"As of {asked}."
         since = time.strftime("%H:%M:%S", time.localtime(self.unknown_since))
-        return f"As of {asked}; since {since} nothing newer is known. {self._said}".strip()
+        return f"As of {asked}; since {since} nothing newer is known. {self._notice}".strip()
 
     @property
     def own(self) -> str:
         """Return the resources of your running jobs in a line."""
         shown = [name for name in self.use if name == "cpu" or name.startswith(("gres/", _MEMORY))]
-        words = [f"{_words(name)} {_amount(name, self.use[name])}" for name in sorted(shown)]
+        words = [f"{_format_words(name)} {_amount(name, self.use[name])}" for name in sorted(shown)]
         return ", ".join([f"{self.use.get('jobs', 0)} running", *words])
 
     def __repr__(self) -> str:
@@ -107,10 +107,10 @@ def resources(cluster: str | None = None, *, newer: bool = False) -> Resources:
     SlurmError
         Slurm does not answer, and no earlier answer exists.
     """
-    return ask(current() if cluster is None or cluster == "local" else named(cluster), newer=newer)
+    return request_resources(current() if cluster is None or cluster == "local" else named(cluster), newer=newer)
 
 
-def ask(cluster: Cluster, *, newer: bool = False) -> Resources:
+def request_resources(cluster: Cluster, *, newer: bool = False) -> Resources:
     """Request the free resources of a cluster; see :func:`resources`."""
     asked = {"newer": "true" if newer else "false"}
     return Resources(cluster.client.get(cluster.path("resources"), params=asked))
@@ -120,31 +120,31 @@ def _type(gpu: api.Gpus) -> str:
     return gpu["type"] or "(no type)"
 
 
-def _partition(one: api.ResourcesPartition) -> list[Any]:
-    limit = "none" if one["time_limit"] is None else duration(one["time_limit"])
-    nodes = _joined(f"{count} {state.lower()}" for state, count in sorted(one["nodes"].items()))
-    name = one["name"] + ("*" if one["is_default"] else "")
-    gpus = _joined(f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() for gpu in one["gpus"])
-    return [name, one["state"], limit, nodes, f"{one['cpus_free']} of {one['cpus']}", gpus]
+def _partition(item: api.ResourcesPartition) -> list[Any]:
+    limit = "none" if item["time_limit"] is None else duration(item["time_limit"])
+    nodes = _joined(f"{count} {state.lower()}" for state, count in sorted(item["nodes"].items()))
+    name = item["name"] + ("*" if item["is_default"] else "")
+    gpus = _joined(f"{gpu['free']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"])
+    return [name, item["state"], limit, nodes, f"{item['cpus_free']} of {item['cpus']}", gpus]
 
 
-def _node(one: api.ResourcesNode) -> list[Any]:
-    state = "+".join([one["state"], *one["flags"]])
-    gpus = _joined(f"{gpu['used']} of {gpu['total']} {gpu['type']}".strip() for gpu in one["gpus"])
-    memory = [round(one[name] / 1024) for name in ("memory", "memory_used")]
-    cpus = (one["cpus"], one["cpus_used"], one["load"])
-    return [one["name"], state, ",".join(one["partitions"]), *cpus, *memory, gpus, one["reason"]]
+def _node(item: api.ResourcesNode) -> list[Any]:
+    state = "+".join([item["state"], *item["flags"]])
+    gpus = _joined(f"{gpu['used']} of {gpu['total']} {gpu['type']}".strip() for gpu in item["gpus"])
+    memory = [round(item[name] / 1024) for name in ("memory", "memory_used")]
+    cpus = (item["cpus"], item["cpus_used"], item["load"])
+    return [item["name"], state, ",".join(item["partitions"]), *cpus, *memory, gpus, item["reason"]]
 
 
-def _limit(one: api.ResourcesLimit) -> list[Any]:
-    of = _joined([_words(one["resource"]), _KINDS.get(one["kind"], one["kind"])])
-    where = f" in {one['partition']}" if one["partition"] else ""
-    numbers = (one["most"], one["used"])
-    amounts = ["" if number is None else _amount(one["resource"], number) for number in numbers]
-    return [_SCOPES.get(one["scope"], one["scope"]), one["name"] + where, of, *amounts]
+def _limit(item: api.ResourcesLimit) -> list[Any]:
+    of = _joined([_format_words(item["resource"]), _KINDS.get(item["kind"], item["kind"])])
+    where = f" in {item['partition']}" if item["partition"] else ""
+    numbers = (item["most"], item["used"])
+    amounts = ["" if number is None else _amount(item["resource"], number) for number in numbers]
+    return [_SCOPES.get(item["scope"], item["scope"]), item["name"] + where, of, *amounts]
 
 
-def _words(resource: str) -> str:
+def _format_words(resource: str) -> str:
     known = {"cpu": "CPUs", _MEMORY: "memory", "gres/gpu": "GPUs", "node": "nodes"}
     return known.get(resource, resource.removeprefix("gres/gpu:"))
 

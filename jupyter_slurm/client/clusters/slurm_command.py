@@ -18,7 +18,7 @@ from jupyter_slurm.errors import CommandError, Throttled
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["run_command", "when_allowed"]
+__all__ = ["retry_when_allowed", "run_command"]
 
 
 def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | None:
@@ -56,7 +56,7 @@ def _answer(cluster: Cluster, argv: Sequence[str]) -> api.CommandResult:
     repeatable = is_repeatable(argv)
     try:
         path = cluster.path("commands")
-        answer: api.CommandResult = when_allowed(
+        answer: api.CommandResult = retry_when_allowed(
             argv[0], lambda: cluster.client.post(path, json=asked, idempotent=repeatable)
         )
         return answer
@@ -67,7 +67,7 @@ def _answer(cluster: Cluster, argv: Sequence[str]) -> api.CommandResult:
         raise WaitInterrupted(f"Interrupted: {argv[0]} had not answered{left}.") from None
 
 
-def when_allowed(what: str, ask: Callable[[], _T]) -> _T:
+def retry_when_allowed(subject: str, request: Callable[[], _T]) -> _T:
     """Ask the agent, and repeat the request after the delay that the agent demands; the waiting user is notified.
 
     Raises
@@ -77,13 +77,13 @@ def when_allowed(what: str, ask: Callable[[], _T]) -> _T:
     """
     while True:
         try:
-            return ask()
+            return request()
         except Throttled as error:
             seconds = max(1, int(error.details.get("retry_after") or 1))
-        told = f"{what} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n"
+        told = f"{subject} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n"
         try:
             sys.stderr.write(told)
             sys.stderr.flush()
             time.sleep(seconds)
         except KeyboardInterrupt:
-            raise WaitInterrupted(f"Interrupted: {what} was not run.") from None
+            raise WaitInterrupted(f"Interrupted: {subject} was not run.") from None

@@ -13,7 +13,7 @@ from jupyter_slurm.errors import UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["Tunnel", "of_host", "open_tunnel", "sentence", "tunnel", "tunnels"]
+__all__ = ["Tunnel", "open_host_tunnel", "open_tunnel", "sentence", "tunnel", "tunnels"]
 
 
 class Tunnel:
@@ -117,7 +117,7 @@ def open_tunnel(
     return Tunnel(cluster, made)
 
 
-def of_host(
+def open_host_tunnel(
     cluster: Cluster, host: str, port: int, *, local_port: int | None = None, socket: bool = False
 ) -> Tunnel | None:
     """Forward a port of a jump host or the login node (also called ``login``); None if the host is neither."""
@@ -151,7 +151,7 @@ def tunnel(port: int, host: str = "login", *, local_port: int | None = None, soc
     TunnelError
         No program, or a program of another user, listens on the port.
     """
-    made = of_host(cluster := current(), host, port, local_port=local_port, socket=socket)
+    made = open_host_tunnel(cluster := current(), host, port, local_port=local_port, socket=socket)
     if made is None:
         raise UsageError(
             f"{host} is no host on the way to {cluster.name}.", hint="`jupyter slurm doctor` shows them, one by one."

@@ -17,9 +17,9 @@ from jupyter_slurm.errors import UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["BY", "Usage", "ask", "moment", "usage"]
+__all__ = ["GROUP_COLUMNS", "Usage", "moment", "request_usage", "usage"]
 
-BY = {"user": "USER", "account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "gpu": "GPU"}
+GROUP_COLUMNS = {"user": "USER", "account": "ACCOUNT", "partition": "PARTITION", "qos": "QOS", "gpu": "GPU"}
 """The keys by which usage can be grouped, and the headings of their columns."""
 
 _FIELDS: Mapping[str, Literal["user", "account", "partition", "qos", "gpu_type"]] = {
@@ -29,8 +29,8 @@ _FIELDS: Mapping[str, Literal["user", "account", "partition", "qos", "gpu_type"]
     "qos": "qos",
     "gpu": "gpu_type",
 }
-_HOUR = 3600
-_LEFT = ("WHOSE", "NAME", "OF", "HOURS IN ALL", "HOURS USED", "HOURS LEFT")
+_HOUR_S = 3600
+_BUDGET_COLUMNS = ("WHOSE", "NAME", "OF", "HOURS IN ALL", "HOURS USED", "HOURS LEFT")
 _SCOPES = {"user": "you, account", "account": "account", "qos": "QOS", "qos-user": "you, QOS"}
 _MEMORY = "mem"  # in bytes, not a budget in hours
 
@@ -55,7 +55,7 @@ class Usage:
     """
 
     def __init__(self, data: api.AccountedUsage, limits: Sequence[api.ResourcesLimit] = ()) -> None:
-        self.told = dict(data)
+        self.data = dict(data)
         self.start: float = data["start"]
         self.end: float = data["end"]
         self.accounts: list[str] = [*data["accounts"]]
@@ -67,7 +67,7 @@ class Usage:
         self.jobs = Table(columns, [_job(one) for one in data["jobs"]])
         self.left_out: int = data["left_out"]
         budgets = [one for one in limits if one["kind"] == "minutes" and one["most"] is not None]
-        self.left = Table(_LEFT, [_budget(one) for one in budgets if one["resource"] != _MEMORY])
+        self.left = Table(_BUDGET_COLUMNS, [_budget(one) for one in budgets if one["resource"] != _MEMORY])
 
     def by(self, *names: str) -> Table:
         """Return the use by ``user``, ``account``, ``partition``, ``qos`` or ``gpu`` (its type), or by several of them.
@@ -77,15 +77,17 @@ class Usage:
         UsageError
             A key is unknown.
         """
-        if unknown := [name for name in names if name not in BY]:
-            raise UsageError(f"by={unknown[0]!r} is none of {', '.join(BY)}.", hint="Several are joined by commas.")
+        if unknown := [name for name in names if name not in GROUP_COLUMNS]:
+            raise UsageError(
+                f"by={unknown[0]!r} is none of {', '.join(GROUP_COLUMNS)}.", hint="Several are joined by commas."
+            )
         found: dict[tuple[str, ...], list[float]] = {}
         for one in self._sums:
-            key = tuple(_word(name, one) for name in names)
+            key = tuple(_owner_name(name, one) for name in names)
             sums = found.setdefault(key, [0, 0, 0, 0])
             for index, amount in enumerate(self._amounts(one)):
                 sums[index] += amount
-        heads = [*(BY[name] for name in names), "JOBS", "CPU HOURS", "GPU HOURS"]
+        heads = [*(GROUP_COLUMNS[name] for name in names), "JOBS", "CPU HOURS", "GPU HOURS"]
         heads += [self.unit.upper()] if self.unit else []
         order = sorted(found, key=lambda key: (-found[key][3], -found[key][2], -found[key][1], key))
         return Table(heads, [[*key, *_rounded(found[key][: len(heads) - len(names)])] for key in order])
@@ -115,7 +117,7 @@ class Usage:
         column = "GPU HOURS" if any(table["GPU HOURS"]) else "CPU HOURS"
         figure = figures.Figure(figsize=(8, 0.8 + 0.35 * max(1, len(table))), layout="constrained")
         axes = figure.add_subplot()
-        names = [printable(name).replace("$", r"\$") or "(none)" for name in table[BY[by]]]
+        names = [printable(name).replace("$", r"\$") or "(none)" for name in table[GROUP_COLUMNS[by]]]
         axes.barh(range(len(names)), table[column])
         axes.set_yticks(range(len(names)), names)
         axes.invert_yaxis()
@@ -123,15 +125,15 @@ class Usage:
         axes.set_title(printable(self.whose), fontsize="medium")
         return figure
 
-    def _amounts(self, one: api.AccountedUsageSum) -> tuple[float, float, float, float]:
-        cpu, gpu = one["cpu_seconds"] / _HOUR, one["gpu_seconds"] / _HOUR
-        return one["jobs"], cpu, gpu, self._price(one, cpu, gpu)
+    def _amounts(self, item: api.AccountedUsageSum) -> tuple[float, float, float, float]:
+        cpu, gpu = item["cpu_seconds"] / _HOUR_S, item["gpu_seconds"] / _HOUR_S
+        return item["jobs"], cpu, gpu, self._price(item, cpu, gpu)
 
-    def _price(self, one: api.AccountedUsageSum, cpu: float, gpu: float) -> float:
+    def _price(self, item: api.AccountedUsageSum, cpu: float, gpu: float) -> float:
         of_gpu = self._cost.get("gpu_hour", 0)
         if isinstance(of_gpu, Mapping):
-            of_gpu = of_gpu.get(one["gpu_type"], 0)
-        times = self._cost.get("partitions", {}).get(one["partition"], 1)
+            of_gpu = of_gpu.get(item["gpu_type"], 0)
+        times = self._cost.get("partitions", {}).get(item["partition"], 1)
         return float(times * (cpu * self._cost.get("cpu_hour", 0) + gpu * of_gpu))
 
     def _tables(self) -> list[Table]:
@@ -171,10 +173,10 @@ def usage(
     SlurmError
         The cluster has no accounting, or accounting does not answer.
     """
-    return ask(current() if cluster is None or cluster == "local" else named(cluster), account, start, end)
+    return request_usage(current() if cluster is None or cluster == "local" else named(cluster), account, start, end)
 
 
-def ask(cluster: Cluster, account: str | None, start: Any = None, end: Any = None) -> Usage:
+def request_usage(cluster: Cluster, account: str | None, start: Any = None, end: Any = None) -> Usage:
     """Request the usage of a cluster; see :func:`usage`."""
     asked: dict[str, str | int] = {"jobs": "true"}
     if start is not None:
@@ -188,7 +190,7 @@ def ask(cluster: Cluster, account: str | None, start: Any = None, end: Any = Non
     return Usage(told, limits or ())
 
 
-def moment(told: Any) -> float:
+def moment(data: Any) -> float:
     """Return a time in seconds since the epoch; a date stands for its first moment in local time.
 
     Raises
@@ -196,39 +198,39 @@ def moment(told: Any) -> float:
     UsageError
         The value is not a time.
     """
-    if isinstance(told, (int, float)):
-        return float(told)
+    if isinstance(data, (int, float)):
+        return float(data)
     try:
-        if isinstance(told, datetime.datetime):
-            return told.timestamp()
-        if isinstance(told, datetime.date):
-            return datetime.datetime.combine(told, datetime.time()).timestamp()
-        return datetime.datetime.fromisoformat(str(told)).timestamp()
+        if isinstance(data, datetime.datetime):
+            return data.timestamp()
+        if isinstance(data, datetime.date):
+            return datetime.datetime.combine(data, datetime.time()).timestamp()
+        return datetime.datetime.fromisoformat(str(data)).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{told!r} is no date.", hint="Write 2026-11-01, or 2026-11-01T12:00.") from None
+        raise UsageError(f"{data!r} is no date.", hint="Write 2026-11-01, or 2026-11-01T12:00.") from None
 
 
-def _word(name: str, one: api.AccountedUsageSum) -> str:
-    word = str(one[_FIELDS[name]])
-    return word or ("(no type)" if name == "gpu" and one["gpu_seconds"] else word)
+def _owner_name(name: str, item: api.AccountedUsageSum) -> str:
+    word = str(item[_FIELDS[name]])
+    return word or ("(no type)" if name == "gpu" and item["gpu_seconds"] else word)
 
 
 def _rounded(amounts: Sequence[float]) -> list[float]:
-    return [int(amounts[0]), *map(_short, amounts[1:])]
+    return [int(amounts[0]), *map(_format_hours, amounts[1:])]
 
 
-def _short(amount: float) -> float:
+def _format_hours(amount: float) -> float:
     return round(amount, 2 if amount >= 10 else 4)
 
 
-def _job(one: api.AccountedUsageJob) -> list[Any]:
-    hours = _short(one["seconds"] / _HOUR)
-    words = [one[name] for name in ("id", "user", "account", "partition", "state", "name")]
-    return [*words, hours, one["cpus"], one["gpus"], one["gpu_type"]]
+def _job(item: api.AccountedUsageJob) -> list[Any]:
+    hours = _format_hours(item["seconds"] / _HOUR_S)
+    words = [item[name] for name in ("id", "user", "account", "partition", "state", "name")]
+    return [*words, hours, item["cpus"], item["gpus"], item["gpu_type"]]
 
 
-def _budget(one: api.ResourcesLimit) -> list[Any]:
-    most, used = one["most"] / 60, (one["used"] or 0) / 60
+def _budget(item: api.ResourcesLimit) -> list[Any]:
+    most, used = item["most"] / 60, (item["used"] or 0) / 60
     known = {"cpu": "CPUs", "gres/gpu": "GPUs"}
-    of = known.get(one["resource"], one["resource"].removeprefix("gres/gpu:"))
-    return [_SCOPES.get(one["scope"], one["scope"]), one["name"], of, *map(_short, (most, used, most - used))]
+    of = known.get(item["resource"], item["resource"].removeprefix("gres/gpu:"))
+    return [_SCOPES.get(item["scope"], item["scope"]), item["name"], of, *map(_format_hours, (most, used, most - used))]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
-from jupyter_slurm.client.images.python_packages import own_packages
+from jupyter_slurm.client.images.python_packages import installed_packages
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.jobs.report import format_size
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
-from jupyter_slurm.client.sessions.launch import there
+from jupyter_slurm.client.sessions.launch import resolve_cluster
 from jupyter_slurm.client.submission.submit import Preview, Submission
-from jupyter_slurm.domain.containers.build_files import LARGEST, files_taken, kind_of
+from jupyter_slurm.domain.containers.build_files import MAX_BUILD_FILE_BYTES, context_sources, detect_kind
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.magic_line.expand import Lookup
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, tokenize
@@ -28,14 +28,14 @@ from jupyter_slurm.errors import OptionError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["USE", "WORDS", "ImageRequest", "addressed", "images", "make", "remove", "wanted"]
+__all__ = ["KEYWORDS", "USAGE", "ImageRequest", "addressed", "images", "parse_image_line", "remove", "submit_image"]
 
-ACTS = ("build", "pull", "list", "remove")
+ACTIONS = ("build", "pull", "list", "remove")
 
-USE = "image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME"
+USAGE = "image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME"
 """Usage text for ``%slurm`` and ``jupyter slurm``."""
 
-WORDS: dict[str, bool | None] = {
+KEYWORDS: dict[str, bool | None] = {
     "as": True,
     "base": True,
     "context": True,
@@ -48,8 +48,8 @@ WORDS: dict[str, bool | None] = {
 """The keywords of ``image build`` and ``image pull``, and whether each takes a value."""
 
 ENVIRONMENT = "environment"
-_OF_A_WISH = ("key", "options", "origin", "context")
-_NOT_HERE = ("array", "test-only", "wrap", "help", "usage", "version")
+_REQUEST_KEYS = ("key", "options", "origin", "context")
+_UNSUPPORTED_OPTIONS = ("array", "test-only", "wrap", "help", "usage", "version")
 _VARIABLES: Mapping[str, str] = {}
 
 
@@ -80,12 +80,12 @@ class ImageRequest(NamedTuple):
 def addressed(line: str) -> tuple[Cluster, str]:
     """Return the cluster and the rest of a line. The first word names the cluster unless it is an action."""
     tokens = tokenize(line)[:2]
-    if len(tokens) == 2 and tokens[0].text not in ACTS and tokens[1].text in ACTS:
-        return there(tokens[0].text), line[tokens[0].end :].lstrip()
+    if len(tokens) == 2 and tokens[0].text not in ACTIONS and tokens[1].text in ACTIONS:
+        return resolve_cluster(tokens[0].text), line[tokens[0].end :].lstrip()
     return current(), line
 
 
-def wanted(
+def parse_image_line(
     cluster: Cluster, line: str, lookup: Lookup | None = None, variables: Mapping[str, str] = _VARIABLES
 ) -> ImageRequest:
     """Return the parsed request of a line, ``build NAME FILE …`` or ``pull NAME …``.
@@ -98,7 +98,7 @@ def wanted(
     tokens = tokenize(line, lookup, variables)
     act, operands = tokens[0].text, []
     for token in tokens[1 : 3 if act == "build" else 2]:
-        if token.text.startswith("-") or _is_ours(token.text):
+        if token.text.startswith("-") or _is_keyword(token.text):
             break
         operands.append(token)
     if not operands or (act == "build" and len(operands) < 2):
@@ -109,18 +109,18 @@ def wanted(
             "or image pull NAME:TAG; options of sbatch come behind.",
         )
     start = operands[-1].end
-    parsed = parse_cell_line(line[start:], option_table(cluster, "sbatch"), WORDS, lookup, variables)
+    parsed = parse_cell_line(line[start:], option_table(cluster, "sbatch"), KEYWORDS, lookup, variables)
     file = operands[1].text if act == "build" and operands[1].text != ENVIRONMENT else None
     return ImageRequest(act, operands[0].text, file, parsed, start)
 
 
-def _is_ours(text: str) -> bool:
+def _is_keyword(text: str) -> bool:
     """Return whether a word is a keyword, with a value if it needs one."""
     name, equals, _ = text.partition("=")
-    return WORDS.get(name) is bool(equals)
+    return KEYWORDS.get(name) is bool(equals)
 
 
-def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
+def submit_image(cluster: Cluster, request: ImageRequest) -> Job | Preview:
     """Submit a job that pulls or builds an image; with ``show``, return a preview.
 
     Raises
@@ -128,20 +128,20 @@ def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
     UsageError, SubmitRefused
         Nothing was submitted.
     """
-    words = asked.parsed.words
-    _check(asked)
-    wish: dict[str, object] = {"act": asked.act, "image": asked.image, "replace": "replace" in words}
+    words = request.parsed.keywords
+    _check(request)
+    wish: dict[str, object] = {"act": request.act, "image": request.image, "replace": "replace" in words}
     wish |= {word: words.get(word) for word in ("runtime", "base")}
     wish["from"] = _origin(cluster, words.get("from"))
-    if asked.act == "build" and asked.file is not None:
-        wish["file"] = _read(cluster, asked.file, words.get("context"))
-    elif asked.act == "build":
-        wish["environment"], said = own_packages()
+    if request.act == "build" and request.file is not None:
+        wish["file"] = _read(cluster, request.file, words.get("context"))
+    elif request.act == "build":
+        wish["environment"], said = installed_packages()
         for line in said:
             sys.stderr.write(printable(line) + "\n")
-    submission = Submission("script", "", asked.parsed.options)
+    submission = Submission("script", "", request.parsed.options)
     with submission.body(cluster) as body:
-        wish |= {name: value for name, value in body.items() if name in _OF_A_WISH}
+        wish |= {name: value for name, value in body.items() if name in _REQUEST_KEYS}
         if "show" in words:
             return Preview(cluster.client.post(cluster.path("images"), json={**wish, "dry_run": True}))
         try:
@@ -154,17 +154,17 @@ def make(cluster: Cluster, asked: ImageRequest) -> Job | Preview:
     return handle(cluster, data, from_start=True)
 
 
-def _check(asked: ImageRequest) -> None:
+def _check(request: ImageRequest) -> None:
     """Refuse contradictory keywords."""
-    words = asked.parsed.words
-    for option in asked.parsed.parsed.options:
-        if option.name in _NOT_HERE:
+    words = request.parsed.keywords
+    for option in request.parsed.parsed.options:
+        if option.name in _UNSUPPORTED_OPTIONS:
             message = f"--{option.name} has no place here: one job makes an image."
             raise OptionError(message, hint="`show` says what would be submitted.", option=option.name)
-    if asked.parsed.args:
+    if request.parsed.args:
         raise UsageError("An image is made: there is nothing to give arguments to.", hint="Leave out what is behind --")
-    meant = {"from": asked.act == "pull", "context": asked.file is not None}
-    meant["base"] = asked.act == "build" and asked.file is None
+    meant = {"from": request.act == "pull", "context": request.file is not None}
+    meant["base"] = request.act == "build" and request.file is None
     for word, is_meant in meant.items():
         if word in words and not is_meant:
             hint = {"from": "image pull", "context": "image build NAME FILE", "base": "image build NAME environment"}
@@ -173,14 +173,14 @@ def _check(asked: ImageRequest) -> None:
         raise UsageError(f"runtime={runtime}: there is no such one.", hint=f"There are: {', '.join(RUNTIMES)}.")
 
 
-def _origin(cluster: Cluster, told: str | None) -> str | None:
+def _origin(cluster: Cluster, text: str | None) -> str | None:
     """Return the source of a pull: a daemon of the node, or a file that the nodes see."""
-    if told is None or told in ("docker", "podman"):
-        return told
-    path = told if cluster.is_remote else os.path.abspath(os.path.expanduser(told))
-    if not path.startswith(("/", "~/")) or "/" not in told:
+    if text is None or text in ("docker", "podman"):
+        return text
+    path = text if cluster.is_remote else os.path.abspath(os.path.expanduser(text))
+    if not path.startswith(("/", "~/")) or "/" not in text:
         raise UsageError(
-            f"from={told}: what is that?",
+            f"from={text}: what is that?",
             hint="from=docker or from=podman is the store of the node; from=/…/image.tar a file that the nodes see.",
         )
     return path
@@ -194,18 +194,20 @@ def _read(cluster: Cluster, name: str, context: str | None) -> api.ImageWantedFi
     path = os.path.expanduser(name)
     try:
         with open(path, "rb") as file:
-            raw = file.read(LARGEST + 1)
+            raw = file.read(MAX_BUILD_FILE_BYTES + 1)
     except OSError as error:
         hint = "The file is one of this machine; `environment` means the packages of this Python."
         raise UsageError(printable(f"{path} cannot be read: {error.strerror}."), hint=hint) from None
-    if len(raw) > LARGEST:
-        raise UsageError(printable(f"{path} is larger than {LARGEST // 1024} KB."), hint="Is it the right file?")
+    if len(raw) > MAX_BUILD_FILE_BYTES:
+        raise UsageError(
+            printable(f"{path} is larger than {MAX_BUILD_FILE_BYTES // 1024} KB."), hint="Is it the right file?"
+        )
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
         raise UsageError(printable(f"{path} is not text in UTF-8."), hint="Is it the right file?") from None
     told: api.ImageWantedFile = {"name": os.path.basename(path), "text": text}
-    takes = bool(files_taken(kind_of(path, text), text))
+    takes = bool(context_sources(detect_kind(path, text), text))
     if cluster.is_remote and context is not None and context.startswith(("/", "~/")):
         return {**told, "folder": context}
     if context is None and not takes:

@@ -20,19 +20,19 @@ from jupyter_slurm.domain.containers.build_files import REQUIREMENT
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["own_packages"]
+__all__ = ["installed_packages"]
 
-_TOOLS = frozenset({"pip", "setuptools", "wheel", "distribute"})  # part of every base
-_JUPYTERS = frozenset({"jupyterlab", "notebook", "jupyter-server", "nbclassic"})
-_SHOWN = 8
+_BASE_PACKAGES = frozenset({"pip", "setuptools", "wheel", "distribute"})  # part of every base
+_JUPYTER_PACKAGES = frozenset({"jupyterlab", "notebook", "jupyter-server", "nbclassic"})
+_MAX_NAMED_PACKAGES = 8
 
 
-def own_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
+def installed_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
     """Return the packages of this Python as an API object, and the packages that cannot be installed elsewhere."""
     pip, left, others = list[str](), list[str](), list[str]()
-    conda = _of_conda(Path(sys.prefix))
+    conda = _conda_packages(Path(sys.prefix))
     for name, version, told, installer in sorted(_distributions()):
-        if name in _TOOLS or (conda and installer == "conda"):
+        if name in _BASE_PACKAGES or (conda and installer == "conda"):
             continue
         line, is_left = _line(name, version, told)
         if is_left or not re.fullmatch(REQUIREMENT, line):
@@ -46,7 +46,9 @@ def own_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
         said.append(f"Not in the image, since they lie in folders of this machine: {_listed(left)}.")
     if others:
         said.append(f"Of an index of their own, and in the image as PyPI has them: {_listed(others)}.")
-    if conda and not _JUPYTERS & {re.split("[= ]", line)[0].replace("_", "-") for line in (*conda["packages"], *pip)}:
+    if conda and not _JUPYTER_PACKAGES & {
+        re.split("[= ]", line)[0].replace("_", "-") for line in (*conda["packages"], *pip)
+    }:
         conda["packages"].append("jupyterlab")  # needed by sessions; the environment of a kernel may lack it
     own: api.ImageWantedEnvironment = {"python": "{}.{}".format(*sys.version_info[:2]), "pip": pip}
     if conda:
@@ -55,8 +57,8 @@ def own_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_NAMED_PACKAGES
+    return ", ".join(names[:_MAX_NAMED_PACKAGES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _distributions() -> Iterator[tuple[str, str, str, str]]:
@@ -71,10 +73,10 @@ def _distributions() -> Iterator[tuple[str, str, str, str]]:
             yield name, found.version, told, installer.strip()
 
 
-def _line(name: str, version: str, told: str) -> tuple[str, bool]:
+def _line(name: str, version: str, text: str) -> tuple[str, bool]:
     """Return the requirements line of a package, and whether it cannot be installed elsewhere."""
     try:
-        url = json.loads(told) if told else {}
+        url = json.loads(text) if text else {}
         place = str(url.get("url", ""))
         if vcs := url.get("vcs_info"):
             return f"{name} @ {vcs['vcs']}+{place}@{vcs['commit_id']}", place.startswith("file:")
@@ -85,7 +87,7 @@ def _line(name: str, version: str, told: str) -> tuple[str, bool]:
     return f"{name}=={version.partition('+')[0]}", False
 
 
-def _of_conda(prefix: Path) -> dict[str, list[str]] | None:
+def _conda_packages(prefix: Path) -> dict[str, list[str]] | None:
     """Return channels and packages of a conda environment; None for another environment."""
     channels, packages = list[str](), dict[str, str]()
     for path in sorted((prefix / "conda-meta").glob("*.json")):

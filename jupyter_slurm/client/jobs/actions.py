@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from jupyter_slurm.client.render.staging_card import is_given_up, stage_notes
+from jupyter_slurm.client.render.staging_card import is_copy_back_abandoned, stage_notes
 from jupyter_slurm.errors import JobError, from_problem
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster
     from jupyter_slurm.client.output.follower import Follower
 
-__all__ = ["JobActionsMixin", "act", "bring"]
+__all__ = ["JobActionsMixin", "act", "copy_back"]
 
 
-def act(cluster: Cluster, what: str, jobs: list[str], **more: str) -> list[api.ActOnJobsResponseItem]:
+def act(cluster: Cluster, action: str, jobs: list[str], **more: str) -> list[api.ActOnJobsResponseItem]:
     """Perform an action on several jobs; each has its own answer (``actOnJobs`` of the API)."""
     answers: list[api.ActOnJobsResponseItem] = cluster.client.post(
-        cluster.path("acts"), json={"act": what, "jobs": jobs, **more}
+        cluster.path("acts"), json={"act": action, "jobs": jobs, **more}
     )
     return answers
 
@@ -33,7 +33,7 @@ class JobActionsMixin:
 
     _cluster: Cluster
     _data: api.Job
-    _asked: float
+    _updated_at: float
     _follower: Follower | None
 
     if TYPE_CHECKING:
@@ -75,28 +75,28 @@ class JobActionsMixin:
         UsageError
             No folder was staged, the job is not finished, or its results are copied back to another machine.
         """
-        self._know(bring(self._cluster, self._reference))
-        if is_given_up(self._data):
+        self._apply_data(copy_back(self._cluster, self._reference))
+        if is_copy_back_abandoned(self._data):
             stage = self._data["stage"]
             raise JobError(str(stage and stage["error"]), hint="\n".join(stage_notes(self._data)))
         return self
 
-    def _act(self, what: str, **more: str) -> Self:
-        (answer,) = act(self._cluster, what, [self._reference], **more)
+    def _act(self, action: str, **more: str) -> Self:
+        (answer,) = act(self._cluster, action, [self._reference], **more)
         if answer["error"] is not None:
             raise from_problem(answer["error"])
         assert answer["now"] is not None  # of one that is known, as each is without an error
-        self._know(answer["now"])
+        self._apply_data(answer["now"])
         return self
 
-    def _know(self, data: api.Job) -> None:
+    def _apply_data(self, data: api.Job) -> None:
         """Store the latest answer of the agent."""
-        self._data, self._asked = data, time.monotonic()
+        self._data, self._updated_at = data, time.monotonic()
         if self._follower is not None:
-            self._follower.know(self._data)
+            self._follower.apply_job(self._data)
 
 
-def bring(cluster: Cluster, reference: str) -> api.Job:
+def copy_back(cluster: Cluster, reference: str) -> api.Job:
     """Copy back the results of a job, and wait for the copy; return the API object of the job."""
     path = cluster.path("jobs", reference, "results")
     job: api.Job = cluster.client.post(path, timeout=None, idempotent=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrayJob", "Task", "TaskList", "handle"]
 
 # The rows of all tasks omit these fields: they are requested when needed.
-_LATER = ("stdout", "stderr", "reason_text", "next_step")
+_DETAIL_KEYS = ("stdout", "stderr", "reason_text", "next_step")
 
 Parameters = dict[str, Any]
 """A row of a sweep: the values by the names of the parameters."""
@@ -74,40 +74,40 @@ class Task(Job):
     @property
     def stdout_path(self) -> str | None:
         """Return the path of the standard output."""
-        self._ask_for_all()
+        self._request_details()
         return super().stdout_path
 
     @property
     def stderr_path(self) -> str | None:
         """Return the path of the standard error."""
-        self._ask_for_all()
+        self._request_details()
         return super().stderr_path
 
     @property
     def reason_text(self) -> str | None:
         """Return the reason in words."""
-        self._ask_for_all()
+        self._request_details()
         return super().reason_text
 
     @property
     def next_step(self) -> str | None:
         """Return the suggested next step."""
-        self._ask_for_all()
+        self._request_details()
         return super().next_step
 
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the task is finished without success."""
-        self._ask_for_all()
+        self._request_details()
         return super().raise_for_state()
 
     def _log(self) -> tuple[str, str | None]:
         """Return the last lines of the log, and their stream; None without a log."""
-        self._ask_for_all()
+        self._request_details()
         return self._written.log(ranks=self._data.get("ranks"))
 
-    def _ask_for_all(self) -> None:
+    def _request_details(self) -> None:
         """Request the fields that the rows of all tasks omit."""
-        if any(name not in self._data for name in _LATER):
+        if any(name not in self._data for name in _DETAIL_KEYS):
             self.refresh()
 
 
@@ -180,7 +180,8 @@ class ArrayJob(Job, is_array=True):
         tasks = self.tasks()
         if any(task.index != place for place, task in enumerate(tasks)):
             raise UsageError(
-                f"The tasks of job {self.id} are {TaskRange.of(task.index for task in tasks)}: a slice could mean "
+                f"The tasks of job {self.id} are {TaskRange.from_tasks(task.index for task in tasks)}: "
+                f"a slice could mean "
                 f"their indices, or their places.",
                 hint="list(job)[:2] takes the first two; [job[n] for n in …] takes indices.",
             )
@@ -201,8 +202,8 @@ class ArrayJob(Job, is_array=True):
         known = {row["task"]: row for row in _Rows(self._cluster, self._reference).rows}
         for task in tasks:
             if task.index in known:
-                task._data = self._of_row(known[task.index])
-                task._asked = time.monotonic()
+                task._data = self._task_data(known[task.index])
+                task._updated_at = time.monotonic()
 
     def failed(self) -> TaskList:
         """Return the finished tasks without success."""
@@ -218,7 +219,7 @@ class ArrayJob(Job, is_array=True):
                     whose, (text, stream) = headline(task.data), task._log()
                     path = output_path(task._data, stream or "stdout")
             # The warnings were shown at the submission.
-            raise failure({**self.data, "warnings": []}, text, path, whose=whose)
+            raise failure({**self.data, "warnings": []}, text, path, owner=whose)
         return self
 
     def table(self) -> Table:
@@ -258,16 +259,16 @@ class ArrayJob(Job, is_array=True):
         return results
 
     def _with_row(self, row: _TaskRow) -> Task:
-        return Task(self._cluster, self._of_row(row), row["task"], from_start=self._from_start, array=self)
+        return Task(self._cluster, self._task_data(row), row["task"], from_start=self._from_start, array=self)
 
-    def _of_row(self, row: _TaskRow) -> api.Job:
+    def _task_data(self, row: _TaskRow) -> api.Job:
         """Convert a row of a task to the API object of a job."""
-        whole = {name: value for name, value in self._data.items() if name not in _LATER}
+        whole = {name: value for name, value in self._data.items() if name not in _DETAIL_KEYS}
         own = {name: value for name, value in row.items() if name != "task"}
-        own |= {"id": self._id_of(row["task"]), "task": row["task"], "tasks": None, "array": None, "parts": None}
+        own |= {"id": self._task_id(row["task"]), "task": row["task"], "tasks": None, "array": None, "parts": None}
         return cast("api.Job", {**whole, **own, "finished": _is_over(row["state"])})
 
-    def _id_of(self, task: int) -> str:
+    def _task_id(self, task: int) -> str:
         """Return Slurm's id of a task; a task that was never submitted has its index after the first number."""
         parts = [part for part in self._data.get("parts") or () if part["offset"] <= task]
         if not parts or parts[-1]["id"] is None:
@@ -304,7 +305,7 @@ class TaskList(JobList[Task]):
         if not self:
             raise UsageError("There is no task to submit again.", hint="job.failed() is empty when all ended well.")
         known = self.array._range()
-        tasks = TaskRange.of((task.index for task in self), limit=known.limit if known else None)
+        tasks = TaskRange.from_tasks((task.index for task in self), limit=known.limit if known else None)
         return self.array.resubmit(array=str(tasks), **options)
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["as_completed", "wait"]
 
-_LONGEST = 5.0  # maximum delay after a lost event; an interrupt takes effect at once
-_TOGETHER = 0.05  # seconds within which all events of one queue query arrive
+_MAX_WAIT_S = 5.0  # maximum delay after a lost event; an interrupt takes effect at once
+_SETTLE_TIME_S = 0.05  # seconds within which all events of one queue query arrive
 
 
 def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> Iterator[Job]:
@@ -54,15 +54,15 @@ def as_completed(jobs: Job | Iterable[Job], *, timeout: float | None = None) -> 
         for group in groups:
             stack.enter_context(group.listening(news.put))
             news.put(group)
-        while waiting := [group for group in groups if group.left]:
+        while waiting := [group for group in groups if group.remaining]:
             if all(is_in_vain(group.data) for group in waiting):
                 refuse_in_vain(waiting[0].data)
-            left = _LONGEST if deadline is None else min(_LONGEST, deadline - time.monotonic())
+            left = _MAX_WAIT_S if deadline is None else min(_MAX_WAIT_S, deadline - time.monotonic())
             if left <= 0:
-                number = sum(len(group.left) for group in groups)
+                number = sum(len(group.remaining) for group in groups)
                 raise TimeoutError(f"{number} of {len(items)} jobs are not over after {timeout:g} s. They go on.")
-            over = [job for group in _told(news, left) or groups for job in group.ended()]
-            yield from sorted(over, key=_when)
+            over = [job for group in _groups_with_news(news, left) or groups for job in group.ended()]
+            yield from sorted(over, key=_end_order)
 
 
 def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = True) -> None:
@@ -105,7 +105,7 @@ class _Group:
     """The awaited part of one job: the job itself, or some of its tasks."""
 
     def __init__(self, whole: Job) -> None:
-        self.whole, self.left = whole, list[Job]()
+        self.whole, self.remaining = whole, list[Job]()
         self._follower: Follower = whole._follow()
 
     @property
@@ -114,12 +114,12 @@ class _Group:
         return self._follower.data
 
     @contextlib.contextmanager
-    def listening(self, tell: Callable[[_Group], Any]) -> Iterator[None]:
+    def listening(self, notify: Callable[[_Group], Any]) -> Iterator[None]:
         """Call a listener when the state of the job changes."""
 
         def changed(stream: str, data: bytes) -> None:
             if not stream:
-                tell(self)
+                notify(self)
 
         self._follower.listen(changed)
         try:
@@ -131,15 +131,15 @@ class _Group:
         """Remove and return the finished jobs."""
         if self._follower.error is not None:
             raise self._follower.error
-        if not self.left:
+        if not self.remaining:
             return []
-        tasks = [job for job in self.left if isinstance(job, Task) and job is not self.whole]
+        tasks = [job for job in self.remaining if isinstance(job, Task) and job is not self.whole]
         if tasks and isinstance(self.whole, ArrayJob):
             self.whole.update(tasks)
         is_new = set(map(id, tasks))
-        over = [job for job in self.left if (is_finished(job._data) if id(job) in is_new else job.is_finished)]
+        over = [job for job in self.remaining if (is_finished(job._data) if id(job) in is_new else job.is_finished)]
         gone = set(map(id, over))
-        self.left = [job for job in self.left if id(job) not in gone]
+        self.remaining = [job for job in self.remaining if id(job) not in gone]
         return over
 
 
@@ -151,11 +151,11 @@ def _groups(jobs: Iterable[Job]) -> list[_Group]:
         whole = (job.array if isinstance(job, Task) else None) or job
         if whole not in groups:
             groups[whole] = _Group(whole)
-        groups[whole].left.append(job)
+        groups[whole].remaining.append(job)
     return list(groups.values())
 
 
-def _when(job: Job) -> tuple[float, float, int]:
+def _end_order(job: Job) -> tuple[float, float, int]:
     """Return the end and the start of a job in Slurm's whole seconds, and its number for an order within a second.
 
     A job that depends on another one is submitted after it.
@@ -165,11 +165,11 @@ def _when(job: Job) -> tuple[float, float, int]:
     return ended, started, int(number[0]) if number else 0
 
 
-def _told(news: queue.SimpleQueue[_Group], seconds: float) -> list[_Group]:
+def _groups_with_news(news: queue.SimpleQueue[_Group], seconds: float) -> list[_Group]:
     """Return the groups with events, each once; empty if no event arrives within the timeout (seconds)."""
     found: dict[int, _Group] = {}
     with contextlib.suppress(queue.Empty):
         while True:
-            one = news.get(timeout=_TOGETHER if found else seconds)
+            one = news.get(timeout=_SETTLE_TIME_S if found else seconds)
             found[id(one)] = one
     return list(found.values())

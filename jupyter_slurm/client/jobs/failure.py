@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["failure", "is_in_vain", "refuse_in_vain"]
 
 
-def failure(data: api.Job, log: str, path: str | None, *, whose: str = "") -> JobFailed:
+def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> JobFailed:
     """Return the error for a job whose final state is not COMPLETED.
 
     Parameters
@@ -33,14 +33,14 @@ def failure(data: api.Job, log: str, path: str | None, *, whose: str = "") -> Jo
     printed = bool(log.strip())
     hint = advice(data, printed=printed)
     lines += [note for note in notes(data, printed=printed) if note != hint]
-    if whose:
-        lines.append(f"The first task that failed: {whose}")
+    if owner:
+        lines.append(f"The first task that failed: {owner}")
     if printed:
         lines.append(f"Last lines of {path}:" if path else "Its last lines:")
         lines += ["    " + line for line in printable(log).rstrip("\n").split("\n")]
     return JobFailed(
         "\n".join(lines),
-        hint=hint or _where(data, printed, path),
+        hint=hint or _log_location(data, printed, path),
         id=data.get("id"),
         state=data.get("state"),
         reason=data.get("reason"),
@@ -61,7 +61,7 @@ def refuse_in_vain(data: api.Job) -> None:
         raise failure(data, "", None)
 
 
-def _where(data: api.Job, printed: bool, path: str | None) -> str:
+def _log_location(data: api.Job, printed: bool, path: str | None) -> str:
     """Return a sentence about the path of a job's log, if it has a log."""
     if printed and data.get("session"):
         return f"The whole log: `jupyter slurm log {terminal_name(data)} -n 1000`{f', or {path}' if path else ''}."

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Job"]
 
-_FRESH = 1.0  # seconds for which an answer of the agent is reused
+_CACHE_AGE_S = 1.0  # seconds for which an answer of the agent is reused
 
 
 class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
@@ -56,23 +56,23 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         self._cluster = cluster
         self._data: api.Job = {**data}
         self._task = task
-        self._asked = time.monotonic()
+        self._updated_at = time.monotonic()
         self._from_start = from_start
         self._follower: Follower | None = None
         self._views: list[live_view.LiveView] = []
         self._is_shown = False
-        self._submitted_in = live_view.cell_of(live_view.notebook()) if from_start else None
+        self._submitted_in = live_view.cell_name(live_view.notebook()) if from_start else None
         self._outputs: Outputs | None = None
-        self._wanted: Callable[[dict[str, object]], None] | None = None
+        self._listener: Callable[[dict[str, object]], None] | None = None
 
     @property
     def data(self) -> api.Job:
         """Return the API object of the job; see the schema ``Job`` of the API."""
-        if not self._hear() and not is_finished(self._data) and time.monotonic() - self._asked > _FRESH:
+        if not self._receive() and not is_finished(self._data) and time.monotonic() - self._updated_at > _CACHE_AGE_S:
             self.refresh()
         return self._data
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         """Store an API object that arrived without a request; return whether a listener exists."""
         follower = self._follower
         if follower is None or not follower.started or follower.trouble or follower.error:
@@ -130,7 +130,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
     def refresh(self) -> Job:
         """Request the current state from the agent."""
         self._data = self._cluster.client.get(self._path())
-        self._asked = time.monotonic()
+        self._updated_at = time.monotonic()
         if self._follower is not None and self._follower.ended.is_set() and not is_finished(self._data):
             self._follower = None  # the job was requeued: a new follower starts at the beginning
         return self
@@ -156,11 +156,11 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         """
         return self._wait(timeout, check=check, echo=False)
 
-    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_asked: bool = False) -> Job:
+    def _wait(self, timeout: float | None, *, check: bool, echo: bool, is_requested: bool = False) -> Job:
         """Wait for the job. With ``is_asked``, wait for its values: a missing value becomes an error."""
         follower = self._follow()
-        waiting.wait_here(self, follower, timeout, echo=echo)
-        return self._over(follower, check, echo=echo, is_asked=is_asked)
+        waiting.wait_and_print(self, follower, timeout, echo=echo)
+        return self._over(follower, check, echo=echo, is_requested=is_requested)
 
     def __await__(self) -> Generator[Any, None, Job]:
         """Wait in a coroutine; raise JobFailed if the job failed."""
@@ -180,9 +180,9 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
             raise interrupts.WaitInterrupted(
                 f"Interrupted: whether Slurm has heard it is not known. {self.title} may go on; job.refresh() looks."
             ) from None
-        self._asked = time.monotonic()
+        self._updated_at = time.monotonic()
         if self._follower is not None:
-            self._follower.know(self._data)
+            self._follower.apply_job(self._data)
         return self
 
     def resubmit(self, **options: Any) -> Job:
@@ -278,8 +278,8 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         JobError
             A value is missing; the message says why.
         """
-        outputs = self._wait(timeout, check=True, echo=False, is_asked=True).outputs
-        return outputs[next(iter([*outputs, *outputs.errors]))] if outputs.is_one else outputs
+        outputs = self._wait(timeout, check=True, echo=False, is_requested=True).outputs
+        return outputs[next(iter([*outputs, *outputs.errors]))] if outputs.is_single else outputs
 
     def raise_for_state(self) -> Job:
         """Raise JobFailed if the job is finished without success."""
@@ -316,11 +316,11 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         shell = live_view.notebook()
         if shell is None:
             raise NotImplementedError  # a terminal cannot redraw: the text form is shown
-        self._show(shell, with_controls=self._submitted_in != live_view.cell_of(shell))
+        self._show(shell, with_controls=self._submitted_in != live_view.cell_name(shell))
 
     def _show(self, shell: Any, *, with_controls: bool = False) -> None:
         """Make a view under this cell, unless the cell has one."""
-        if any(shown.cell == live_view.cell_of(shell) for shown in self._views):
+        if any(shown.cell == live_view.cell_name(shell) for shown in self._views):
             return
         live = settings().live_output
         follower = self._follow(start=live or is_finished(self._data))
@@ -339,13 +339,13 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
             self._follower.start()
         return self._follower
 
-    def _over(self, follower: Follower, check: bool, *, echo: bool = False, is_asked: bool = False) -> Job:
+    def _over(self, follower: Follower, check: bool, *, echo: bool = False, is_requested: bool = False) -> Job:
         if follower.error is not None:
             raise follower.error
         self._data = follower.data
         for shown in self._views:
             shown.finish()
-        heard = follower.printed("stderr") if echo or live_view.is_here(self._views) else ""
+        heard = follower.printed("stderr") if echo or live_view.is_under_cell(self._views) else ""
         try:
             if check:
                 self.raise_for_state()
@@ -353,18 +353,18 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
             heard += str(error.details["log"])
             raise
         finally:
-            self._bring_back(heard, is_asked=is_asked)
+            self._restore_variables(heard, is_requested=is_requested)
         return self
 
-    def _bring_back(self, heard: str, *, is_asked: bool = False) -> None:
+    def _restore_variables(self, printed: str, *, is_requested: bool = False) -> None:
         """Store the returned variables, once, and report missing ones unless already reported; not for arrays."""
-        wanted, self._wanted = self._wanted, None
+        wanted, self._listener = self._listener, None
         if wanted is not None and not self._data.get("tasks"):
             with contextlib.suppress(JobOutputMissing):
                 wanted(dict(self.outputs))
-                if is_asked and self.outputs.is_one:
+                if is_requested and self.outputs.is_single:
                     return  # the caller of `result` gets the reason as an error
-                for said in self.outputs.troubles(heard):
+                for said in self.outputs.troubles(printed):
                     sys.stderr.write(printable(said) + "\n")
 
     @property

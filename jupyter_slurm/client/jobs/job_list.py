@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jupyter_slurm.client.jobs.job import Job
-from jupyter_slurm.client.render.allocation_card import name_of, time_left
+from jupyter_slurm.client.render.allocation_card import job_name, remaining_time
 from jupyter_slurm.client.render.job_card import duration, tally
 from jupyter_slurm.client.render.table import Table, escape
 from jupyter_slurm.client.render.terminal import printable
@@ -69,7 +69,7 @@ class AllocationList(JobList[_J]):
 
 
 def _held_row(data: api.Job) -> list[str]:
-    left, lease = time_left(data), data.get("lease")
+    left, lease = remaining_time(data), data.get("lease")
     return [
         str(data.get("id") or "-"),
         str(data.get("label") or ""),
@@ -87,7 +87,7 @@ def _row(data: api.Job) -> list[str]:
     submitted = data.get("submit_time")
     return [
         str(data.get("id") or "-"),
-        name_of(data),
+        job_name(data),
         str(data.get("state") or ""),
         str(data.get("partition") or ""),
         str(data.get("nodes") or ""),

@@ -29,16 +29,16 @@ class Outputs(dict[str, Any]):
         raise KeyError(name)
 
     @property
-    def is_one(self) -> bool:
+    def is_single(self) -> bool:
         """Return whether one name was requested."""
         return len(self) + len(self.errors) == 1
 
-    def troubles(self, heard: str) -> list[str]:
+    def troubles(self, printed: str) -> list[str]:
         """Return the messages about missing variables that the job itself has not printed."""
         return [
             f"{name} did not come back: {reason}"
             for name, reason in self.errors.items()
-            if file_of.LEFT_OUT.format(name, reason) not in heard
+            if file_of.LEFT_OUT.format(name, reason) not in printed
         ]
 
 

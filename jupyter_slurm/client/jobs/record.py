@@ -82,7 +82,7 @@ def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes
     # This import is heavy: a handle that is only read does not need it.
     from jupyter_slurm.client.clusters.cluster import context
     from jupyter_slurm.client.clusters.option_tables import option_table
-    from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, request_job, say_doubts
+    from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, report_warnings, request_job
     from jupyter_slurm.domain.scripts.resubmission import changed, check_repeatable, has_source, repeated
 
     check_repeatable(record)
@@ -101,7 +101,7 @@ def repeat(cluster: Cluster, path: Callable[[str], str], record: Record, changes
     data = request_job(
         cluster, cast("api.Submission", {"key": new_key(), "context": around, "origin": origin(), **same})
     )
-    say_doubts(data)
+    report_warnings(data)
     return data
 
 
@@ -110,9 +110,15 @@ def _changed_dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, s
     if not any(option.startswith(("-d", "--d")) for option in options):
         return {}
     from jupyter_slurm.client.clusters.option_tables import option_table
-    from jupyter_slurm.domain.scripts.resubmission import LEAVE_OUT, JobEnd, awaited, dependency_of, still_awaited
+    from jupyter_slurm.domain.scripts.resubmission import (
+        OMIT_DEPENDENCY_HINT,
+        JobEnd,
+        awaited,
+        dependency_value,
+        remaining_dependency,
+    )
 
-    value = dependency_of(option_table(cluster, "sbatch"), options)
+    value = dependency_value(option_table(cluster, "sbatch"), options)
     if value is None:
         return {}
     endings = dict[str, JobEnd]()
@@ -120,7 +126,7 @@ def _changed_dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, s
         try:
             job = cluster.client.get(cluster.path("jobs", number))
         except JobNotFound as error:
-            raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
+            raise UsageError(f"--dependency={value}: {error.message}.", hint=OMIT_DEPENDENCY_HINT) from None
         endings[number] = JobEnd(title(job), job["state"] if is_finished(job) else None)
-    now = still_awaited(value, endings)
+    now = remaining_dependency(value, endings)
     return {} if now == value else {"dependency": now}

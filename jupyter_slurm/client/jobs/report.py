@@ -18,8 +18,8 @@ _SOURCES = {
     "runner": "what runs the cell, at its end",
     None: "nobody",
 }
-_LITTLE = 0.3
-_SHORT = 60.0  # seconds; a shorter run gives no advice
+_LOW_USE_SHARE = 0.3
+_MIN_JOB_DURATION_S = 60.0  # seconds; a shorter run gives no advice
 
 
 class Report(dict[str, Any]):
@@ -52,13 +52,15 @@ class Report(dict[str, Any]):
 
     def _advice(self) -> list[str]:
         """Return clear recommendations for the next request."""
-        if (self["elapsed"] or 0) < _SHORT:
+        if (self["elapsed"] or 0) < _MIN_JOB_DURATION_S:
             return []
         said = []
-        if (self["cpus"] or 1) > 1 and (self["cpu_efficiency"] or 1) < _LITTLE:
+        if (self["cpus"] or 1) > 1 and (self["cpu_efficiency"] or 1) < _LOW_USE_SHARE:
             said.append("Most of its CPUs were idle: fewer of them (--cpus-per-task) would start sooner.")
-        if (self["memory_efficiency"] or 1) < _LITTLE:
-            said.append(f"It used little of its memory: --mem={_ask(self['memory_peak'])} would do, and start sooner.")
+        if (self["memory_efficiency"] or 1) < _LOW_USE_SHARE:
+            said.append(
+                f"It used little of its memory: --mem={_suggested(self['memory_peak'])} would do, and start sooner."
+            )
         return said
 
 
@@ -70,7 +72,7 @@ def format_size(count: int) -> str:
     return f"{count / 1024:.0f} KiB"
 
 
-def _ask(peak: int) -> str:
+def _suggested(peak: int) -> str:
     """Return the recommended amount: half as much again."""
     mebibytes = max(100, -(-peak * 3 // 2 >> 20))
     return f"{-(-mebibytes // 1024)}G" if mebibytes > 2048 else f"{mebibytes}M"

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.client.clusters.clients import notebook
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.interrupts import WaitInterrupted
-from jupyter_slurm.client.jobs.upload import hand_over
+from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["check_lengths", "new_key", "origin", "request_job", "say_doubts"]
+__all__ = ["check_lengths", "new_key", "origin", "report_warnings", "request_job"]
 
 _LONGEST = 128 * 1024  # bytes of one argument, or one variable, with the NUL at its end
 
@@ -74,7 +74,7 @@ def request_job(cluster: Cluster, body: api.Submission) -> Any:
         message explains how to check.
     """
     try:
-        return hand_over(cluster, cluster.path("jobs"), body, logs_in=True)
+        return submit_once(cluster, cluster.path("jobs"), body, logs_in=True)
     except WaitInterrupted:
         raise
     except KeyboardInterrupt:
@@ -84,7 +84,7 @@ def request_job(cluster: Cluster, body: api.Submission) -> Any:
         ) from None
 
 
-def say_doubts(data: api.Job) -> None:
+def report_warnings(data: api.Job) -> None:
     """Show why a submitted job may never run."""
     for doubt in data.get("doubts") or ():
         sys.stderr.write(printable(f"Warning: {doubt}") + "\n")

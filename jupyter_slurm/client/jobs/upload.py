@@ -19,14 +19,14 @@ from jupyter_slurm.errors import JobNotFound, NotConnected, SlurmError, Transpor
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["hand_over"]
+__all__ = ["submit_once"]
 
-_SMALL = 1_000_000  # bytes; a transfer of this size needs no progress line
-_LOOKS_EVERY = 0.5  # seconds
-_ENDS_WITHIN = 20.0  # seconds for a cancelled transfer; an interrupt ends this, too
+_MIN_REPORTED_BYTES = 1_000_000  # bytes; a transfer of this size needs no progress line
+_CHECK_INTERVAL_S = 0.5  # seconds
+_CANCEL_TIMEOUT_S = 20.0  # seconds for a cancelled transfer; an interrupt ends this, too
 
 
-def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool = False) -> Any:
+def submit_once(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: bool = False) -> Any:
     """Request a job or a step from the agent, once, and return the answer.
 
     Parameters
@@ -59,21 +59,21 @@ def hand_over(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in: 
         return cluster.client.post(path, json=body, idempotent=True)
     asking = _UploadPrompts(cluster, path, body)
     try:
-        return _followed(cluster, body["key"], "folders" if body.get("stage") else "values", asking)
+        return _follow_upload(cluster, body["key"], "folders" if body.get("stage") else "values", asking)
     except KeyboardInterrupt:
-        if (far := _given_up(cluster, body["key"], asking)) is None:
+        if (far := _cancel_upload(cluster, body["key"], asking)) is None:
             raise
         with contextlib.suppress(KeyboardInterrupt):
-            asking.is_over.wait(_ENDS_WITHIN)
+            asking.is_over.wait(_CANCEL_TIMEOUT_S)
         raise WaitInterrupted(f"Interrupted on the way to {cluster.name}, {far}: nothing was submitted.") from None
 
 
-def _with_log_in(cluster: Cluster, path: str, asked: object) -> Any:
+def _with_log_in(cluster: Cluster, path: str, requested: object) -> Any:
     """Send a request. If a login is missing, log in and send again: nothing was submitted before."""
     with contextlib.suppress(NotConnected):
-        return cluster.client.post(path, json=asked, idempotent=True)
+        return cluster.client.post(path, json=requested, idempotent=True)
     _log_in(cluster)
-    return cluster.client.post(path, json=asked, idempotent=True)
+    return cluster.client.post(path, json=requested, idempotent=True)
 
 
 def _log_in(cluster: Cluster) -> None:
@@ -91,7 +91,7 @@ def _is_large(values: api.Variables | None) -> bool:
     if not values:
         return False
     if path := values.get("file"):
-        return os.path.getsize(path) > _SMALL
+        return os.path.getsize(path) > _MIN_REPORTED_BYTES
     return bool(values.get("in"))  # values of another job, whose size only the agent knows
 
 
@@ -103,10 +103,10 @@ class _UploadPrompts:
         self._answer: Any = None
         self._error: Exception | None = None
         threading.Thread(
-            target=self._ask, args=(cluster, path, body), name="jupyter-slurm-sending", daemon=True
+            target=self._answer_prompt, args=(cluster, path, body), name="jupyter-slurm-sending", daemon=True
         ).start()
 
-    def _ask(self, cluster: Cluster, path: str, body: object) -> None:
+    def _answer_prompt(self, cluster: Cluster, path: str, body: object) -> None:
         try:
             self._answer = cluster.client.post(path, json=body, idempotent=True, timeout=None)
         except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
@@ -120,11 +120,11 @@ class _UploadPrompts:
         return self._answer
 
 
-def _followed(cluster: Cluster, key: str, what: str, asking: _UploadPrompts) -> Any:
+def _follow_upload(cluster: Cluster, key: str, what: str, asking: _UploadPrompts) -> Any:
     """Wait for the answer, and show the progress of the transfer."""
     line, is_whole = ProgressLine(f"{what} to {cluster.name}"), False
     try:
-        while not asking.is_over.wait(_LOOKS_EVERY):
+        while not asking.is_over.wait(_CHECK_INTERVAL_S):
             with contextlib.suppress(SlurmError):  # only the answer of the request itself counts
                 sending = cluster.client.get(cluster.path("jobs", key)).get("sending")
                 if sending:
@@ -136,16 +136,16 @@ def _followed(cluster: Cluster, key: str, what: str, asking: _UploadPrompts) -> 
         line.end(is_whole=is_whole)
 
 
-def _given_up(cluster: Cluster, key: str, asking: _UploadPrompts) -> str | None:
+def _cancel_upload(cluster: Cluster, key: str, asking: _UploadPrompts) -> str | None:
     """Cancel the current or imminent transfer; return its progress, None if it was complete."""
-    path, deadline = cluster.path("jobs", key), time.monotonic() + _ENDS_WITHIN
+    path, deadline = cluster.path("jobs", key), time.monotonic() + _CANCEL_TIMEOUT_S
     while True:
         try:
             if not cluster.client.get(path).get("sending"):
                 return None
             sending = cluster.client.post(f"{path}/cancel").get("sending")
         except JobNotFound:  # the agent is preparing the transfer
-            if asking.is_over.wait(_LOOKS_EVERY) or time.monotonic() > deadline:
+            if asking.is_over.wait(_CHECK_INTERVAL_S) or time.monotonic() > deadline:
                 return None
         except SlurmError:
             return None

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.output.follower import Follower
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["interrupted", "wait_async", "wait_here"]
+__all__ = ["interrupted", "wait_and_print", "wait_async"]
 
-_STEP = 0.5  # interval of the deadline check; an interrupt takes effect at once
+_WAIT_STEP_S = 0.5  # interval of the deadline check; an interrupt takes effect at once
 
 
 class WaitMixin(Protocol):
@@ -37,7 +37,7 @@ class WaitMixin(Protocol):
     def cancel(self) -> Any: ...
 
 
-def wait_here(
+def wait_and_print(
     job: WaitMixin,
     follower: Follower,
     timeout: float | None,
@@ -74,7 +74,7 @@ def wait_here(
         with _echo(follower) if echo else contextlib.nullcontext() as printer:
             while not follower.ended.is_set():
                 refuse_in_vain(follower.data)
-                left = _STEP if deadline is None else min(_STEP, deadline - time.monotonic())
+                left = _WAIT_STEP_S if deadline is None else min(_WAIT_STEP_S, deadline - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"{job.title} is not over after {timeout:g} s: {job.data['state']}. It goes on.")
                 if printer is None:
@@ -113,25 +113,25 @@ class _echo:  # noqa: N801  used like contextlib's own
         self._follower = follower
         self._news: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
         self._filters = {stream: IncrementalFilter() for stream in ("stdout", "stderr", "display")}
-        self._said = ""
+        self._printed_state = ""
         self._shown = ""  # text in place of a display: it precedes the text printed before the display
 
     def __enter__(self) -> _echo:
         with self._follower.lock:
             for stream, text in self._follower.timeline.texts():  # printed before the listener was added
                 self._write(stream, text)
-            self._follower.listen(self._hear, is_for_all=True)
-        self._say()
+            self._follower.listen(self._receive, is_for_all=True)
+        self._print_state()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._follower.unlisten(self._hear)
+        self._follower.unlisten(self._receive)
         with contextlib.suppress(queue.Empty):
             while True:
                 self._print(*self._news.get_nowait())
         self._write_shown()
 
-    def _hear(self, stream: str, data: bytes) -> None:
+    def _receive(self, stream: str, data: bytes) -> None:
         self._news.put((stream, data))
 
     def print_for(self, seconds: float) -> None:
@@ -149,18 +149,18 @@ class _echo:  # noqa: N801  used like contextlib's own
             self._write(stream, self._filters[stream].feed(data))
         self._write_shown()
         if not stream:
-            self._say()
+            self._print_state()
 
     def _write_shown(self) -> None:
         self._write("stdout", self._shown)
         self._shown = ""
 
-    def _say(self) -> None:
+    def _print_state(self) -> None:
         """Print why the job waits, or that it runs, if that has changed."""
         data = self._follower.data
         state = ": ".join(str(data[name]) for name in ("state", "reason_text") if data.get(name))
-        if state != self._said and not is_finished(data):
-            self._said = state
+        if state != self._printed_state and not is_finished(data):
+            self._printed_state = state
             self._write("stderr", printable(f"{title(data)}: {state}\n"))
 
     @staticmethod
@@ -176,7 +176,7 @@ def interrupted(job: WaitMixin) -> WaitInterrupted:
         return WaitInterrupted(f"Stopped waiting. {job.title} is over; what it left goes on coming back.")
     choice, why = settings().on_interrupt, "as the setting on_interrupt says"
     if choice == "ask":
-        choice, why = _ask(job)
+        choice, why = _confirm_cancel(job)
     if choice == "keep":
         return WaitInterrupted(
             f"Stopped waiting. {job.title} goes on ({why}). job.wait() waits again, job.cancel() ends it; "
@@ -196,7 +196,7 @@ def interrupted(job: WaitMixin) -> WaitInterrupted:
     return WaitInterrupted(f"Stopped waiting. {job.title} was cancelled ({why}).")
 
 
-def _ask(job: WaitMixin) -> tuple[str, str]:
+def _confirm_cancel(job: WaitMixin) -> tuple[str, str]:
     """Ask the user once; without an answer the job continues."""
     question = f"Cancel {job.title} or keep it running? [c/k] "
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.client.allocations.allocation import Allocation, Step, allocate, choose, open_allocations
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.client.jobs.upload import hand_over
+from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.job_card import headline
 from jupyter_slurm.client.sessions.launch import environment_named, idle_time
 from jupyter_slurm.client.settings import settings
@@ -19,9 +19,9 @@ from jupyter_slurm.errors import OptionError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["WORDS", "KernelStep", "ask", "check", "running_kernel", "start"]
+__all__ = ["KEYWORDS", "KernelStep", "check", "request_kernel", "running_kernel", "start"]
 
-WORDS: dict[str, bool | None] = {
+KEYWORDS: dict[str, bool | None] = {
     "dir": True,
     "env": True,
     "idle": True,
@@ -36,10 +36,10 @@ WORDS: dict[str, bool | None] = {
 """The keywords of a kernel, and whether each takes a value."""
 
 _TRANSPORTS = ("ipc", "tcp")
-_NOT_HERE = ("array", "test-only", "wait", "wrap", "help", "usage", "version")
-_OF_A_STEP = ("key", "kind", "options", "args", "python", "env", "default_python", "context")
-_LONGEST_WAIT = 30.0  # seconds that a request to the agent may wait
-_ANSWERS_WITHIN = 30.0  # seconds beyond those
+_UNSUPPORTED_OPTIONS = ("array", "test-only", "wait", "wrap", "help", "usage", "version")
+_STEP_KEYS = ("key", "kind", "options", "args", "python", "env", "default_python", "context")
+_MAX_WAIT_S = 30.0  # seconds that a request to the agent may wait
+_ANSWER_TIMEOUT_S = 30.0  # seconds beyond those
 _used: dict[tuple[str, ...], KernelStep] = {}  # by allocation and notebook: the kernels that ran cells of this kernel
 
 
@@ -51,7 +51,7 @@ class KernelStep(Step):
         """Return the hash of the kernel's notebook."""
         return (self._data.get("kernel") or {}).get("owner")
 
-    def where(self, wait: float = 0.0) -> api.KernelPlace:
+    def connection_data(self, wait: float = 0.0) -> api.KernelPlace:
         """Return the address of the kernel, as far as known.
 
         Parameters
@@ -65,9 +65,9 @@ class KernelStep(Step):
             ``node`` and ``port`` of its keeper, None until the keeper listens; ``stage``: progress of the container
             image, or None; ``state`` of the step, and whether it is ``finished``.
         """
-        wait = min(wait, _LONGEST_WAIT)
+        wait = min(wait, _MAX_WAIT_S)
         client, path = self._cluster.client, self._path("kernel")
-        told: api.KernelPlace = client.get(path, params={"wait": wait}, timeout=wait + _ANSWERS_WITHIN)
+        told: api.KernelPlace = client.get(path, params={"wait": wait}, timeout=wait + _ANSWER_TIMEOUT_S)
         return told
 
     def end(self) -> KernelStep:
@@ -84,9 +84,9 @@ def check(parsed: MagicLine) -> None:
     UsageError
         Slurm was not asked.
     """
-    words = parsed.words
+    words = parsed.keywords
     for option in parsed.parsed.options:
-        if option.name in _NOT_HERE:
+        if option.name in _UNSUPPORTED_OPTIONS:
             message = f"--{option.name} has no place here: a kernel runs in an allocation."
             raise OptionError(message, option=option.tokens[0])
     if parsed.args:
@@ -110,7 +110,7 @@ def _lease(text: str | None) -> float:
     return settings().kernel_lease if text is None else idle_time(text, word="lease")
 
 
-def ask(
+def request_kernel(
     cluster: Cluster, parsed: MagicLine, *, owner: str = "", name: str = "", display_name: str = "", label: str = ""
 ) -> Allocation:
     """Return the allocation for a kernel: the open one of ``on=``, else a new one.
@@ -132,7 +132,7 @@ def ask(
         No allocation is available.
     """
     check(parsed)
-    words = parsed.words
+    words = parsed.keywords
     if "on" in words:
         found = choose(cluster, words["on"], {})
         assert found is not None  # `choose` returns the named allocation or raises
@@ -145,7 +145,7 @@ def ask(
         lease=_lease(words.get("lease")),
         label=label or f"kernel-{secrets.token_hex(4)}",
         keep=True,  # the keeper on the node ends the allocation, not this process
-        kernel=_told(owner, name, display_name),
+        kernel=_kernel_data(owner, name, display_name),
     )
 
 
@@ -167,13 +167,13 @@ def start(
     cluster, allocation
         Cluster and allocation of the kernel.
     parsed : MagicLine
-        As for :func:`ask`.
+        As for :func:`request_kernel`.
     secret : bytes
         32 bytes, with which both ends of the link authenticate each other.
     key : str
         Key of the step if the request is a repetition: only one step starts. By default a new key.
     owner, name, display_name : str
-        As for :func:`ask`.
+        As for :func:`request_kernel`.
 
     Raises
     ------
@@ -182,7 +182,7 @@ def start(
     SubmissionUnknown
         It is unknown whether the request arrived.
     """
-    words, chosen = parsed.words, {option.name: option.value for option in parsed.parsed.options}
+    words, chosen = parsed.keywords, {option.name: option.value for option in parsed.parsed.options}
     env, python = environment_named(words.get("env"), words.get("image")), words.get("python")
     is_of_env = env is not None and (python is None or "/" not in python)  # searched in the environment
     submission = Submission(
@@ -193,7 +193,7 @@ def start(
         default_python=python_named(None, cluster),
     )
     with submission.body(cluster) as body:
-        asked = cast("api.Step", {part: value for part, value in body.items() if part in _OF_A_STEP})
+        asked = cast("api.Step", {part: value for part, value in body.items() if part in _STEP_KEYS})
         asked["key"] = key or body["key"]
         asked["kernel"] = {
             "owner": owner or None,
@@ -207,10 +207,10 @@ def start(
         }
         if transport := words.get("transport"):
             asked["kernel"]["transport"] = transport
-        return KernelStep(cluster, hand_over(cluster, allocation._path("steps"), asked))
+        return KernelStep(cluster, submit_once(cluster, allocation._path("steps"), asked))
 
 
-def _told(owner: str, name: str, display_name: str) -> api.Kernel:
+def _kernel_data(owner: str, name: str, display_name: str) -> api.Kernel:
     return {"owner": owner or None, "name": name or None, "display_name": display_name or None}
 
 
@@ -264,11 +264,11 @@ def _names(place: Allocation, kernel: KernelStep) -> list[str]:
     return [str(name) for name in names if name]
 
 
-def _listed(found: list[tuple[Allocation, KernelStep]]) -> str:
-    if not found:
+def _listed(matches: list[tuple[Allocation, KernelStep]]) -> str:
+    if not matches:
         return "`jupyter slurm kernel add` makes one for the launcher."
-    known = [_names(*one) for one in found]
+    known = [_names(*one) for one in matches]
     every = [name for names in known for name in names]
     means = [next((name for name in names if every.count(name) == 1), names[-1]) for names in known]
     words = (f'kernel="{mean}"' if " " in mean else f"kernel={mean}" for mean in means)
-    return "There are: " + ", ".join(f"{word} ({one.title})" for word, (_, one) in zip(words, found, strict=True))
+    return "There are: " + ", ".join(f"{word} ({one.title})" for word, (_, one) in zip(words, matches, strict=True))

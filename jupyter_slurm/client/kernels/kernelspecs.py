@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, registered
 from jupyter_slurm.client.clusters.option_tables import option_table
-from jupyter_slurm.client.kernels.kernel import WORDS, check
+from jupyter_slurm.client.kernels.kernel import KEYWORDS, check
 from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.sessions.launch import environment_named, named_in
@@ -35,10 +35,10 @@ PROVISIONER = "jupyter-slurm"
 """The provisioner of remote kernels: the entry point of ``jupyter_client.kernel_provisioners``."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
-_LONGEST = 100  # characters of a displayed name
-_LARGEST = 1 << 20  # bytes of a kernel.json
+_MAX_DISPLAY_NAME_CHARACTERS = 100  # characters of a displayed name
+_MAX_KERNELSPEC_BYTES = 1 << 20  # bytes of a kernel.json
 _LANGUAGES = {"ir": "R", "julia": "Julia", "python": "Python"}
-_MOST = 100  # kernelspecs of the same name
+_MAX_NAME_SUFFIX = 100  # kernelspecs of the same name
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,16 @@ class KernelSpec:
 
     name: str
     display_name: str
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     folder: str
 
     @property
     def cluster(self) -> str:
         """Return the cluster; empty: that of the Slurm commands of this machine."""
-        return named_in(shlex.join(self.words))[0] or ""
+        return named_in(shlex.join(self.arguments))[0] or ""
 
 
-def add(words: Sequence[str], display_name: str = "") -> KernelSpec:
+def add(arguments: Sequence[str], display_name: str = "") -> KernelSpec:
     """Add a remote kernel to Jupyter; no login is needed.
 
     Parameters
@@ -83,14 +83,14 @@ def add(words: Sequence[str], display_name: str = "") -> KernelSpec:
     UsageError, ConfigError
         Such a kernel is not possible.
     """
-    named, line = named_in(shlex.join(words))
+    named, line = named_in(shlex.join(arguments))
     cluster, word = _meant(named)
-    parsed = parse_cell_line(line, _table(cluster), WORDS)
+    parsed = parse_cell_line(line, _table(cluster), KEYWORDS)
     check(parsed)
-    shown = " ".join((display_name or parsed.words.get("name") or "").split())
+    shown = " ".join((display_name or parsed.keywords.get("name") or "").split())
     asked = ([word] if word else []) + shlex.split(line)
     made = KernelSpec("", shown or _described(cluster, word, parsed), tuple(asked), "")
-    made = _placed(made, is_own=bool(shown))
+    made = _placed(made, is_user_kernel=bool(shown))
     _write(made, parsed)
     return made
 
@@ -118,16 +118,16 @@ def _table(cluster: Cluster) -> OptionTable:
         return OptionTable.for_command("sbatch")
 
 
-def _described(cluster: Cluster, word: str, parsed: MagicLine) -> str:
+def _described(cluster: Cluster, text: str, parsed: MagicLine) -> str:
     """Return the displayed name of a kernel: ``Python on arandu, 1 GPU``."""
-    words, kernel = parsed.words, (parsed.words.get("kernel") or "python3").lower()
+    words, kernel = parsed.keywords, (parsed.keywords.get("kernel") or "python3").lower()
     known = next((language for stem, language in _LANGUAGES.items() if kernel.startswith(stem)), kernel)
     if env := environment_named(words.get("env"), words.get("image")):
         known += f" ({env.rstrip('/').rpartition('/')[2]})"
-    place = word or cluster.client.get(cluster.path())["name"]
+    place = text or cluster.client.get(cluster.path())["name"]
     if "on" in words:
-        return f"{known} on {place}, in {words['on']}"[:_LONGEST]
-    return f"{known} on {place}, {_resources(parsed)}"[:_LONGEST].rstrip(", ")
+        return f"{known} on {place}, in {words['on']}"[:_MAX_DISPLAY_NAME_CHARACTERS]
+    return f"{known} on {place}, {_resources(parsed)}"[:_MAX_DISPLAY_NAME_CHARACTERS].rstrip(", ")
 
 
 def _resources(parsed: MagicLine) -> str:
@@ -145,37 +145,39 @@ def _resources(parsed: MagicLine) -> str:
     return chosen_options.get("partition") or ""
 
 
-def _placed(made: KernelSpec, *, is_own: bool) -> KernelSpec:
+def _placed(kernelspec: KernelSpec, *, is_user_kernel: bool) -> KernelSpec:
     """Return the kernelspec with a free name, or its own earlier name; ``is_own``: replace one of the same name."""
     plain = "".join(
-        part for part in unicodedata.normalize("NFKD", made.display_name) if not unicodedata.combining(part)
+        part for part in unicodedata.normalize("NFKD", kernelspec.display_name) if not unicodedata.combining(part)
     )
-    stem = re.sub(r"[^a-z0-9._-]+", "-", plain.lower()).strip("-._")[:_LONGEST] or "kernel"
-    for number in range(1, _MOST):
+    stem = re.sub(r"[^a-z0-9._-]+", "-", plain.lower()).strip("-._")[:_MAX_DISPLAY_NAME_CHARACTERS] or "kernel"
+    for number in range(1, _MAX_NAME_SUFFIX):
         name = stem if number == 1 else f"{stem}-{number}"
-        shown = made.display_name if number == 1 else f"{made.display_name} ({number})"
+        shown = kernelspec.display_name if number == 1 else f"{kernelspec.display_name} ({number})"
         folder = _folder(name)
         there = _read(folder)
-        if there is not None and (there.words == made.words or is_own):
-            return KernelSpec(name, shown, made.words, str(folder))
+        if there is not None and (there.arguments == kernelspec.arguments or is_user_kernel):
+            return KernelSpec(name, shown, kernelspec.arguments, str(folder))
         if not folder.exists():
-            return KernelSpec(name, shown, made.words, str(folder))
-    raise UsageError(f"There are too many kernels of the name {made.display_name!r}.", hint="name=… gives another one.")
+            return KernelSpec(name, shown, kernelspec.arguments, str(folder))
+    raise UsageError(
+        f"There are too many kernels of the name {kernelspec.display_name!r}.", hint="name=… gives another one."
+    )
 
 
-def _write(made: KernelSpec, parsed: MagicLine) -> None:
-    kernel = (parsed.words.get("kernel") or "python3").lower()
+def _write(kernelspec: KernelSpec, parsed: MagicLine) -> None:
+    kernel = (parsed.keywords.get("kernel") or "python3").lower()
     language = next((known for known in _LANGUAGES if kernel.startswith(known)), kernel)
     spec: Kernelspec = {
-        "argv": [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *made.words],
-        "display_name": made.display_name,
+        "argv": [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *kernelspec.arguments],
+        "display_name": kernelspec.display_name,
         "language": {"ir": "R"}.get(language, language),
         "interrupt_mode": "signal",
         "metadata": {"debugger": language == "python", "kernel_provisioner": {"provisioner_name": PROVISIONER}},
     }
-    if not made.cluster and (conf := os.environ.get("SLURM_CONF")):
+    if not kernelspec.cluster and (conf := os.environ.get("SLURM_CONF")):
         spec["env"] = {"SLURM_CONF": conf}  # the Slurm of this machine that was meant
-    folder = Path(made.folder)
+    folder = Path(kernelspec.folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / ".kernel.json.tmp"
@@ -202,7 +204,7 @@ def listed() -> list[KernelSpec]:
 
 def kernelspecs() -> Table:
     """Return the remote kernels that Jupyter offers on this machine, as a table."""
-    rows = [[one.name, one.display_name, shlex.join(one.words)] for one in listed()]
+    rows = [[one.name, one.display_name, shlex.join(one.arguments)] for one in listed()]
     return Table(["NAME", "SHOWN AS", "ASKS FOR"], [[printable(cell) for cell in row] for row in rows])
 
 
@@ -245,7 +247,7 @@ def _read(folder: Path) -> KernelSpec | None:
     """Return the remote kernel of a directory; None if its kernelspec is another kind."""
     try:
         with open(folder / "kernel.json", encoding="utf-8") as file:
-            told = json.loads(file.read(_LARGEST))
+            told = json.loads(file.read(_MAX_KERNELSPEC_BYTES))
         provisioner = told["metadata"]["kernel_provisioner"]["provisioner_name"]
         argv, shown = told["argv"], told["display_name"]
         words = argv[argv.index("{connection_file}") + 1 :]

@@ -20,13 +20,13 @@ from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportErr
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import NotebookSession
 
-__all__ = ["Move", "MoveRequest", "Notebook", "find", "of_kernel", "wanted"]
+__all__ = ["Move", "MoveRequest", "Notebook", "find", "find_notebook", "parse_move_line"]
 
-_MOVES: Final = "jupyter-slurm/api/server/moves"
-_ANSWERS_WITHIN: Final = 30.0  # seconds
-_LOOK: Final = 1.0
-_OVER: Final = ("done", "failed", "cancelled")
-_USE: Final = {
+_MOVES_PATH: Final = "jupyter-slurm/api/server/moves"
+_ANSWER_TIMEOUT_S: Final = 30.0  # seconds
+_CHECK_INTERVAL_S: Final = 1.0
+_FINAL_STATES: Final = ("done", "failed", "cancelled")
+_USAGE: Final = {
     "switch": "switch KERNEL [in=x,y], with a name of `jupyter slurm kernel list`",
     "follow": "follow [in=x,y]",
 }
@@ -48,7 +48,7 @@ class MoveRequest:
     names: tuple[str, ...]
 
 
-def wanted(act: str, words: Sequence[str]) -> MoveRequest:
+def parse_move_line(act: str, arguments: Sequence[str]) -> MoveRequest:
     """Return the parsed request of ``switch`` or ``follow``.
 
     Raises
@@ -56,8 +56,8 @@ def wanted(act: str, words: Sequence[str]) -> MoveRequest:
     UsageError
         The line has another form.
     """
-    names = [name for word in words if word.startswith("in=") for name in word[3:].split(",") if name]
-    rest = [word for word in words if not word.startswith("in=")]
+    names = [name for word in arguments if word.startswith("in=") for name in word[3:].split(",") if name]
+    rest = [word for word in arguments if not word.startswith("in=")]
     if act == "switch" and len(rest) != 1 and any(word.startswith("-") or "=" in word for word in rest):
         raise UsageError(
             f"What Slurm is asked for belongs to a kernel: {' '.join(rest)}",
@@ -65,7 +65,9 @@ def wanted(act: str, words: Sequence[str]) -> MoveRequest:
         )
     if len(rest) != (act == "switch"):
         said = " ".join(rest) or "nothing"
-        raise UsageError(f"{act} takes {'one kernel' if act == 'switch' else 'no kernel'}, not {said}.", hint=_USE[act])
+        raise UsageError(
+            f"{act} takes {'one kernel' if act == 'switch' else 'no kernel'}, not {said}.", hint=_USAGE[act]
+        )
     return MoveRequest(rest[0] if rest else None, tuple(dict.fromkeys(names)))
 
 
@@ -81,7 +83,7 @@ class _Server:
         self._transport = httpx.HTTPTransport(uds=socket) if socket else None
         self._headers = {"Authorization": f"token {token}"} if token else {}
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
+    def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request to the server and return its answer.
 
         Raises
@@ -89,7 +91,7 @@ class _Server:
         SlurmError
             The server does not answer, or answers with an error.
         """
-        with httpx.Client(transport=self._transport, headers=self._headers, timeout=_ANSWERS_WITHIN) as client:
+        with httpx.Client(transport=self._transport, headers=self._headers, timeout=_ANSWER_TIMEOUT_S) as client:
             try:
                 answer = client.request(method, self._base + path, json=body)
             except httpx.HTTPError as error:
@@ -142,37 +144,37 @@ class Notebook:
         asked: dict[str, str | list[str]] = {"notebook": self.path, "in": list(to.names)}
         if to.kernel is not None:
             asked["kernel"] = to.kernel
-        return Move(self._server, self._server.ask("POST", _MOVES, asked))
+        return Move(self._server, self._server.request("POST", _MOVES_PATH, asked))
 
     @property
     def moves(self) -> list[Move]:
         """Return the moves of the notebook, the latest at the end."""
-        told = self._server.ask("GET", _MOVES)["moves"]
+        told = self._server.request("GET", _MOVES_PATH)["moves"]
         return [Move(self._server, one) for one in told if one["notebook"] == self.path]
 
 
 class Move:
     """A move of a notebook."""
 
-    def __init__(self, server: _Server, told: Mapping[str, object]) -> None:
-        self._server, self._told = server, told
+    def __init__(self, server: _Server, text: Mapping[str, object]) -> None:
+        self._server, self._data = server, text
 
     @property
     def is_over(self) -> bool:
         """Return whether the move has ended."""
-        return self._told["state"] in _OVER
+        return self._data["state"] in _FINAL_STATES
 
     @property
     def state(self) -> str:
         """Return ``waiting``, ``moving``, ``done``, ``failed`` or ``cancelled``."""
-        return str(self._told["state"])
+        return str(self._data["state"])
 
     @property
     def text(self) -> str:
         """Return the description of the move."""
-        return str(self._told["text"])
+        return str(self._data["text"])
 
-    def wait(self, told: Callable[[str], None]) -> None:
+    def wait(self, notify: Callable[[str], None]) -> None:
         """Wait for the end of the move; print each new description.
 
         Raises
@@ -184,21 +186,21 @@ class Move:
         while True:
             if self.state != "failed" and self.text != said:
                 said = self.text
-                told(said)
+                notify(said)
             if self.is_over:
                 break
-            time.sleep(_LOOK)
-            self._told = self._server.ask("GET", self._path)
+            time.sleep(_CHECK_INTERVAL_S)
+            self._data = self._server.request("GET", self._path)
         if self.state != "done":
             raise JobError(self.text if self.state == "failed" else "It was given up elsewhere.")
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """Cancel the move: the notebook stays with its kernel."""
-        self._told = self._server.ask("DELETE", self._path)
+        self._data = self._server.request("DELETE", self._path)
 
     @property
     def _path(self) -> str:
-        return f"{_MOVES}/{quote(str(self._told['id']), safe='')}"
+        return f"{_MOVES_PATH}/{quote(str(self._data['id']), safe='')}"
 
 
 def find(name: str) -> Notebook:
@@ -226,7 +228,7 @@ def find(name: str) -> Notebook:
     )
 
 
-def of_kernel(kernel: str) -> Notebook:
+def find_notebook(kernel: str) -> Notebook:
     """Return the notebook of a kernel id.
 
     Raises
@@ -252,7 +254,7 @@ def _open() -> Iterator[tuple[Notebook, NotebookSession]]:
     is_any = False
     for server in servers:
         try:
-            sessions = server.ask("GET", "api/sessions")
+            sessions = server.request("GET", "api/sessions")
         except SlurmError as error:
             refused = refused or error
             continue

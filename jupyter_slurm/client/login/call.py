@@ -9,15 +9,15 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.login.link_watch import LinkWatch
-from jupyter_slurm.client.login.prompts import _STEP, _T, _say, put
+from jupyter_slurm.client.login.prompts import _T, _WAIT_STEP_S, _show_prompt, answer_prompt
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
 
 __all__ = ["answering"]
 
-_QUICK = 0.5  # seconds in which a call without prompts is done
-_SELDOM = 5  # steps between two checks whether the link is the cause of the wait
+_QUICK_CALL_S = 0.5  # seconds in which a call without prompts is done
+_STEPS_PER_LINK_CHECK = 5  # steps between two checks whether the link is the cause of the wait
 
 
 def answering(
@@ -25,7 +25,7 @@ def answering(
     cluster: str,
     call: Callable[[], _T],
     *,
-    meanwhile: Callable[[], None] = lambda: None,
+    on_wait: Callable[[], None] = lambda: None,
     declines: bool = False,
 ) -> _T:
     """Make a call and answer the prompts of the cluster's hosts during it.
@@ -49,7 +49,7 @@ def answering(
         The user interrupted; open prompts are declined.
     """
     try:
-        return _answering(client, cluster, call, meanwhile, declines=declines)
+        return _answering(client, cluster, call, on_wait, declines=declines)
     except KeyboardInterrupt:
         from jupyter_slurm.client.interrupts import WaitInterrupted  # rarely needed
 
@@ -57,32 +57,32 @@ def answering(
 
 
 def _answering(
-    client: AgentClient, cluster: str, call: Callable[[], _T], meanwhile: Callable[[], None], *, declines: bool
+    client: AgentClient, cluster: str, call: Callable[[], _T], on_wait: Callable[[], None], *, declines: bool
 ) -> _T:
     done: Future[_T] = Future()
     # Not a thread of a pool: after an interrupt, the end of the process must not wait for it.
-    threading.Thread(target=_make, args=(call, done), name="jupyter-slurm-call", daemon=True).start()
-    wait, read, turns = _QUICK, set[str](), 0
+    threading.Thread(target=_run_call, args=(call, done), name="jupyter-slurm-call", daemon=True).start()
+    wait, read, turns = _QUICK_CALL_S, set[str](), 0
     silence = LinkWatch(client, cluster)
     while True:
         with contextlib.suppress(TimeoutError):
             return done.result(wait)
-        wait = _STEP
-        meanwhile()
+        wait = _WAIT_STEP_S
+        on_wait()
         turns += 1
-        if not turns % _SELDOM and threading.current_thread() is threading.main_thread():
-            silence.tell()
+        if not turns % _STEPS_PER_LINK_CHECK and threading.current_thread() is threading.main_thread():
+            silence.report()
         for prompt in client.get("/v1/prompts"):
             if prompt["cluster"] != cluster or prompt["id"] in read or done.done():
                 continue
             if prompt["questions"]:
-                put(client, prompt, declines=declines)
+                answer_prompt(client, prompt, declines=declines)
             else:  # a message to read, such as "press 1 on your phone": it disappears without an answer
                 read.add(prompt["id"])
-                _say(prompt)
+                _show_prompt(prompt)
 
 
-def _make(call: Callable[[], _T], done: Future[_T]) -> None:
+def _run_call(call: Callable[[], _T], done: Future[_T]) -> None:
     try:
         done.set_result(call())
     except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited

@@ -14,10 +14,10 @@ from jupyter_slurm.errors import SlurmError
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
 
-__all__ = ["LinkWatch", "while_waiting"]
+__all__ = ["LinkWatch", "create_link_watch"]
 
-_OF_A_CLUSTER = re.compile(r"/v1/clusters/([^/]+)/.")
-_LOOK = 5.0  # seconds for an answer that needs no request to Slurm
+_CLUSTER_PATH = re.compile(r"/v1/clusters/([^/]+)/.")
+_STATUS_TIMEOUT_S = 5.0  # seconds for an answer that needs no request to Slurm
 
 
 class LinkWatch:
@@ -33,21 +33,21 @@ class LinkWatch:
 
     def __init__(self, client: AgentClient, cluster: str) -> None:
         self._client, self._cluster = client, cluster
-        self._is_told = self._is_here = False
-        self._asked: set[str] = set()
+        self._is_reported = self._is_local = False
+        self._clusters: set[str] = set()
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Notify the user, once, if the link is the cause of the wait."""
-        if self._is_told or self._is_here:
+        if self._is_reported or self._is_local:
             return
         with contextlib.suppress(SlurmError):
-            told = self._client.get(f"/v1/clusters/{self._cluster}", timeout=_LOOK)
+            told = self._client.get(f"/v1/clusters/{self._cluster}", timeout=_STATUS_TIMEOUT_S)
             connection = told.get("connection") or {}
-            self._is_here = not connection  # a Slurm of this machine
+            self._is_local = not connection  # a Slurm of this machine
             if connection.get("state") == "lost":
-                self._is_told = True
+                self._is_reported = True
                 why = printable(connection["message"]).replace("\n", " ")
-                _say(
+                _print_notice(
                     f"The link to {told['id']} does not answer ({why}). It is waited for; interrupt to give up waiting."
                 )
 
@@ -59,31 +59,31 @@ class LinkWatch:
 
     def __call__(self) -> None:
         """Notify the user, and put the prompts of a reconnection to the user, which may be the cause of the wait."""
-        self.tell()
-        if not self._is_told:
+        self.report()
+        if not self._is_reported:
             return
-        from jupyter_slurm.client.login.prompts import put  # that module imports this one
+        from jupyter_slurm.client.login.prompts import answer_prompt  # that module imports this one
 
         with contextlib.suppress(SlurmError):
-            for prompt in self._client.get("/v1/prompts", timeout=_LOOK):
-                if prompt["cluster"] == self._cluster and prompt["questions"] and prompt["id"] not in self._asked:
-                    self._asked.add(prompt["id"])
+            for prompt in self._client.get("/v1/prompts", timeout=_STATUS_TIMEOUT_S):
+                if prompt["cluster"] == self._cluster and prompt["questions"] and prompt["id"] not in self._clusters:
+                    self._clusters.add(prompt["id"])
                     try:
-                        put(self._client, prompt, declines=False)
+                        answer_prompt(self._client, prompt, declines=False)
                     except SlurmError as error:  # this front end cannot ask the user, another one may
-                        _say(f"{error.message} {error.hint}".strip())
+                        _print_notice(f"{error.message} {error.hint}".strip())
 
 
-def _say(text: str) -> None:
+def _print_notice(text: str) -> None:
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 
-def while_waiting(client: AgentClient, path: str) -> LinkWatch | None:
+def create_link_watch(client: AgentClient, path: str) -> LinkWatch | None:
     """Return a callback for the time in which a call has no answer; None if no notification is wanted.
 
     A background thread prints nothing: its text would appear under any cell.
     """
-    found = _OF_A_CLUSTER.match(path)
+    found = _CLUSTER_PATH.match(path)
     is_heard = found is not None and threading.current_thread() is threading.main_thread()
     return LinkWatch(client, found[1]) if found is not None and is_heard else None

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["ask", "put"]
+__all__ = ["answer_prompt", "ask_prompt"]
 
 _T = TypeVar("_T")
-_STEP = 0.3
-_SURELY = 5.0  # seconds within which a signal surely arrives
+_WAIT_STEP_S = 0.3
+_SIGNAL_TIMEOUT_S = 5.0  # seconds within which a signal surely arrives
 _INDENT = "  "
 
 
-def put(client: AgentClient, prompt: api.Prompt, *, declines: bool) -> None:
+def answer_prompt(client: AgentClient, prompt: api.Prompt, *, declines: bool) -> None:
     """Ask the user and send the answer; an interrupt declines.
 
     The wait ends when another front end answers, for example JupyterLab's dialog. If this process cannot ask the user,
@@ -36,7 +36,7 @@ def put(client: AgentClient, prompt: api.Prompt, *, declines: bool) -> None:
     path = f"/v1/prompts/{prompt['id']}"
     try:
         with contextlib.closing(_WakeSignal(client, prompt["id"])) as bell:
-            answers = _unless_rung(bell, lambda: ask(prompt))
+            answers = _unless_rung(bell, lambda: ask_prompt(prompt))
     except SlurmError as error:
         if not declines and not isinstance(error, LoginDeclined):
             raise
@@ -83,7 +83,7 @@ class _WakeSignal:
 
     def _watch(self) -> None:
         waits = True
-        while waits and not self._is_over.wait(_STEP):
+        while waits and not self._is_over.wait(_WAIT_STEP_S):
             try:
                 waits = any(prompt["id"] == self._prompt for prompt in self._client.get("/v1/prompts"))
             except SlurmError:  # the agent has ended, and the login with it
@@ -100,7 +100,7 @@ def _unless_rung(bell: _WakeSignal, call: Callable[[], _T]) -> _T | None:
         answer = call()
         bell.close()
         if bell.has_rung:
-            time.sleep(_SURELY)  # until the interrupt arrives; else it would reach unrelated code
+            time.sleep(_SIGNAL_TIMEOUT_S)  # until the interrupt arrives; else it would reach unrelated code
     except KeyboardInterrupt:
         bell.close()
         if not bell.has_rung:
@@ -109,7 +109,7 @@ def _unless_rung(bell: _WakeSignal, call: Callable[[], _T]) -> _T | None:
     return answer
 
 
-def _say(prompt: api.Prompt) -> None:
+def _show_prompt(prompt: api.Prompt) -> None:
     """Show a prompt. Its first line is that of jupyter_slurm: no host can print at its left edge."""
     host = printable(prompt["host"])
     if prompt["kind"] in ("passphrase", "host-key"):
@@ -129,7 +129,7 @@ def _hidden(text: str) -> str:
         return getpass.getpass(text)
 
 
-def ask(prompt: api.Prompt) -> list[str]:
+def ask_prompt(prompt: api.Prompt) -> list[str]:
     """Put one prompt to the user at this terminal or notebook, and return the answer.
 
     Raises
@@ -139,7 +139,7 @@ def ask(prompt: api.Prompt) -> list[str]:
     SlurmError
         This process cannot ask the user.
     """
-    _say(prompt)
+    _show_prompt(prompt)
     answers = []
     for question in prompt["questions"]:
         text = printable(question["text"]).replace("\n", " ")

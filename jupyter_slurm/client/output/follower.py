@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Follower"]
 
-_SHORTEST, _LONGEST = 0.2, 5.0  # seconds between two attempts to reach the agent
-_FAR = 16  # times the kept size: a follower that is further behind continues at the end
-_SETTLES = 0.2  # seconds in which a new job has no events; a request would slow its cell and sbatch
+_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = 0.2, 5.0  # seconds between two attempts to reach the agent
+_MAX_LAG_FACTOR = 16  # times the kept size: a follower that is further behind continues at the end
+_START_DELAY_S = 0.2  # seconds in which a new job has no events; a request would slow its cell and sbatch
 
 
 class Follower:
@@ -90,12 +90,12 @@ class Follower:
                 self.started = False
                 self._work.cancel()
 
-    def know(self, data: api.Job) -> None:
+    def apply_job(self, data: api.Job) -> None:
         """Store the latest answer of the agent about the job."""
         with self.lock:
             if not self.ended.is_set():
                 self.data = {**data}
-        self._tell()
+        self._publish()
 
     def listen(self, listener: Callable[[str, bytes], None], *, raw: bool = False, is_for_all: bool = False) -> None:
         """Register ``listener(stream, data)``, called in the background; without a stream: a new state, or the end.
@@ -118,9 +118,9 @@ class Follower:
             return plain("".join(text for name, text in self.timeline.texts() if name == stream))
 
     async def _run(self) -> None:
-        pause = _SHORTEST
+        pause = _MIN_RETRY_INTERVAL_S
         if self._offsets is not None:
-            await asyncio.sleep(_SETTLES)
+            await asyncio.sleep(_START_DELAY_S)
         had_another = False  # another agent, and the end of the old one has ended its logins
         while not self.ended.is_set():
             is_back = False
@@ -131,27 +131,27 @@ class Follower:
                     self._cluster.path("jobs", self._reference, "stream"), dict(self._offsets)
                 ):
                     if not is_back:
-                        pause, self.trouble, is_back = _SHORTEST, "", True
-                    self._take(event, data)
+                        pause, self.trouble, is_back = _MIN_RETRY_INTERVAL_S, "", True
+                    self._apply(event, data)
                     if event == "end" or (event == "output" and self._skips(data["stream"], int(data["size"]))):
                         break
             except (AgentRefused, JobOutputMissing) as error:
-                self._give_up(error)
+                self._abandon(error)
             except (AgentError, ControllerError, TransportError) as error:
                 self.trouble = error.message
-                self._tell()
+                self._publish()
                 if isinstance(error, NotConnected) and had_another:
-                    self._cluster.log_in_again()
+                    self._cluster.start_relogin()
                 had_another = isinstance(error, AgentError)
             except SlurmError as error:
-                self._give_up(error)
+                self._abandon(error)
             except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
-                self._give_up(
+                self._abandon(
                     SlurmError(f"{type(error).__name__}: {error}", hint="job.refresh() and job.tail() still work.")
                 )
             if not self.ended.is_set():
                 await asyncio.sleep(pause)
-                pause = min(_LONGEST, pause * 1.7)
+                pause = min(_MAX_RETRY_INTERVAL_S, pause * 1.7)
 
     def _places(self) -> dict[str, int]:
         """Return the start position in each stream, so that only the end of a long log is transferred."""
@@ -166,44 +166,44 @@ class Follower:
             places[stream] = max(0, size - self._limit)
         return places
 
-    def _take(self, event: str, data: Any) -> None:
+    def _apply(self, event: str, data: Any) -> None:
         if event == "output":
-            self._take_output(data["stream"], int(data["offset"]), base64.b64decode(data["data"]))
+            self._apply_output(data["stream"], int(data["offset"]), base64.b64decode(data["data"]))
         elif event == "job":
             with self.lock:
                 self.data = data
-            self._tell()
+            self._publish()
         elif event == "trouble":
             self.trouble = data["detail"]
-            self._tell()
+            self._publish()
         elif event == "end":
             self.ended.set()
-            self._tell()
+            self._publish()
 
-    def _take_output(self, stream: str, offset: int, data: bytes) -> None:
+    def _apply_output(self, stream: str, offset: int, data: bytes) -> None:
         assert self._offsets is not None
         with self.lock:
             self._offsets[stream] = offset + len(data)
             shown = self.timeline.feed(stream, offset, data)
-        self._tell(stream, shown, data)
+        self._publish(stream, shown, data)
 
     def _skips(self, stream: str, size: int) -> bool:
         """Skip to the end of a stream that is far ahead, unless a listener wants all of it."""
         assert self._offsets is not None
         with self.lock:
             is_wanted = any(is_for_all for _, _, is_for_all in self._listeners)
-        if stream not in STREAMS or is_wanted or size - self._offsets[stream] <= _FAR * self._limit:
+        if stream not in STREAMS or is_wanted or size - self._offsets[stream] <= _MAX_LAG_FACTOR * self._limit:
             return False
         self._offsets[stream] = size - self._limit
         return True
 
-    def _give_up(self, error: SlurmError) -> None:
+    def _abandon(self, error: SlurmError) -> None:
         self.error = error
         self.ended.set()
-        self._tell()
+        self._publish()
 
-    def _tell(self, stream: str = "", shown: bytes = b"", data: bytes = b"") -> None:
+    def _publish(self, stream: str = "", displayed: bytes = b"", data: bytes = b"") -> None:
         with self.lock:
             listeners = list(self._listeners)
         for listener, raw, _ in listeners:
-            listener(stream, data if raw else shown)
+            listener(stream, data if raw else displayed)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.output.follower import Follower
 from jupyter_slurm.client.output.rich_output import DisplayedOutput
-from jupyter_slurm.client.output.timeline import Panes, not_shown
+from jupyter_slurm.client.output.timeline import Panes, omitted_text
 from jupyter_slurm.client.render.allocation_card import is_released
 from jupyter_slurm.client.render.job_card import as_html, as_text, output_as_html, output_as_text
 from jupyter_slurm.client.render.session_card import hides_log
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MessagePart, MimeBundle
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["LiveView", "bundle", "cell_of", "is_here", "notebook"]
+__all__ = ["LiveView", "bundle", "cell_name", "is_under_cell", "notebook"]
 
-_SHORTEST = 0.25  # seconds between two redraws
+_MIN_DRAW_INTERVAL_S = 0.25  # seconds between two redraws
 _BYTES_PER_SECOND = 256 * 1024  # a large output is redrawn less often
 _CPU_SHARE = 0.05  # a slow redraw happens less often: the kernel has other work
 
@@ -43,7 +43,7 @@ def notebook() -> Any:
     return shell if shell is not None and getattr(shell, "kernel", None) is not None else None
 
 
-def cell_of(shell: Any) -> str:
+def cell_name(shell: Any) -> str:
     """Return an object that names the running cell; None outside a notebook."""
     if shell is None:
         return ""
@@ -51,10 +51,10 @@ def cell_of(shell: Any) -> str:
     return str(header.get("msg_id") or shell.execution_count)
 
 
-def is_here(views: Iterable[LiveView]) -> bool:
+def is_under_cell(views: Iterable[LiveView]) -> bool:
     """Return whether one of the views is under the running cell."""
     shell = notebook()
-    return shell is not None and any(shown.cell == cell_of(shell) for shown in views)
+    return shell is not None and any(shown.cell == cell_name(shell) for shown in views)
 
 
 def bundle(data: api.Job, panes: Panes = (), trouble: str = "", *, printed: bool = False) -> dict[str, str]:
@@ -90,7 +90,7 @@ class LiveView:
     """
 
     def __init__(self, shell: Any, follower: Follower, limit: int, controls: Callable[[], Any] | None = None) -> None:
-        self.cell = cell_of(shell)
+        self.cell = cell_name(shell)
         self._shell, self._follower, self._limit = shell, follower, limit
         self._id = "jupyter-slurm-" + secrets.token_hex(8)
         self._controls = controls
@@ -106,7 +106,7 @@ class LiveView:
         """Show the job under the running cell and, if ``live``, keep the view up to date."""
         self._publish(update=False)
         if live and not self._follower.ended.is_set():
-            event_loop.spawn(self._keep_drawing(), contextvars.copy_context())
+            event_loop.spawn(self._redraw_loop(), contextvars.copy_context())
 
     def finish(self) -> None:
         """Draw for the last time, in this thread."""
@@ -114,7 +114,7 @@ class LiveView:
             self._closed = True
             self._publish(update=True)
 
-    async def _keep_drawing(self) -> None:
+    async def _redraw_loop(self) -> None:
         """Redraw after changes, and now and then for the clock; never more than a few times a second."""
         news, over = asyncio.Event(), asyncio.Event()
 
@@ -133,7 +133,9 @@ class LiveView:
                 size = self.draw()
                 cost = time.monotonic() - since
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(over.wait(), max(_SHORTEST, size / _BYTES_PER_SECOND, cost / _CPU_SHARE))
+                    await asyncio.wait_for(
+                        over.wait(), max(_MIN_DRAW_INTERVAL_S, size / _BYTES_PER_SECOND, cost / _CPU_SHARE)
+                    )
         finally:
             self._follower.unlisten(changed)
         with self._lock:
@@ -150,7 +152,7 @@ class LiveView:
         """Publish the changed parts; return their size."""
         follower = self._follower
         with follower.lock:
-            data, left_out = follower.data, follower.timeline.left_out
+            data, left_out = follower.data, follower.timeline.omitted
             trouble = follower.error.message if follower.error else follower.trouble
             first, *blocks = follower.timeline.blocks(self._limit, data)
         printed = bool(first) or any(not isinstance(block, DisplayedOutput) for block in blocks)
@@ -161,13 +163,13 @@ class LiveView:
                 self._shell.display_pub.publish(as_bundle(), transient={"display_id": f"{self._id}-controls"})
         return size + self._publish_below(blocks)
 
-    def _publish_card(self, data: api.Job, trouble: str, left_out: int, panes: Any, printed: bool, update: bool) -> int:
-        card, now = (data, trouble, left_out, panes, printed), time.monotonic()
+    def _publish_card(self, data: api.Job, trouble: str, omitted: int, panes: Any, printed: bool, update: bool) -> int:
+        card, now = (data, trouble, omitted, panes, printed), time.monotonic()
         if card == self._card and now - self._drawn_at < self._tick() / 2 and not self._closed:
             return 0
         self._card, self._drawn_at = card, now
-        if left_out:
-            said = not_shown(left_out, data.get("folder"), self._follower.timeline)
+        if omitted:
+            said = omitted_text(omitted, data.get("folder"), self._follower.timeline)
             data = {**data, "warnings": [*(data.get("warnings") or []), said]}
         drawn = bundle(data, panes, trouble, printed=printed)
         self._shell.display_pub.publish(drawn, transient={"display_id": self._id}, update=update)

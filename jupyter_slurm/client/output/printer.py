@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.output.follower import Follower
-from jupyter_slurm.client.output.rich_output import DisplayedOutput, DisplayMessages, place_of
-from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, not_shown
+from jupyter_slurm.client.output.rich_output import DisplayedOutput, DisplayMessages, stream_position
+from jupyter_slurm.client.output.timeline import DISPLAY, STREAMS, omitted_text
 from jupyter_slurm.client.render.terminal import IncrementalFilter
 from jupyter_slurm.runner.cell.display import CLEAR, CLEAR_LATER
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Printer"]
 
-_END = 1000  # characters shown from the end of a truncated output
+_TAIL_CHARACTERS = 1000  # characters shown from the end of a truncated output
 _CLEARS = (CLEAR.encode("ascii"), CLEAR_LATER.encode("ascii"))
 _CLEAR = re.compile(b"|".join(map(re.escape, _CLEARS)))
 _published: set[str] = set()  # display ids that this kernel has used
@@ -31,19 +31,19 @@ class _Text:
 
     def __init__(self) -> None:
         self.waiting = bytearray()
-        self.done = 0  # bytes
-        self.shown = 0  # characters
+        self.position = 0  # bytes
+        self.displayed = 0  # characters
         self.is_full = False  # no more text is printed until a clear
-        self.left_out = 0  # characters, or bytes of unread output
+        self.omitted = 0  # characters, or bytes of unread output
         self._held = b""
         self._filter = IncrementalFilter()
 
-    def take(self, until: int | None) -> Iterator[str | bool]:
+    def read_until(self, until: int | None) -> Iterator[str | bool]:
         """Yield the text up to a place in the stream (None: all); at a clear, yield whether it waits for new output."""
-        count = len(self.waiting) if until is None else min(len(self.waiting), max(0, until - self.done))
+        count = len(self.waiting) if until is None else min(len(self.waiting), max(0, until - self.position))
         data = self._held + bytes(self.waiting[:count])
         del self.waiting[:count]
-        self.done += count
+        self.position += count
         self._held, at = _half(data), 0
         data = data[: len(data) - len(self._held)]
         for found in _CLEAR.finditer(data):
@@ -54,7 +54,7 @@ class _Text:
 
     def _text(self, data: bytes) -> str:
         if self.is_full:
-            self.left_out += len(data)
+            self.omitted += len(data)
             return ""
         return self._filter.feed(data)
 
@@ -89,28 +89,28 @@ class Printer:
         self._texts = {stream: _Text() for stream in STREAMS}
         self._messages = DisplayMessages()
         self._waiting: list[tuple[DisplayMessage, int]] = []  # displays whose preceding text has not arrived yet
-        self._left_out = 0
+        self._omitted = 0
 
     def __enter__(self) -> Printer:
-        self._follower.listen(self._hear, raw=True, is_for_all=True)
+        self._follower.listen(self._receive, raw=True, is_for_all=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._follower.unlisten(self._hear)
-        self._take_all()
-        self._put_out(is_over=True)
+        self._follower.unlisten(self._receive)
+        self._apply_all()
+        self._emit(is_over=True)
         for stream, text in self._texts.items():
             if text.is_full:
-                self._print_end(stream, text.left_out)
-        if self._left_out:
+                self._print_end(stream, text.omitted)
+        if self._omitted:
             where = self._follower.data.get("folder")
-            sys.stderr.write(f"{not_shown(self._left_out, where, self._follower.timeline)}\n")
+            sys.stderr.write(f"{omitted_text(self._omitted, where, self._follower.timeline)}\n")
 
-    def _print_end(self, stream: str, left_out: int) -> None:
+    def _print_end(self, stream: str, omitted: int) -> None:
         """Print the last lines of a truncated output."""
         kept = "".join(text for of, text in self._follower.timeline.texts() if of == stream)
-        end = kept[-min(left_out, _END) :]
-        if len(end) < left_out:  # starts within a line
+        end = kept[-min(omitted, _TAIL_CHARACTERS) :]
+        if len(end) < omitted:  # starts within a line
             end = end.partition("\n")[2] or end
         sys.stderr.write(f"The last lines of {stream}:\n")
         sys.stderr.flush()
@@ -119,31 +119,31 @@ class Printer:
     def print_for(self, seconds: float) -> None:
         """Print new output, for at most the given seconds."""
         with contextlib.suppress(queue.Empty):
-            self._take(*self._news.get(timeout=seconds))
-        self._take_all()
-        self._put_out()
+            self._apply(*self._news.get(timeout=seconds))
+        self._apply_all()
+        self._emit()
 
-    def _hear(self, stream: str, data: bytes) -> None:
+    def _receive(self, stream: str, data: bytes) -> None:
         self._news.put((stream, data))
 
-    def _take_all(self) -> None:
+    def _apply_all(self) -> None:
         with contextlib.suppress(queue.Empty):
             while True:
-                self._take(*self._news.get_nowait())
+                self._apply(*self._news.get_nowait())
 
-    def _take(self, stream: str, data: bytes) -> None:
+    def _apply(self, stream: str, data: bytes) -> None:
         if stream in self._texts:
             self._texts[stream].waiting += data
         elif stream == DISPLAY:
             self._waiting += self._messages.feed(data)
 
-    def _put_out(self, *, is_over: bool = False) -> None:
+    def _emit(self, *, is_over: bool = False) -> None:
         while self._waiting:
             message, size = self._waiting[0]
-            places = {stream: place_of(message, stream) or 0 for stream in STREAMS}
+            places = {stream: stream_position(message, stream) or 0 for stream in STREAMS}
             for stream, place in places.items():
                 self._print(stream, place)
-            if not is_over and any(self._texts[stream].done < place for stream, place in places.items()):
+            if not is_over and any(self._texts[stream].position < place for stream, place in places.items()):
                 return
             del self._waiting[0]
             self._show(message, size)
@@ -151,35 +151,35 @@ class Printer:
             self._print(stream, None)
 
     def _print(self, stream: str, until: int | None) -> None:
-        for part in self._texts[stream].take(until):
+        for part in self._texts[stream].read_until(until):
             if isinstance(part, str):
                 self._write(stream, part)
             elif stream == STREAMS[0]:  # a clear affects all streams; one of them reports it
                 for text in self._texts.values():
-                    text.shown, text.is_full, text.left_out = 0, False, 0
+                    text.displayed, text.is_full, text.omitted = 0, False, 0
                 self._publisher.clear_output(wait=part)
 
     def _write(self, stream: str, text: str) -> None:
-        shown = self._texts[stream].shown
+        shown = self._texts[stream].displayed
         if not text:
             return
-        self._texts[stream].shown += len(text)
+        self._texts[stream].displayed += len(text)
         target = sys.stderr if stream == "stderr" else sys.stdout
         target.write(text[: self._limit - shown])
         target.flush()
         if shown + len(text) > self._limit:
             self._texts[stream].is_full = True
-            self._texts[stream].left_out = shown + len(text) - self._limit
+            self._texts[stream].omitted = shown + len(text) - self._limit
             path = self._follower.data.get(stream)
             sys.stderr.write(f"\n… the rest of {stream} is not shown here; all of it is in {path}\n")
 
     def _show(self, message: DisplayMessage, size: int) -> None:
-        output = DisplayedOutput.of(message, size, 0)
+        output = DisplayedOutput.from_message(message, size, 0)
         if message.get("type") not in ("display", "update") or output is None:
             return
         self._display_limit -= size
         if self._display_limit < 0:
-            self._left_out += 1
+            self._omitted += 1
             return
         name = f"jupyter-slurm-{self._scope}-{output.id}" if output.id else None
         # A display of another notebook, or of an earlier kernel, cannot be changed from this kernel: it is shown again.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.agent.client.agent_client import AgentClient
-from jupyter_slurm.client.output.progress import told
+from jupyter_slurm.client.output.progress import report_progress
 from jupyter_slurm.client.render.job_card import title
 from jupyter_slurm.client.render.table import CommandText
 from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 __all__ = ["OutputReader"]
 
-_PIECE = 1_048_576  # bytes of one request
-_TAIL = 8_388_608  # bytes, at most, read for the last lines
-_TAIL_OF_RANK = 1_048_576  # bytes of all ranks read for the lines of one
-_LOG_LINES = 20
-_OF_TASK = {"stdout": "job[N].stdout", "stderr": "job[N].stderr", "values": "job[N].outputs"}
+_CHUNK_BYTES = 1_048_576  # bytes of one request
+_MAX_TAIL_BYTES = 8_388_608  # bytes, at most, read for the last lines
+_MAX_RANK_TAIL_BYTES = 1_048_576  # bytes of all ranks read for the lines of one
+_MAX_LOG_LINES = 20
+_TASK_STREAM_HINTS = {"stdout": "job[N].stdout", "stderr": "job[N].stderr", "values": "job[N].outputs"}
 
 
 class OutputReader:
@@ -47,28 +47,28 @@ class OutputReader:
 
     def text(self, stream: str) -> str:
         """Return the text of a stream so far."""
-        _, size = self._ask(stream, 0, 0)
-        pieces = told(self._pieces(stream, 0, size), f"{self._title}, {stream}", size)
+        _, size = self._request(stream, 0, 0)
+        pieces = report_progress(self._pieces(stream, 0, size), f"{self._title}, {stream}", size)
         return CommandText(b"".join(pieces).decode("utf-8", "replace"))
 
     def tail(self, lines: int, stream: str) -> str:
         """Return the last lines of a stream, as a terminal shows them."""
-        _, size = self._ask(stream, 0, 0)
+        _, size = self._request(stream, 0, 0)
         length = min(size, 4096 + 200 * lines)
         while True:
-            screen, kept = Screen(_TAIL), IncrementalFilter()
+            screen, kept = Screen(_MAX_TAIL_BYTES), IncrementalFilter()
             for piece in self._pieces(stream, size - length, length):
                 screen.feed(kept.feed(piece).encode() if self._has_ranks else piece)
             shown = plain(screen.text()).removesuffix("\n").split("\n")
-            if len(shown) > lines or length >= min(size, _TAIL):
+            if len(shown) > lines or length >= min(size, _MAX_TAIL_BYTES):
                 return CommandText("\n".join(shown[-lines:] if lines > 0 else []))
-            length = min(size, length * 8, _TAIL)
+            length = min(size, length * 8, _MAX_TAIL_BYTES)
 
     def values(self) -> bytearray:
         """Return the file of the values, read into one buffer without a second copy."""
-        _, size = self._ask("values", 0, 0)
+        _, size = self._request("values", 0, 0)
         content, done = bytearray(size), 0
-        for piece in told(self._pieces("values", 0, size), f"{self._title}, values", size):
+        for piece in report_progress(self._pieces("values", 0, size), f"{self._title}, values", size):
             content[done : done + len(piece)], done = piece, done + len(piece)
         return content
 
@@ -79,35 +79,35 @@ class OutputReader:
         rank = ranks["first"]["rank"] if ranks else None
         for stream in streams:
             with contextlib.suppress(SlurmError):
-                text = self.tail(_LOG_LINES, stream) if rank is None else self._of_rank(rank, stream)
+                text = self.tail(_MAX_LOG_LINES, stream) if rank is None else self._rank_tail(rank, stream)
                 if text.strip():
                     return text, stream
         return self.log(streams) if ranks else ("", None)
 
-    def _of_rank(self, rank: int, stream: str) -> str:
+    def _rank_tail(self, rank: int, stream: str) -> str:
         """Return the last lines of one rank."""
-        _, size = self._ask(stream, 0, 0)
-        length, labelled, screen = min(size, _TAIL_OF_RANK), RankedOutput(), Screen(_TAIL_OF_RANK)
+        _, size = self._request(stream, 0, 0)
+        length, labelled, screen = min(size, _MAX_RANK_TAIL_BYTES), RankedOutput(), Screen(_MAX_RANK_TAIL_BYTES)
         for piece in self._pieces(stream, size - length, length):
             for who, data in labelled.feed(piece):
                 if who == rank:
                     screen.feed(data)
         lines = plain(screen.text()).removesuffix("\n").split("\n")
-        return "\n".join(f"[{rank}] {line}" for line in lines[-_LOG_LINES:]) if screen else ""
+        return "\n".join(f"[{rank}] {line}" for line in lines[-_MAX_LOG_LINES:]) if screen else ""
 
-    def _ask(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
-        if stream not in _OF_TASK:
+    def _request(self, stream: str, offset: int, limit: int) -> tuple[bytes, int]:
+        if stream not in _TASK_STREAM_HINTS:
             raise ValueError(f"a job has stdout and stderr, no {stream!r}")
         try:
             return self._client.get_bytes(self._path, {"stream": stream, "offset": offset, "limit": limit})
         except JobOutputMissing as error:
             if self._is_array:
-                error.message, error.hint = "Each task of an array has its own output.", _OF_TASK[stream]
+                error.message, error.hint = "Each task of an array has its own output.", _TASK_STREAM_HINTS[stream]
             raise
 
     def _pieces(self, stream: str, offset: int, length: int) -> Iterable[bytes]:
         while length > 0:
-            piece, _ = self._ask(stream, offset, min(length, _PIECE))
+            piece, _ = self._request(stream, offset, min(length, _CHUNK_BYTES))
             if not piece:
                 return
             yield piece

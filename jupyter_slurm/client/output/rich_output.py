@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypedDict, cast
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MimeBundle
 
-__all__ = ["DisplayMessages", "DisplayedOutput", "place_of"]
+__all__ = ["DisplayMessages", "DisplayedOutput", "stream_position"]
 
-_LONGEST = 32 * 1024 * 1024  # bytes; the lines of the runner are shorter
+_MAX_LINE_BYTES = 32 * 1024 * 1024  # bytes; the lines of the runner are shorter
 
 
 class DisplayMessage(TypedDict, total=False):
@@ -40,7 +40,7 @@ class DisplayedOutput:
     after: int
 
     @classmethod
-    def of(cls, message: DisplayMessage, size: int, after: int) -> DisplayedOutput | None:
+    def from_message(cls, message: DisplayMessage, size: int, after: int) -> DisplayedOutput | None:
         """Parse a message; return None if it is not a display."""
         data, metadata, name = message.get("data"), message.get("metadata"), message.get("id")
         if not isinstance(data, dict) or not isinstance(metadata, dict):
@@ -73,7 +73,7 @@ class DisplayMessages:
             if message is not None:
                 yield message, size
         self._line += rest
-        if len(self._line) > _LONGEST:
+        if len(self._line) > _MAX_LINE_BYTES:
             self._is_torn = True
             self._line.clear()
 
@@ -87,7 +87,7 @@ def _read(line: bytes) -> DisplayMessage | None:
     return cast("DisplayMessage", message) if isinstance(message, dict) else None
 
 
-def place_of(message: DisplayMessage, stream: str) -> int | None:
+def stream_position(message: DisplayMessage, stream: str) -> int | None:
     """Return the bytes of a stream written before a message; None if the runner did not know the file."""
     places = message.get("at")
     place = places.get(stream) if isinstance(places, dict) else None

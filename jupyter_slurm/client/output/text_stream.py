@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 
 from jupyter_slurm.client.render.rank_fold import RankedScreen
-from jupyter_slurm.client.render.terminal import Screen, end_of
+from jupyter_slurm.client.render.terminal import Screen, tail_text
 
 __all__ = ["Part", "TextStream"]
 
-_UNSETTLED = 1_048_576  # bytes of the last part that can still be divided
-_STEPS = 8  # steps in which an old part is shortened, to avoid a redraw for every line of a later part
+_MAX_UNSETTLED_BYTES = 1_048_576  # bytes of the last part that can still be divided
+_SHORTENING_STEPS = 8  # steps in which an old part is shortened, to avoid a redraw for every line of a later part
 
 AnyScreen = Screen | RankedScreen
 Part = tuple[str, bool]
@@ -36,9 +36,9 @@ class TextStream:
         self._limit, self._screen = limit, screen
         self._unsettled: bytearray | None = None  # the bytes of the last part, which may still be divided
         self._since = 0  # start of these bytes
-        self.start_anew()
+        self.clear()
 
-    def start_anew(self, parts: int = 1) -> None:
+    def clear(self, parts: int = 1) -> None:
         """Forget all text; start with the given number of empty parts."""
         self._parts = [self._screen(self._limit) for _ in range(parts)]
         self._ends: list[float] = [0.0] * (parts - 1)  # of all parts but the last
@@ -50,7 +50,7 @@ class TextStream:
     def feed(self, offset: int, data: bytes) -> None:
         """Add text at a position of the file. A position that was read already means that the file was rewritten."""
         if offset < self._at:
-            self.start_anew(len(self._parts))
+            self.clear(len(self._parts))
         elif offset > self._at:  # only the end was requested
             self._parts = [self._screen(self._limit) for _ in self._parts]
             self._at, self._is_shortened = offset, True
@@ -64,7 +64,7 @@ class TextStream:
         """
         place, last = math.inf if at is None else at, self._last_end()
         if is_new_run and place < last < math.inf:
-            self.start_anew(len(self._parts))
+            self.clear(len(self._parts))
             last = 0.0
         place = max(place, last)
         again = b""
@@ -92,10 +92,10 @@ class TextStream:
         """Return whether any text exists after the first parts."""
         return any(self._parts[parts:])
 
-    def shown(self, limit: int) -> dict[int, Part]:
+    def visible_parts(self, limit: int) -> dict[int, Part]:
         """Return the visible text of each part with text; the oldest ones are dropped above the limit."""
         found: dict[int, Part] = {}
-        is_cut, step = self._is_shortened, max(1, limit // _STEPS)
+        is_cut, step = self._is_shortened, max(1, limit // _SHORTENING_STEPS)
         for number in reversed(range(len(self._parts))):
             text = self._parts[number].text()
             if not text:
@@ -105,7 +105,7 @@ class TextStream:
             if limit <= 0:
                 is_cut = True
                 break
-            found[number] = end_of(text, limit), self._parts[number].dropped or len(text) > limit
+            found[number] = tail_text(text, limit), self._parts[number].dropped or len(text) > limit
             limit -= len(found[number][0])
         if is_cut and found:
             oldest = min(found)
@@ -122,7 +122,7 @@ class TextStream:
             if not is_gone:
                 self._parts[number].feed(piece)
                 if is_last:
-                    self._keep(piece)
+                    self._append(piece)
             self._at, rest = self._at + len(piece), rest[len(piece) :]
             if self._at >= end:
                 self._trim()
@@ -134,13 +134,13 @@ class TextStream:
     def _last_end(self) -> float:
         return self._ends[-1] if self._ends else self._floor
 
-    def _keep(self, piece: bytes) -> None:
+    def _append(self, piece: bytes) -> None:
         """Keep the bytes of the last part while it can be divided."""
         if self._unsettled is not None:
             if not self._unsettled:
                 self._since = self._at
             self._unsettled += piece
-            if len(self._unsettled) > max(_UNSETTLED, self._limit):
+            if len(self._unsettled) > max(_MAX_UNSETTLED_BYTES, self._limit):
                 self._unsettled = None
 
     def _settle(self) -> None:

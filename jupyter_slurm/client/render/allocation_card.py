@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.render.session_card import start_note
-from jupyter_slurm.domain.advice.endings import is_near
+from jupyter_slurm.domain.advice.endings import is_near_limit
 from jupyter_slurm.domain.states import ENDING_STATES
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["held_facts", "held_notes", "is_open", "is_released", "name_of", "time_left"]
+__all__ = ["held_facts", "held_notes", "is_open", "is_released", "job_name", "remaining_time"]
 
 
 def is_released(data: api.Job) -> bool:
@@ -27,14 +27,14 @@ def is_open(data: api.Job) -> bool:
     return not data.get("finished") and data.get("state") not in ENDING_STATES and not is_released(data)
 
 
-def name_of(data: api.Job) -> str:
+def job_name(data: api.Job) -> str:
     """Return the name of a job; for an allocation or a session, its given name, if any."""
     if data.get("kind") in ("allocation", "session") and data.get("label"):
         return f"{data['label']} ({data['kind']})"
     return str(data.get("name") or data.get("label") or "")
 
 
-def time_left(data: api.Job) -> float | None:
+def remaining_time(data: api.Job) -> float | None:
     """Return the seconds until the time limit of a running job."""
     start, limit = data.get("start_time"), data.get("time_limit")
     if data.get("state") != "RUNNING" or not start or not limit:
@@ -46,7 +46,7 @@ def held_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     """Return the resources of an allocation, and its remaining time."""
     if data.get("finished") or data.get("kind") != "allocation" or is_released(data):
         return []
-    said, left = [], time_left(data)
+    said, left = [], remaining_time(data)
     if gpus := data.get("gpus"):
         said.append(f"{gpus} GPU{'s' if gpus > 1 else ''}")
     if left is not None:
@@ -60,10 +60,10 @@ def held_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
         return ["Its kernel was killed, and nobody came back for it."]
     if data.get("finished") or is_released(data):
         return []
-    said, left = [text for text in [start_note(data)] if text], time_left(data)
+    said, left = [text for text in [start_note(data)] if text], remaining_time(data)
     if data.get("kind") != "allocation":
         return said
-    if left is not None and is_near(left, data["time_limit"] or 0):
+    if left is not None and is_near_limit(left, data["time_limit"] or 0):
         said.append(f"Warning: it ends in {duration(left)}, with all that runs in it.")
     if lease := data.get("lease"):
         ends, unused = "It ends " if data.get("keep") else "It ends with its kernel, and ", duration(lease)

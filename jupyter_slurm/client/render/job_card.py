@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.render.allocation_card import held_facts, held_notes, is_released
 from jupyter_slurm.client.render.rank_fold import fold
-from jupyter_slurm.client.render.session_card import session_facts, session_notes, told_state
+from jupyter_slurm.client.render.session_card import session_facts, session_notes, state_text
 from jupyter_slurm.client.render.staging_card import stage_facts, stage_notes
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.client.render.terminal import plain, printable, to_html
@@ -44,7 +44,7 @@ _PRE = (
     # A reversed column keeps its end visible when the content is replaced.
     "display:flex;flex-direction:column-reverse"
 )
-_CALMLY = ' style="color:var(--jp-ui-font-color2,GrayText)"'
+_MUTED_STYLE = ' style="color:var(--jp-ui-font-color2,GrayText)"'
 _STREAM = {
     "stdout": "border-left:3px solid var(--jp-border-color2,#ccc)",
     "stderr": "border-left:3px solid var(--jp-warn-color1,#f57c00)",
@@ -138,7 +138,7 @@ def facts(data: api.Job) -> list[str]:
         said.append(f"waiting for {duration(now - submitted)}")
     if data.get("restarts"):
         said.append(f"restarts: {data['restarts']}")
-    if (limit := data.get("time_limit")) and not (is_finished(data) or told_state(data)):
+    if (limit := data.get("time_limit")) and not (is_finished(data) or state_text(data)):
         said.append(f"limit {duration(limit)}")
     said += [*held_facts(data, duration), *session_facts(data, duration), *stage_facts(data)]
     if data.get("tasks"):
@@ -176,7 +176,7 @@ def _state(data: api.Job) -> str:
     """Return Slurm's state. A released allocation is CANCELLED for Slurm, which looks like a failure."""
     if is_released(data):
         return "given back" if is_finished(data) else "being given back"
-    return told_state(data) or str(data.get("state"))
+    return state_text(data) or str(data.get("state"))
 
 
 def advice(data: api.Job, *, printed: bool) -> str:
@@ -249,14 +249,14 @@ def as_html(data: api.Job, panes: Sequence[OutputPane], trouble: str = "", *, pr
         '<div class="jupyter-slurm-job" style="line-height:1.4">',
         f"<div><b>{escape(title(data))}</b> ",
         state_as_html(data),
-        f"<span{_CALMLY}> {escape(' · '.join(facts(data)))}</span></div>",
+        f"<span{_MUTED_STYLE}> {escape(' · '.join(facts(data)))}</span></div>",
     ]
     session = data.get("session")
     for note in notes(data, trouble, printed=printed or bool(panes)):
         said = escape(note)
         if session and note in (session["url"], session["path"]):
             said = f'<a href="{said}" target="_blank" rel="noopener noreferrer">{said}</a>'
-        parts.append(f"<div{_CALMLY}>{said}</div>")
+        parts.append(f"<div{_MUTED_STYLE}>{said}</div>")
     return "".join([*parts, *map(_pane_as_html, panes), "</div>"])
 
 
@@ -275,9 +275,9 @@ def output_as_html(panes: Sequence[OutputPane]) -> str:
 def _pane_as_html(pane: OutputPane) -> str:
     note = ""
     if pane.shortened:
-        note = f"<div{_CALMLY}>{escape(pane.note())}</div>"
+        note = f"<div{_MUTED_STYLE}>{escape(pane.note())}</div>"
     text, told, folded = (pane.text, "", "") if pane.rank is None else fold(pane.text, pane.rank)
-    more = f"<summary{_CALMLY}>{escape(told)}</summary>{_pre(pane.stream, folded)}" if told else ""
+    more = f"<summary{_MUTED_STYLE}>{escape(told)}</summary>{_pre(pane.stream, folded)}" if told else ""
     return f"{note}{_pre(pane.stream, text)}" + (f"<details>{more}</details>" if more else "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.client.render.terminal import Screen, end_of
+from jupyter_slurm.client.render.terminal import Screen, tail_text
 from jupyter_slurm.domain.ranks import RankedOutput, has_ranks
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["RankedScreen", "fold", "open_rank"]
 
 _LABEL = re.compile(r"\[(\d{1,7})\] ")
-_FEW = 8  # ranks listed one by one
-_LEAST = 512  # characters of a rank
+_MAX_LISTED_RANKS = 8  # ranks listed one by one
+_MIN_RANK_CHARACTERS = 512  # characters of a rank
 
 
 class RankedScreen:
@@ -32,33 +32,33 @@ class RankedScreen:
         self._labelled = RankedOutput()
         self._screens: dict[int, Screen] = {}
         self._first: int | None = None
-        self._other = Screen(self._share)
+        self._unranked = Screen(self._share)
 
     def feed(self, data: bytes) -> None:
         """Add output; a piece may end anywhere."""
         for rank, piece in self._labelled.feed(data):
-            (self._other if rank is None else self._screens.get(rank) or self._add(rank)).feed(piece)
+            (self._unranked if rank is None else self._screens.get(rank) or self._add(rank)).feed(piece)
 
     def text(self) -> str:
         """Return the text of the screens, one after another."""
         texts = []
-        if self._other:
-            texts.append(end_of(self._other.text().removesuffix("\n"), self._share))
+        if self._unranked:
+            texts.append(tail_text(self._unranked.text().removesuffix("\n"), self._share))
         for rank, screen in sorted(self._screens.items()):
             if screen:
-                lines = end_of(screen.text().removesuffix("\n"), self._room(rank)).split("\n")
+                lines = tail_text(screen.text().removesuffix("\n"), self._room(rank)).split("\n")
                 texts.append("\n".join(f"[{rank}] {line}" for line in lines))
         return "\n".join([*texts, ""]) if texts else ""
 
     @property
     def dropped(self) -> bool:
         """Return whether text was dropped."""
-        rooms = [(self._other, self._share), *((screen, self._room(rank)) for rank, screen in self._screens.items())]
+        rooms = [(self._unranked, self._share), *((screen, self._room(rank)) for rank, screen in self._screens.items())]
         return any(screen.dropped or len(screen.text()) > room for screen, room in rooms)
 
     def __bool__(self) -> bool:
         """Return whether any text exists."""
-        return bool(self._other) or any(self._screens.values())
+        return bool(self._unranked) or any(self._screens.values())
 
     def _add(self, rank: int) -> Screen:
         screen = self._screens[rank] = Screen(0)
@@ -75,7 +75,7 @@ class RankedScreen:
 
     @property
     def _share(self) -> int:
-        return max(_LEAST, self._limit // 4 // max(_FEW, len(self._screens)))
+        return max(_MIN_RANK_CHARACTERS, self._limit // 4 // max(_MAX_LISTED_RANKS, len(self._screens)))
 
 
 def open_rank(data: api.Job) -> int | None:
@@ -103,8 +103,8 @@ def fold(text: str, rank: int) -> tuple[str, str, str]:
         (groups.setdefault(int(label[1]), []) if label else seen).append(line)
     chosen = rank if rank in groups else min(groups, default=rank)
     seen += groups.pop(chosen, [])
-    told = [f"[{number}] {_lines(len(lines))}" for number, lines in list(groups.items())[:_FEW]]
-    if more := list(groups.values())[_FEW:]:
+    told = [f"[{number}] {_lines(len(lines))}" for number, lines in list(groups.items())[:_MAX_LISTED_RANKS]]
+    if more := list(groups.values())[_MAX_LISTED_RANKS:]:
         told.append(f"{len(more)} more ranks, {_lines(sum(map(len, more)))}")
     return "\n".join(seen), ", ".join(told), "\n".join(line for lines in groups.values() for line in lines)
 

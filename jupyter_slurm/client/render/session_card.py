@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
 __all__ = [
+    "command_name",
     "end_note",
     "hides_log",
-    "is_ready",
-    "path_here",
+    "is_session_open",
     "server_prefix",
     "session_facts",
     "session_history",
     "session_notes",
+    "session_path",
     "session_state",
-    "shown_command",
     "start_note",
+    "state_text",
     "terminal_name",
-    "told_state",
 ]
 
-_WORDS = {"unreachable": "ready, but not reached from here"}
+_STATE_TEXTS = {"unreachable": "ready, but not reached from here"}
 
 
 def session_state(data: api.Job) -> str:
@@ -41,13 +41,13 @@ def server_prefix() -> str | None:
     return os.environ.get("JUPYTER_SLURM_BASE_URL")
 
 
-def path_here(session: api.Session) -> str:
+def session_path(session: api.Session) -> str:
     """Return the path under which that server shows a session; empty if it does not."""
     prefix, path = server_prefix(), str(session["path"])
     return path if prefix and path.startswith(f"{prefix}jupyter-slurm/") else ""
 
 
-def is_ready(data: api.Job) -> bool:
+def is_session_open(data: api.Job) -> bool:
     """Return whether a session can be opened."""
     return session_state(data) in ("ready", "reconnecting")
 
@@ -56,18 +56,18 @@ def hides_log(data: api.Job) -> bool:
     """Return whether the log of Jupyter is of no interest: Jupyter is ready, or ended as intended."""
     if not data.get("session"):
         return False
-    return is_ready(data) or (bool(data.get("finished")) and data.get("state") in ("COMPLETED", "CANCELLED"))
+    return is_session_open(data) or (bool(data.get("finished")) and data.get("state") in ("COMPLETED", "CANCELLED"))
 
 
-def told_state(data: api.Job) -> str:
+def state_text(data: api.Job) -> str:
     """Describe the state of a running session; empty for any other job, for which Slurm's state suffices."""
     state = session_state(data)
     if state == "starting":
-        return f"starting {shown_command(data) or 'Jupyter'}"
-    return "" if state in ("submitted", "pending") else _WORDS.get(state, state)
+        return f"starting {command_name(data) or 'Jupyter'}"
+    return "" if state in ("submitted", "pending") else _STATE_TEXTS.get(state, state)
 
 
-def shown_command(data: api.Job) -> str:
+def command_name(data: api.Job) -> str:
     """Return the name of the served command; empty for Jupyter."""
     session = data.get("session")
     command = session and session.get("command")
@@ -85,7 +85,7 @@ def session_facts(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     if session.get("server"):
         said.append(str(session["server"]))
     limit, start = data.get("time_limit"), data.get("start_time")
-    if limit and start and is_ready(data):
+    if limit and start and is_session_open(data):
         said.append(f"{duration(max(0.0, start + limit - time.time()))} left")
     return said
 
@@ -96,9 +96,9 @@ def session_notes(data: api.Job, duration: Callable[[float], str]) -> list[str]:
     if not session or not session_state(data):
         return []
     said, is_jupyter = [str(session.get("message") or ""), end_note(data, duration)], not session.get("command")
-    if is_ready(data):
+    if is_session_open(data):
         said.append(str(session["url"]))
-        if path := path_here(session):
+        if path := session_path(session):
             said += ["Or through this Jupyter server, where you are logged in already:", path]
         how = "opens it logged in" if is_jupyter else "opens it"
         said.append(f"`jupyter slurm open {terminal_name(data)}` in a terminal, or .open() here, {how}.")

@@ -9,7 +9,7 @@ from jupyter_slurm.domain.staging import names
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["is_given_up", "stage_facts", "stage_notes"]
+__all__ = ["is_copy_back_abandoned", "stage_facts", "stage_notes"]
 
 
 def stage_facts(data: api.Job) -> list[str]:
@@ -44,14 +44,14 @@ def stage_notes(data: api.Job) -> list[str]:
     return said
 
 
-def is_given_up(data: api.Job) -> bool:
+def is_copy_back_abandoned(data: api.Job) -> bool:
     """Return whether results exist only on the cluster, and jupyter_slurm no longer tries to copy them back."""
     stage = data.get("stage")
     return bool(stage and stage.get("given_up"))
 
 
 def _next_time(data: api.Job) -> str:
-    if not is_given_up(data):
+    if not is_copy_back_abandoned(data):
         return "the next job of this folder brings it."
     return f"`jupyter slurm bring {data.get('id') or data.get('key')}`, or job.bring(), tries again."
 

@@ -11,9 +11,9 @@ from jupyter_slurm.client.render.terminal import printable
 
 __all__ = ["CommandText", "Table"]
 
-_SHOWN = 200  # rows shown from the beginning and from the end; the object has all rows
-_LONGEST = 200  # characters shown of a value that is not text
-_WIDEST = 100  # columns of text for one field
+_MAX_EDGE_ROWS = 200  # rows shown from the beginning and from the end; the object has all rows
+_MAX_VALUE_CHARACTERS = 200  # characters shown of a value that is not text
+_MAX_FIELD_COLUMNS = 100  # columns of text for one field
 
 
 class CommandText(str):
@@ -100,9 +100,9 @@ class Table(Sequence[Row]):
         return pandas.DataFrame(self.rows, columns=self.columns)
 
     def __repr__(self) -> str:
-        head, left_out, tail = self._shown()
+        head, left_out, tail = self._visible_cells()
         body = [[_cell(value) for value in row] for row in (self.columns, *head, *tail)]
-        widths = [max(min(width_of(row[i]), _WIDEST) for row in body) for i in range(len(self.columns))]
+        widths = [max(min(text_columns(row[i]), _MAX_FIELD_COLUMNS) for row in body) for i in range(len(self.columns))]
         lines = ["  ".join(_fit(v, w) for v, w in zip(row, widths, strict=True)).rstrip() for row in body]
         if left_out:
             lines.insert(1 + len(head), f"… {left_out} more rows …")
@@ -114,7 +114,7 @@ class Table(Sequence[Row]):
 
     def _repr_html_(self) -> str:
         """Return HTML in JupyterLab's colours, in a scrolling box."""
-        head, left_out, tail = self._shown()
+        head, left_out, tail = self._visible_cells()
         columns = "".join(f'<th style="{_TH}">{escape(name)}</th>' for name in self.columns)
         gap = f'<tr><td colspan="{len(self.columns)}">… {left_out} more rows …</td></tr>' if left_out else ""
         body = _html_rows(head) + gap + _html_rows(tail)
@@ -125,9 +125,9 @@ class Table(Sequence[Row]):
         table = f'<table style="margin:0">{caption}<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table>'
         return f'<div style="{_BOX}">{table}</div>'
 
-    def _shown(self) -> tuple[list[list[str]], int, list[list[str]]]:
-        left_out = max(0, len(self.rows) - 2 * _SHOWN)
-        head, tail = (self.rows[:_SHOWN], self.rows[-_SHOWN:]) if left_out else (self.rows, [])
+    def _visible_cells(self) -> tuple[list[list[str]], int, list[list[str]]]:
+        left_out = max(0, len(self.rows) - 2 * _MAX_EDGE_ROWS)
+        head, tail = (self.rows[:_MAX_EDGE_ROWS], self.rows[-_MAX_EDGE_ROWS:]) if left_out else (self.rows, [])
         nothing = ["None" if name in self._with_none else "" for name in self.columns]
         head, tail = ([list(map(_text, row, nothing)) for row in rows] for rows in (head, tail))
         return head, left_out, tail
@@ -152,23 +152,23 @@ def _text(value: Any, nothing: str) -> str:
     if isinstance(value, str):
         return value
     text = nothing if value is None else repr(value)
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else text[:_MAX_VALUE_CHARACTERS] + "…"
 
 
 def escape(text: str) -> str:
     """Escape a text of unknown origin as HTML: without markup, with visible control characters."""
-    return html.escape(_one_line(text))
+    return html.escape(_join_lines(text))
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return printable(text).replace("\n", "\\n")
 
 
 def _cell(value: str) -> str:
-    return _one_line(value).replace("\t", "\\t")
+    return _join_lines(value).replace("\t", "\\t")
 
 
-def width_of(text: str) -> int:
+def text_columns(text: str) -> int:
     """Return the columns of a text in a terminal (wide characters take two, combining ones none)."""
     if text.isascii():
         return len(text)
@@ -179,11 +179,11 @@ def width_of(text: str) -> int:
 
 
 def _fit(text: str, width: int) -> str:
-    if width_of(text) <= width:
-        return text + " " * (width - width_of(text))
+    if text_columns(text) <= width:
+        return text + " " * (width - text_columns(text))
     kept = ""
     for char in text:
-        if width_of(kept + char) >= width:
+        if text_columns(kept + char) >= width:
             break
         kept += char
-    return kept + "…" + " " * (width - width_of(kept) - 1)
+    return kept + "…" + " " * (width - text_columns(kept) - 1)

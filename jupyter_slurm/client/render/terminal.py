@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from itertools import groupby
 
-__all__ = ["IncrementalFilter", "Screen", "end_of", "plain", "printable", "to_html"]
+__all__ = ["IncrementalFilter", "Screen", "plain", "printable", "tail_text", "to_html"]
 
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
@@ -32,7 +32,7 @@ _STYLE = re.compile(r'(?<=<span style=")[^"]*')
 _COLOR = re.compile(r"(?<![-\w])color: (#[0-9a-fA-F]{6})")
 _BACKGROUND = re.compile(r"background(?:-color)?: #([0-9a-fA-F]{6})")
 _MAX_COLUMN = 4096  # limit of a cursor movement: "\x1b[999999999C" must not cost memory
-_MAX_PENDING = 4096  # a longer unfinished sequence is treated as text
+_MAX_PENDING_CHARACTERS = 4096  # a longer unfinished sequence is treated as text
 _SET = {1: "bold", 2: "bold", 3: "italic", 4: "underline", 5: "blink", 7: "reverse", 8: "hidden", 9: "strike"}
 _UNSET = {22: "bold", 23: "italic", 24: "underline", 25: "blink", 27: "reverse", 28: "hidden", 29: "strike"}
 
@@ -48,7 +48,7 @@ class _Decoder:
         """Return the text that can be drawn now; a piece may end within a character or a sequence."""
         text = self._pending + self._decode(data)
         cut = _UNFINISHED.search(text)
-        self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING else ""
+        self._pending = text[cut.start() :] if cut and len(text) - cut.start() < _MAX_PENDING_CHARACTERS else ""
         return text[: len(text) - len(self._pending)]
 
 
@@ -129,10 +129,10 @@ class Screen:
         elif char == "\b":
             self._column = max(0, self._column - 1)
         else:
-            self._go(self._row + 1, grow=True)
+            self._move_to_line(self._row + 1, grow=True)
             self._column = 0
 
-    def _go(self, row: int, *, grow: bool = False) -> None:
+    def _move_to_line(self, row: int, *, grow: bool = False) -> None:
         """Move the cursor to another line; only a newline creates one."""
         self._pack()
         if grow and row == len(self._lines):
@@ -148,9 +148,9 @@ class Screen:
         count = min(int(first), _MAX_COLUMN) if first and len(first) < 9 else (_MAX_COLUMN if first else 0)
         step = max(count, 1)
         if final == "A":
-            self._go(self._row - step)
+            self._move_to_line(self._row - step)
         elif final == "B":
-            self._go(self._row + step)
+            self._move_to_line(self._row + step)
         elif final == "C":
             self._column = min(self._column + step, max(len(self._chars), _MAX_COLUMN))
         elif final == "D":
@@ -283,7 +283,7 @@ def _surplus(styles: list[str], limit: int) -> int:
     return 0
 
 
-def end_of(text: str, limit: int) -> str:
+def tail_text(text: str, limit: int) -> str:
     """Return the last lines of a screen's text that fit into a number of characters; of a longer line, its end."""
     if len(text) <= limit:
         return text
@@ -356,8 +356,8 @@ def _visible(text: str) -> str:
     return _HIDDEN.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not valid UTF-8 (PEP 383)
         code -= 0xDC00
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.client.clusters.cluster import Cluster, chosen, current, named
 from jupyter_slurm.client.interrupts import WaitInterrupted
-from jupyter_slurm.client.jobs.request import say_doubts
-from jupyter_slurm.client.jobs.upload import hand_over
+from jupyter_slurm.client.jobs.request import report_warnings
+from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.session_card import server_prefix
 from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.client.settings import settings
-from jupyter_slurm.client.submission.resume import restarts_of
-from jupyter_slurm.client.submission.staging import stage_of
+from jupyter_slurm.client.submission.resume import parse_restarts
+from jupyter_slurm.client.submission.staging import parse_stage_words
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
 from jupyter_slurm.domain.slurm_values import parse_time_limit
@@ -24,7 +24,7 @@ from jupyter_slurm.errors import ConfigError, OptionError, UsageError
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["WORDS", "environment_named", "idle_time", "launch", "named_in", "there"]
+__all__ = ["WORDS", "environment_named", "idle_time", "launch", "named_in", "resolve_cluster"]
 
 WORDS: dict[str, bool | None] = {
     "dir": True,
@@ -63,7 +63,7 @@ def named_in(line: str) -> tuple[str | None, str]:
     return first.text, line[first.end :]
 
 
-def there(name: str | None) -> Cluster:
+def resolve_cluster(name: str | None) -> Cluster:
     """Return the cluster of a name, logged in; the chosen cluster of this process stays."""
     if name is None or name == chosen():
         return current()
@@ -81,7 +81,7 @@ def there(name: str | None) -> Cluster:
         raise
 
 
-def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[api.Job], None] = say_doubts) -> Session:
+def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], None] = report_warnings) -> Session:
     """Submit a job that runs Jupyter, or the command after ``--``, once.
 
     Parameters
@@ -98,7 +98,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[api.Job], Non
     UsageError, SubmitRefused
         Nothing was submitted.
     """
-    words, python = parsed.words, python_named(parsed.words.get("python"), cluster)
+    words, python = parsed.keywords, python_named(parsed.keywords.get("python"), cluster)
     for option in parsed.parsed.options:
         if option.name in _NOT_HERE:
             message = f"--{option.name} has no place here: a session is a job that serves."
@@ -117,8 +117,8 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[api.Job], Non
         env=env,
         python=None if is_open else python,
         default_python=python,
-        resume=restarts_of(parsed),
-        stage=stage_of(words),
+        resume=parse_restarts(parsed),
+        stage=parse_stage_words(words),
     )
     with submission.body(cluster) as body:
         asked = cast("api.Launch", {name: value for name, value in body.items() if name in _OF_A_LAUNCH})
@@ -126,18 +126,18 @@ def launch(cluster: Cluster, parsed: MagicLine, *, tell: Callable[[api.Job], Non
         asked |= {"port": _port(words.get("port")), "prefix": server_prefix(), "command": parsed.args or None}
         asked["jupyter"] = words.get("jupyter")
         try:
-            data = hand_over(cluster, cluster.path("sessions"), asked) if submission.stage else _post(cluster, asked)
+            data = submit_once(cluster, cluster.path("sessions"), asked) if submission.stage else _post(cluster, asked)
         except KeyboardInterrupt:
             raise WaitInterrupted(
                 "Interrupted while sbatch was at work: the session may or may not be there. "
                 f"`jupyter slurm sessions` lists it, `jupyter slurm stop {asked['name'] or asked['key']}` ends it."
             ) from None
-    tell(data)
+    notify(data)
     return Session(cluster, data, from_start=True)
 
 
-def _post(cluster: Cluster, asked: api.Launch) -> Any:
-    return cluster.client.post(cluster.path("sessions"), json=asked, idempotent=True)
+def _post(cluster: Cluster, requested: api.Launch) -> Any:
+    return cluster.client.post(cluster.path("sessions"), json=requested, idempotent=True)
 
 
 def environment_named(env: str | None, image: str | None) -> str | None:

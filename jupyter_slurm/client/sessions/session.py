@@ -18,9 +18,9 @@ from jupyter_slurm.client.login.call import answering
 from jupyter_slurm.client.render.job_card import duration, output_path
 from jupyter_slurm.client.render.session_card import (
     end_note,
-    is_ready,
-    path_here,
+    is_session_open,
     session_history,
+    session_path,
     session_state,
 )
 from jupyter_slurm.client.render.table import Table
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Session", "SessionList", "session", "sessions"]
 
-_THERE = ("ready", "reconnecting", "unreachable")  # states in which the server of the session answers on the node
-_STEP = 0.2
+_SERVING_STATES = (
+    "ready",
+    "reconnecting",
+    "unreachable",
+)  # states in which the server of the session answers on the node
+_WAIT_STEP_S = 0.2
 
 
 class Session(Job):
@@ -110,7 +114,7 @@ class Session(Job):
         page = self.page()
         if browser and not webbrowser.open(f"file://{quote(page)}" if page else str(self.url)):
             hint = f"Open this file in yours: {page}" if page else f"Open {self.url} in yours."
-            if path := path_here(self._session):
+            if path := session_path(self._session):
                 hint = f"Open {path} on the address of this Jupyter server."
             raise UsageError("No browser could be started here.", hint=hint)
         return self
@@ -124,7 +128,7 @@ class Session(Job):
         told = answering(client, self._cluster.name, lambda: client.post(path, timeout=None))
         self._data = cast("api.Job", {name: value for name, value in told.items() if name != "page"})
         if self._follower is not None:
-            self._follower.know(self._data)
+            self._follower.apply_job(self._data)
         page: str | None = told["page"]
         return page
 
@@ -132,7 +136,7 @@ class Session(Job):
         """End the session with all its processes, and wait for its end: at most a minute."""
         self._data = self._cluster.client.post(self._cluster.path("sessions", self._reference, "stop"))
         if self._follower is not None:
-            self._follower.know(self._data)
+            self._follower.apply_job(self._data)
         return self
 
     def rename(self, name: str) -> Session:
@@ -146,7 +150,7 @@ class Session(Job):
         return self.tail(lines, "stderr")
 
     def wait_ready(
-        self, timeout: float | None = None, *, told: Callable[[api.Job], None] = lambda data: None
+        self, timeout: float | None = None, *, notify: Callable[[api.Job], None] = lambda data: None
     ) -> Session:
         """Wait until the session can be opened.
 
@@ -176,11 +180,11 @@ class Session(Job):
 
         follower.listen(heard)
         try:
-            while not follower.ended.is_set() and session_state(follower.data) not in _THERE:
-                told(follower.data)
+            while not follower.ended.is_set() and session_state(follower.data) not in _SERVING_STATES:
+                notify(follower.data)
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError(f"{self.title} is not ready after {timeout:g} s: {self.state}.")
-                changed.wait(_STEP)
+                changed.wait(_WAIT_STEP_S)
                 changed.clear()
         except KeyboardInterrupt:
             raise WaitInterrupted(f"Stopped waiting. {self.title} goes on; .stop() ends it.") from None
@@ -189,11 +193,11 @@ class Session(Job):
         if follower.error is not None:
             raise follower.error
         self._data = {**follower.data}
-        told(self._data)
+        notify(self._data)
         if follower.ended.is_set():
             text, stream = self._written.log(ranks=None)
             raise failure(self._data, text, output_path(self._data, stream or "stderr"))
-        if not is_ready(self._data):
+        if not is_session_open(self._data):
             self.page()  # ready without a route, as far as the agent can connect without a prompt
         return self
 

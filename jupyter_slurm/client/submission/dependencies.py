@@ -26,7 +26,7 @@ _ITEM = re.compile(rf"(?P<name>[^\W\d]\w*)(?:\[(?P<task>\d{{1,10}})\])?|(?P<id>{
 
 
 def dependency_options(
-    words: Mapping[str, str | None],
+    keywords: Mapping[str, str | None],
     namespace: Mapping[str, object],
     cluster: Cluster,
     table: OptionTable,
@@ -40,7 +40,7 @@ def dependency_options(
     UsageError
         A name is not a job, or a condition can never be met.
     """
-    asked = {word: words[word] or "" for word in KINDS if word in words}
+    asked = {word: keywords[word] or "" for word in KINDS if word in keywords}
     if any(
         option.name == "dependency" for said in (options, header_options(text)) for option in table.split(said).options
     ):
@@ -54,55 +54,55 @@ def dependency_options(
     return [f"--dependency={','.join(conditions)}"] if conditions else []
 
 
-def _jobs(word: str, item: str, namespace: Mapping[str, object], cluster: Cluster) -> Iterator[Job]:
+def _jobs(text: str, item: str, namespace: Mapping[str, object], cluster: Cluster) -> Iterator[Job]:
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise UsageError(f"{word}=: {item!r} is neither the name of a job nor its id.", hint=_hint(word))
+        raise UsageError(f"{text}=: {item!r} is neither the name of a job nor its id.", hint=_hint(text))
     if match["id"]:
-        yield _known(cluster, match["id"])
+        yield _find_dependency(cluster, match["id"])
         return
     name = match["name"]
     if name not in namespace:
-        raise UsageError(f"{word}=: there is no variable {name}.{suggest_name(name, namespace)}", hint=_hint(word))
+        raise UsageError(f"{text}=: there is no variable {name}.{suggest_name(name, namespace)}", hint=_hint(text))
     value = namespace[name]
     if match["task"] is not None:
         if not isinstance(value, ArrayJob | list | tuple):
-            raise UsageError(f"{word}=: {name} has no tasks.", hint=_hint(word))
+            raise UsageError(f"{text}=: {name} has no tasks.", hint=_hint(text))
         whole: Sequence[object] | ArrayJob = value
         try:
             value = whole[int(match["task"])]
         except IndexError:
-            raise UsageError(f"{word}=: {item}: there are only {len(whole)}.", hint=_hint(word)) from None
+            raise UsageError(f"{text}=: {item}: there are only {len(whole)}.", hint=_hint(text)) from None
     for one in value if isinstance(value, list | tuple) else [value]:
-        yield _job_of(word, item, one, cluster)
+        yield _find_job(text, item, one, cluster)
 
 
-def _job_of(word: str, item: str, value: Any, cluster: Cluster) -> Job:
+def _find_job(text: str, item: str, value: Any, cluster: Cluster) -> Job:
     if isinstance(value, int | str) and not isinstance(value, bool) and _ID.fullmatch(str(value)):
-        return _known(cluster, str(value))
+        return _find_dependency(cluster, str(value))
     if not isinstance(value, Job):
-        raise UsageError(f"{word}=: {item} is a {type(value).__name__}, no job.", hint=_hint(word))
+        raise UsageError(f"{text}=: {item} is a {type(value).__name__}, no job.", hint=_hint(text))
     if value._data.get("allocation"):
         raise UsageError(
-            f"{word}=: {item} is a step, and Slurm waits for whole jobs only.",
+            f"{text}=: {item} is a step, and Slurm waits for whole jobs only.",
             hint="step.wait() waits here; its allocation is a job: step.allocation.",
         )
     if value.cluster != cluster.name:
         raise UsageError(
-            f"{word}=: {item} is a job of another cluster, {value.cluster}.", hint="Slurm knows its own only."
+            f"{text}=: {item} is a job of another cluster, {value.cluster}.", hint="Slurm knows its own only."
         )
     if value.id is None:
         raise UsageError(
-            f"{word}=: {item} has no number yet, sbatch has not answered.", hint="job.refresh() asks again."
+            f"{text}=: {item} has no number yet, sbatch has not answered.", hint="job.refresh() asks again."
         )
     return value
 
 
-def _known(cluster: Cluster, number: str) -> Job:
+def _find_dependency(cluster: Cluster, number: str) -> Job:
     return handle(cluster, cluster.client.get(cluster.path("jobs", number)))
 
 
-def _is_met(word: str, job: Job) -> bool:
+def _is_met(text: str, job: Job) -> bool:
     """Return whether a condition is already met.
 
     Raises
@@ -111,14 +111,14 @@ def _is_met(word: str, job: Job) -> bool:
         The condition can never be met.
     """
     hint = "afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED."
-    return is_met(word, KINDS[word], _ending(job), hint)
+    return is_met(text, KINDS[text], _ending(job), hint)
 
 
 def _ending(job: Job) -> JobEnd:
     return JobEnd(job.title, job.state if job.is_finished else None)
 
 
-def _numbers(word: str, job: Job) -> list[str]:
+def _numbers(text: str, job: Job) -> list[str]:
     """Return the Slurm ids of a condition: for an array in parts, those for which it is not met yet.
 
     Raises
@@ -129,22 +129,22 @@ def _numbers(word: str, job: Job) -> list[str]:
     parts = [part for part in job._data.get("parts") or () if part["id"]]
     if len(parts) < 2:
         return [str(job)]
-    if word in ("afternotok", "aftercorr"):
+    if text in ("afternotok", "aftercorr"):
         raise UsageError(
-            f"{word}=: {job.title} is {len(parts)} arrays for Slurm, and this can be said of one only.",
+            f"{text}=: {job.title} is {len(parts)} arrays for Slurm, and this can be said of one only.",
             hint="after= and afterany= wait for all of them; one of its tasks can be named: NAME[3].",
         )
     over = [part for part in parts if JobState(part["state"]).is_finished]
-    if word == "after" and any(part["state"] != "COMPLETED" for part in over):
+    if text == "after" and any(part["state"] != "COMPLETED" for part in over):
         raise UsageError(
-            f"{word}=: tasks of {job.title} have failed, so this job would never start.",
+            f"{text}=: tasks of {job.title} have failed, so this job would never start.",
             hint="afterany= waits for an end of any kind.",
         )
     return [str(part["id"]) for part in parts if part not in over]
 
 
-def _hint(word: str) -> str:
+def _hint(text: str) -> str:
     return (
-        f"For example {word}=train,runs[3],1234. after= waits until they ended well, afterany= until they ended, "
+        f"For example {text}=train,runs[3],1234. after= waits until they ended well, afterany= until they ended, "
         "afternotok= until they ended otherwise; aftercorr= task by task."
     )

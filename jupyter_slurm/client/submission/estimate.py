@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.client.clusters.cluster import Cluster
-from jupyter_slurm.client.clusters.slurm_command import when_allowed
-from jupyter_slurm.client.jobs.upload import hand_over
+from jupyter_slurm.client.clusters.slurm_command import retry_when_allowed
+from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.job_card import duration
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.client.settings import settings
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimate", "estimate", "estimate_allocation"]
 
-_SOON = 60.0  # seconds
+_SOON_S = 60.0  # seconds
 
 
 class Estimate:
@@ -43,19 +43,19 @@ class Estimate:
         self.cpus: int | None = data.get("cpus")
         self.nodes: str | None = data.get("nodes")
         self.partition: str | None = data.get("partition")
-        self.said: str = data["said"]
+        self.message: str = data["said"]
 
     def __repr__(self) -> str:
         if self.start is None:
-            return printable(f"{self.said}\nNothing was submitted.")
+            return printable(f"{self.message}\nNothing was submitted.")
         where = f" on {self.nodes}" + (f", partition {self.partition}" if self.partition else "")
         cpus = f", with {self.cpus} CPU{'' if self.cpus == 1 else 's'}" if self.cpus else ""
-        return printable(f"Earliest start: {self._when(self.start)}{where}{cpus}. Nothing was submitted.")
+        return printable(f"Earliest start: {self._start_text(self.start)}{where}{cpus}. Nothing was submitted.")
 
     @staticmethod
-    def _when(start: datetime.datetime) -> str:
+    def _start_text(start: datetime.datetime) -> str:
         left = start.timestamp() - time.time()
-        if left < _SOON:
+        if left < _SOON_S:
             return "now"
         is_today = start.date() == datetime.datetime.now().astimezone().date()
         return start.strftime("%H:%M" if is_today else "%a %d %b, %H:%M") + f" (in {duration(left)})"
@@ -82,7 +82,7 @@ def estimate(cluster: Cluster, submission: Submission, **more: Any) -> Estimate:
     """
     with submission.body(cluster) as body:
         path, asked = cluster.path("jobs"), {**body, **more, "test_only": True}
-        data = when_allowed("sbatch --test-only", lambda: hand_over(cluster, path, asked, logs_in=True))
+        data = retry_when_allowed("sbatch --test-only", lambda: submit_once(cluster, path, asked, logs_in=True))
     return Estimate(data["estimate"])
 
 

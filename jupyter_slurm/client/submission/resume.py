@@ -5,13 +5,13 @@ from __future__ import annotations
 from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["restarts_of"]
+__all__ = ["parse_restarts"]
 
-_RESTARTS = 20  # default of `resume`
-_MOST = 1000
+_DEFAULT_RESTARTS = 20  # default of `resume`
+_MAX_RESTARTS = 1000
 
 
-def restarts_of(parsed: MagicLine) -> int | None:
+def parse_restarts(parsed: MagicLine) -> int | None:
     """Return the maximum number of restarts of a job; None without `resume`.
 
     Raises
@@ -19,10 +19,12 @@ def restarts_of(parsed: MagicLine) -> int | None:
     UsageError
         The value is not a valid number.
     """
-    if "resume" not in parsed.words:
+    if "resume" not in parsed.keywords:
         return None
-    text = parsed.words["resume"] or str(_RESTARTS)
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MOST):
-        hint = f"How often the job may begin anew, 1 to {_MOST}: resume={_RESTARTS}, the same as resume."
+    text = parsed.keywords["resume"] or str(_DEFAULT_RESTARTS)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MAX_RESTARTS):
+        hint = (
+            f"How often the job may begin anew, 1 to {_MAX_RESTARTS}: resume={_DEFAULT_RESTARTS}, the same as resume."
+        )
         raise UsageError(f"resume={text}: that is no number of restarts.", hint=hint)
     return int(text)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_slurm.client.clusters.cluster import Cluster, context
 from jupyter_slurm.client.jobs.array import handle
 from jupyter_slurm.client.jobs.job import Job
-from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, request_job, say_doubts
-from jupyter_slurm.client.jobs.upload import hand_over
+from jupyter_slurm.client.jobs.request import check_lengths, new_key, origin, report_warnings, request_job
+from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.terminal import printable
 
 if TYPE_CHECKING:
@@ -132,10 +132,10 @@ class Preview:
         self.script: str = data["script"]
         self.source = source
         self.warnings: list[str] = list(data.get("warnings") or [])
-        self.doubts: list[str] = list(data.get("doubts") or [])
+        self.feasibility_warnings: list[str] = list(data.get("doubts") or [])
 
     def __repr__(self) -> str:
-        warnings = [f"# Warning: {text}" for text in (*self.warnings, *self.doubts)]
+        warnings = [f"# Warning: {text}" for text in (*self.warnings, *self.feasibility_warnings)]
         cell = [] if self.source is None else ["", "# The cell that it runs:", self.source.rstrip("\n")]
         return printable("\n".join([*warnings, shlex.join(self.argv), "", self.script.rstrip("\n"), *cell]))
 
@@ -156,11 +156,11 @@ def python_named(name: str | None, cluster: Cluster) -> str:
 def preview(cluster: Cluster, submission: Submission) -> Preview:
     """Return a preview of a submission; nothing is submitted."""
     with submission.body(cluster) as body:
-        data = hand_over(cluster, cluster.path("jobs"), {**body, "dry_run": True}, logs_in=True)
+        data = submit_once(cluster, cluster.path("jobs"), {**body, "dry_run": True}, logs_in=True)
     return Preview(data, submission.text if submission.kind == "python" else None)
 
 
-def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[api.Job], None] | None = None) -> Job:
+def submit(cluster: Cluster, submission: Submission, *, notify: Callable[[api.Job], None] | None = None) -> Job:
     """Submit, once.
 
     Parameters
@@ -180,5 +180,5 @@ def submit(cluster: Cluster, submission: Submission, *, tell: Callable[[api.Job]
     """
     with submission.body(cluster) as body:
         data = request_job(cluster, body)
-    (tell or say_doubts)(data)
+    (notify or report_warnings)(data)
     return handle(cluster, data, from_start=True)

@@ -8,16 +8,16 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain.scripts.sweep import Sweep, literal_of
+from jupyter_slurm.domain.scripts.sweep import Sweep, to_literal
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.variables.definitions import suggest_name
 
-__all__ = ["sweep_of", "warn_of_hidden"]
+__all__ = ["parse_sweep", "warn_hidden_functions"]
 
 _HINT = "sweep=NAME takes a list of dicts, a DataFrame, or a dict with the values of each parameter."
 
 
-def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, object]) -> Sweep | None:
+def parse_sweep(keywords: Mapping[str, str | None], namespace: Mapping[str, object]) -> Sweep | None:
     """Return the sweep that a magic line requests; None without one.
 
     Raises
@@ -25,13 +25,13 @@ def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, object]) -
     UsageError
         The sweep is not possible; the message says why.
     """
-    text, zipped = words.get("sweep"), "zip" in words
+    text, zipped = keywords.get("sweep"), "zip" in keywords
     if text is None:
         if zipped:
             raise UsageError("zip belongs to a sweep, and there is none.", hint="sweep=lr:1e-4,1e-3;gamma:0.9,1 zip")
         return None
     sweep = Sweep.typed(text, zipped=zipped) if ":" in text else _named(text, namespace, zipped=zipped)
-    both = [name for name in (words.get("out") or "").split(",") if name.strip() in sweep.names]
+    both = [name for name in (keywords.get("out") or "").split(",") if name.strip() in sweep.names]
     if both:
         raise UsageError(
             f"{both[0]} is a parameter of the sweep, and out={both[0]} would be another column of that name.",
@@ -40,7 +40,7 @@ def sweep_of(words: Mapping[str, str | None], namespace: Mapping[str, object]) -
     return sweep
 
 
-def warn_of_hidden(sweep: Sweep, cell: str) -> None:
+def warn_hidden_functions(sweep: Sweep, cell: str) -> None:
     """Warn about Python functions that a cell calls and whose names are parameters."""
     for name in sweep.names:
         if hasattr(builtins, name) and re.search(rf"(?<![\w.]){name}\s*\(", cell):
@@ -57,22 +57,22 @@ def _named(text: str, namespace: Mapping[str, object], *, zipped: bool) -> Sweep
             )
         said = suggest_name(text, namespace)
         raise UsageError(f"sweep={text}: there is no variable of that name.{said}", hint=_HINT)
-    return _of_value(text, namespace[text], zipped=zipped)
+    return _sweep_from_value(text, namespace[text], zipped=zipped)
 
 
-def _of_value(name: str, value: Any, *, zipped: bool) -> Sweep:
+def _sweep_from_value(name: str, value: Any, *, zipped: bool) -> Sweep:
     if isinstance(value, Mapping):
         columns = [
-            (str(key), [literal_of(str(key), one) for one in _values(key, these)]) for key, these in value.items()
+            (str(key), [to_literal(str(key), one) for one in _values(key, these)]) for key, these in value.items()
         ]
-        return Sweep.of_columns(columns, zipped=zipped)
+        return Sweep.from_columns(columns, zipped=zipped)
     if zipped:
         raise UsageError(f"sweep={name}: its rows are there already, zip has nothing to do.", hint=_HINT)
     if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas, or a similar type
         value = value.to_dict("records")
     if not isinstance(value, list | tuple) or not all(isinstance(row, Mapping) for row in value):
         raise UsageError(f"sweep={name}: {name} is a {type(value).__name__}, no table.", hint=_HINT)
-    return Sweep.of_rows(value)
+    return Sweep.from_rows(value)
 
 
 def _values(name: Any, values: Any) -> Iterable[Any]:

@@ -41,14 +41,14 @@ class PackedVariables:
     def __init__(
         self,
         sent: Sequence[str],
-        wanted: Sequence[str],
+        names: Sequence[str],
         namespace: Mapping[str, object],
         limit: int,
-        given: Set[str] = frozenset(),
+        array_variables: Set[str] = frozenset(),
     ) -> None:
-        self.sent, self.wanted, self.limit = list(sent), list(wanted), limit
+        self.sent, self.output_names, self.limit = list(sent), list(names), limit
         try:
-            self._items = packed(self.sent, namespace, limit, given)
+            self._items = packed(self.sent, namespace, limit, array_variables)
         except TooLarge as error:
             hint = "Let the job read it from a file, or set c.Settings.values_limit."
             raise UsageError(f"What travels with the cell is {error}.", hint=hint) from error
@@ -58,7 +58,7 @@ class PackedVariables:
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[api.Variables]:
         """Write the variables into a private file for the time of the submission; yield their API object."""
-        told: api.Variables = {"in": self.sent, "out": self.wanted, "limit": self.limit}
+        told: api.Variables = {"in": self.sent, "out": self.output_names, "limit": self.limit}
         if not self._items:
             yield told
             return
@@ -69,11 +69,14 @@ class PackedVariables:
 
 
 def parcel(
-    words: Mapping[str, str | None], namespace: Mapping[str, object], limit: int, given: Set[str] = frozenset()
+    keywords: Mapping[str, str | None],
+    namespace: Mapping[str, object],
+    limit: int,
+    array_variables: Set[str] = frozenset(),
 ) -> PackedVariables:
     """Return the variables that ``in=`` and ``out=`` of a magic line request; see :class:`PackedVariables`."""
-    asked = {word: _names(word, words[word] or "") for word in ("in", "out") if word in words}
-    return PackedVariables(asked.get("in", []), asked.get("out", []), namespace, limit, given)
+    asked = {word: _names(word, keywords[word] or "") for word in ("in", "out") if word in keywords}
+    return PackedVariables(asked.get("in", []), asked.get("out", []), namespace, limit, array_variables)
 
 
 def _names(word: str, text: str) -> list[str]:

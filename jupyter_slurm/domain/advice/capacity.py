@@ -15,16 +15,16 @@ from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.cluster import Node, Partition
 from jupyter_slurm.domain.slurm_values import Gres, format_memory
 
-__all__ = ["size_doubts"]
+__all__ = ["size_warnings"]
 
 _MIB: Final = 1 << 20
 
-Said = tuple[str, bool]
+Statement = tuple[str, bool]
 
 
-def size_doubts(
+def size_warnings(
     facts: Facts, request: Request, partitions: Sequence[Partition], *, is_moved: bool = False
-) -> list[Said]:
+) -> list[Statement]:
     """Return warnings about the size of a job, each with a flag: whether it concerns a name that sbatch would refuse.
 
     Parameters
@@ -58,7 +58,7 @@ def size_doubts(
     return found
 
 
-def _unknown_features(facts: Facts, request: Request) -> Iterator[Said]:
+def _unknown_features(facts: Facts, request: Request) -> Iterator[Statement]:
     names, _ = request.features
     if facts.nodes:
         for name in names:
@@ -66,15 +66,15 @@ def _unknown_features(facts: Facts, request: Request) -> Iterator[Said]:
                 yield f"No node has the feature {name}.{nearest(name, facts.features)}", True
 
 
-def _miscounted(request: Request) -> Iterator[Said]:
+def _miscounted(request: Request) -> Iterator[Statement]:
     for option in ("gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"):
         if found := re.search(r"([^:=,]+)=(\d+)(?=,|\Z)", request.chosen.get(option) or "", re.ASCII):
             yield f"{request.written(option)}: a number stands behind a colon, {found[1]}:{found[2]}.", True
 
 
-def _unknown_gres(facts: Facts, request: Request) -> Iterator[Said]:
+def _unknown_gres(facts: Facts, request: Request) -> Iterator[Statement]:
     nodes = [node for node, _ in facts.shapes]
-    known = facts.words_of("GresTypes") | {gres.name.lower() for node in nodes for gres in node.gres}
+    known = facts.setting_words("GresTypes") | {gres.name.lower() for node in nodes for gres in node.gres}
     for gres in request.gres:
         if known and gres.name.lower() not in known:
             yield f"There is no generic resource {gres.name}.{nearest(gres.name, sorted(known))}", True
@@ -85,63 +85,67 @@ def _unknown_gres(facts: Facts, request: Request) -> Iterator[Said]:
             yield f"No node has GPUs of the type {asked.type}.{nearest(asked.type, sorted(types))}", True
 
 
-def _features(facts: Facts, request: Request, nodes: Sequence[Node], where: str) -> Iterator[Said]:
+def _features(facts: Facts, request: Request, nodes: Sequence[Node], partition: str) -> Iterator[Statement]:
     names, is_all = request.features
     wanted = {*names}
     if wanted and is_all and not any(wanted <= {*node.available, *node.features} for node in nodes):
         having = [node for node, _ in facts.shapes if wanted <= {*node.available, *node.features}]
         yield (
-            f"No node {where} has the features of {request.written('constraint')}.{_instead(having)}",
+            f"No node {partition} has the features of {request.written('constraint')}.{_instead(having)}",
             False,
         )
 
 
-def _node_count(request: Request, partitions: Sequence[Partition], where: str) -> Iterator[Said]:
+def _node_count(request: Request, partitions: Sequence[Partition], partition: str) -> Iterator[Statement]:
     if request.nodes is None:
         return
     asked, most = request.nodes[0], max(one.node_count or 0 for one in partitions)
     if asked > most:
         has = (
-            f"there {'is' if most == 1 else 'are'} {most} {where}"
+            f"there {'is' if most == 1 else 'are'} {most} {partition}"
             if len(partitions) == 1
-            else f"at most {most} {where}"
+            else f"at most {most} {partition}"
         )
         yield f"{request.written('nodes')} asks for {asked} nodes, and {has}.", False
 
 
-def _cpus(request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[NodeShape]], where: str) -> Iterator[Said]:
+def _cpus(
+    request: Request, nodes: Sequence[Node], lists: Sequence[Sequence[NodeShape]], partition: str
+) -> Iterator[Statement]:
     most = max(node.cpus for node in nodes)
     total = max(sum(node.cpus * count for node, count in each) for each in lists)
     if request.cpus_per_node is not None and request.cpus_per_node > most:
         yield (
-            f"The job needs {request.cpus_per_node} CPUs on one node, and no node {where} has more than {most}.",
+            f"The job needs {request.cpus_per_node} CPUs on one node, and no node {partition} has more than {most}.",
             False,
         )
     elif request.cpus is not None and request.cpus > total:
-        yield f"The job needs {request.cpus} CPUs, and there are {total} {where}.", False
+        yield f"The job needs {request.cpus} CPUs, and there are {total} {partition}.", False
     elif request.cpus is not None and request.nodes is not None:
         limit = request.nodes[1]
         if limit is not None and request.cpus > limit * most:
-            has = f"no node {where} has more than {most}"
+            has = f"no node {partition} has more than {most}"
             yield f"The job needs {request.cpus} CPUs on {limit} node{'s' * (limit != 1)}, and {has}.", False
 
 
-def _memory(request: Request, nodes: Sequence[Node], where: str) -> Iterator[Said]:
+def _memory(request: Request, nodes: Sequence[Node], partition: str) -> Iterator[Statement]:
     most = max(node.memory for node in nodes)
     if request.memory_per_node is not None and most > _MIB:  # 1 MiB: the default if no memory is configured
         written, size = request.memory_per_node
         if size > most:
-            yield f"{written} is more than any node {where} has: at most {format_memory(most)}.", False
+            yield f"{written} is more than any node {partition} has: at most {format_memory(most)}.", False
 
 
-def _allowed_memory(facts: Facts, request: Request, partitions: Sequence[Partition], where: str) -> Iterator[Said]:
+def _allowed_memory(
+    facts: Facts, request: Request, partitions: Sequence[Partition], partition: str
+) -> Iterator[Statement]:
     """Compare memory with the limit for a job on a node, which may be less than the node has."""
     limits = [limit for one in partitions if (limit := _memory_limit(facts, one)) is not None]
     if request.memory_per_node is not None and len(limits) == len(partitions):
         written, size = request.memory_per_node
         if size > max(limits):
             yield (
-                f"{written} is more than a job may have on a node {where}: at most {format_memory(max(limits))}.",
+                f"{written} is more than a job may have on a node {partition}: at most {format_memory(max(limits))}.",
                 False,
             )
 
@@ -160,34 +164,34 @@ def _gpus(
     facts: Facts,
     nodes: Sequence[Node],
     written: str,
-    asked: Gres,
-    where: str,
+    requested: Gres,
+    partition: str,
     *,
     of_all: Sequence[NodeShape] | None = None,
-) -> Iterator[Said]:
+) -> Iterator[Statement]:
     """Compare GPUs with those of a node, or with those of all nodes of the largest partition."""
-    if asked.type and any(gres.name == "gpu" and not gres.type for node in nodes for gres in node.gres):
+    if requested.type and any(gres.name == "gpu" and not gres.type for node in nodes for gres in node.gres):
         return  # a GPU configured without a type may still have the type
-    most = max(_gpus_of(node, asked.type) for node in nodes) if of_all is None else _total(of_all, asked.type)
-    if asked.count <= most:
+    most = max(_node_gpus(node, requested.type) for node in nodes) if of_all is None else _total(of_all, requested.type)
+    if requested.count <= most:
         return
-    needed = asked.count if of_all is None else 1
-    enough = [node for node, _ in facts.shapes if _gpus_of(node, asked.type) >= needed]
-    kind = f"{asked.type} " * bool(asked.type) + ("GPU" if most == 1 else "GPUs")
+    needed = requested.count if of_all is None else 1
+    enough = [node for node, _ in facts.shapes if _node_gpus(node, requested.type) >= needed]
+    kind = f"{requested.type} " * bool(requested.type) + ("GPU" if most == 1 else "GPUs")
     if not most:
-        yield f"{written}: no node {where} has {kind}.{_instead(enough)}", False
+        yield f"{written}: no node {partition} has {kind}.{_instead(enough)}", False
     elif of_all is None:
-        yield f"{written} is more than any node {where} has: at most {most} {kind}.{_instead(enough)}", False
+        yield f"{written} is more than any node {partition} has: at most {most} {kind}.{_instead(enough)}", False
     else:
-        yield f"{written} is more than all nodes {where} have: {most} {kind}.", False
+        yield f"{written} is more than all nodes {partition} have: {most} {kind}.", False
 
 
-def _gpus_of(node: Node, kind: str | None) -> int:
+def _node_gpus(node: Node, kind: str | None) -> int:
     return sum(gres.count for gres in node.gres if gres.name == "gpu" and (not kind or gres.type == kind))
 
 
 def _total(shapes: Iterable[NodeShape], kind: str | None) -> int:
-    return sum(_gpus_of(node, kind) * count for node, count in shapes)
+    return sum(_node_gpus(node, kind) * count for node, count in shapes)
 
 
 def _instead(nodes: Iterable[Node]) -> str:

@@ -11,10 +11,10 @@ from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.slurm_values import format_time_limit
 from jupyter_slurm.domain.states import JobState
 
-__all__ = ["SIGNALS", "exit_code_of", "explain_end", "is_near"]
+__all__ = ["SIGNALS", "explain_end", "is_near_limit", "own_exit_code"]
 
-_WARNING: Final = 600.0  # seconds before the time limit, at most a part of the limit
-_SHARE: Final = 0.1
+_MAX_WARNING_S: Final = 600.0  # seconds before the time limit, at most a part of the limit
+_WARNING_SHARE: Final = 0.1
 
 #: Numbers of signal(7) on Linux (x86, ARM). The numbers of this computer may differ: the job ran on another one.
 SIGNALS: Final = {
@@ -41,7 +41,7 @@ SIGNALS: Final = {
 }
 
 # If slurmstepd cannot open the output file of a batch script, it ends the script with 53 as the signal.
-_OUTPUT_FAILED: Final = 53
+_OUTPUT_FAILED_EXIT_CODE: Final = 53
 
 _STATES: Final = {
     "BOOT_FAIL": ("A node did not boot.", "Submit the job again; tell the administrators if it comes back."),
@@ -107,7 +107,7 @@ def explain_end(record: JobRecord) -> tuple[str, str]:
             f"The job reached its time limit{limit}.",
             "Submit it with a longer --time; a job with `resume` saves and goes on by itself.",
         )
-    if record.signal == _OUTPUT_FAILED and state.name == "FAILED":
+    if record.signal == _OUTPUT_FAILED_EXIT_CODE and state.name == "FAILED":
         where = f" ({record.stdout})" if record.stdout else ""
         return (
             f"The job's output file could not be opened{where}, so it never started.",
@@ -135,13 +135,13 @@ def _explain_code(exit_code: int | None, signal: int | None) -> tuple[str, str]:
     return "The job failed.", "The last lines of its output may say why."
 
 
-def _explain_signal(signal: int, who: str) -> tuple[str, str]:
+def _explain_signal(signal: int, actor: str) -> tuple[str, str]:
     name = SIGNALS.get(signal, f"signal {signal}")
     step = _SIGNAL_STEPS.get(signal, "The last lines of its output may say why.")
-    return f"{who} was ended by {name}.", step
+    return f"{actor} was ended by {name}.", step
 
 
-def exit_code_of(state: JobState, exit_code: int | None, signal: int | None) -> int | None:
+def own_exit_code(state: JobState, exit_code: int | None, signal: int | None) -> int | None:
     """Return the exit code with which a job itself ended, if the job did so.
 
     Slurm also shows exit code 0 for a job that a signal ended (``0:15``), and for a job that ended before its start
@@ -150,6 +150,6 @@ def exit_code_of(state: JobState, exit_code: int | None, signal: int | None) -> 
     return None if signal or (exit_code == 0 and state.name != "COMPLETED") else exit_code
 
 
-def is_near(left: float, limit: float) -> bool:
+def is_near_limit(remaining: float, limit: float) -> bool:
     """Return whether a time limit (seconds) is so near that the user is notified."""
-    return left <= min(_WARNING, limit * _SHARE)
+    return remaining <= min(_MAX_WARNING_S, limit * _WARNING_SHARE)

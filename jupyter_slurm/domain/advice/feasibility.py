@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from jupyter_slurm.domain.advice.capacity import size_doubts
+from jupyter_slurm.domain.advice.capacity import size_warnings
 from jupyter_slurm.domain.cluster_facts import Facts, nearest, some
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.associations import Association, Qos
@@ -17,7 +17,7 @@ from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_
 from jupyter_slurm.domain.slurm_values import format_time_limit
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["FeasibilityWarning", "doubts_about"]
+__all__ = ["FeasibilityWarning", "feasibility_warnings"]
 
 _NONE: Final = ("", "(null)", "N/A", "None", "NONE")
 
@@ -37,7 +37,7 @@ class FeasibilityWarning(NamedTuple):
     is_about_names: bool = False
 
 
-def doubts_about(facts: Facts, request: Request) -> list[FeasibilityWarning]:
+def feasibility_warnings(facts: Facts, request: Request) -> list[FeasibilityWarning]:
     """Return the reasons that speak against a job.
 
     Parameters
@@ -54,15 +54,15 @@ def doubts_about(facts: Facts, request: Request) -> list[FeasibilityWarning]:
         return []  # the job may go to another cluster
     partitions, unknown = _partitions(facts, request)
     found = list(unknown)
-    found += _about_accounts(facts, request)
-    found += _about_reservations(facts, request)
-    found += _about_nodes(facts, request, [] if _is_moved(facts, request) else partitions)
+    found += _check_accounts(facts, request)
+    found += _check_reservations(facts, request)
+    found += _check_nodes(facts, request, [] if _is_moved(facts, request) else partitions)
     if partitions and not unknown:
-        found += _about_access(facts, request, partitions)
-        found += _about_time(facts, request, partitions)
+        found += _check_access(facts, request, partitions)
+        found += _check_time(facts, request, partitions)
         found += [
             FeasibilityWarning(*one)
-            for one in size_doubts(facts, request, partitions, is_moved=_is_moved(facts, request))
+            for one in size_warnings(facts, request, partitions, is_moved=_is_moved(facts, request))
         ]
     return found
 
@@ -80,7 +80,7 @@ def _is_moved(facts: Facts, request: Request) -> bool:
 
 def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[FeasibilityWarning]]:
     """Return the partitions of the job, and warnings about their names."""
-    names = request.words("partition")
+    names = request.list_values("partition")
     if not names and request.chosen.get("reservation"):
         return [], []  # the partition of the reservation applies, if it has one
     if not names:
@@ -93,9 +93,9 @@ def _partitions(facts: Facts, request: Request) -> tuple[list[Partition], list[F
     return [known[name] for name in names if name in known], unknown
 
 
-def _about_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
+def _check_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
     """Compare account and QOS with those of the user, only if the site enforces them."""
-    mine, enforced = facts.associations, facts.words_of("AccountingStorageEnforce")
+    mine, enforced = facts.associations, facts.setting_words("AccountingStorageEnforce")
     account, qos = request.chosen.get("account"), request.chosen.get("qos")
     if not mine or "associations" not in enforced:
         return
@@ -113,27 +113,27 @@ def _about_accounts(facts: Facts, request: Request) -> Iterator[FeasibilityWarni
             )
 
 
-def _associations(mine: Sequence[Association], account: str | None) -> list[Association]:
+def _associations(own_associations: Sequence[Association], account: str | None) -> list[Association]:
     """Return the associations that may apply to an account, or to the default account if none is named."""
     if account:
-        return [one for one in mine if one.account.lower() == account.lower()]
-    return [one for one in mine if one.is_default] or list(mine)
+        return [one for one in own_associations if one.account.lower() == account.lower()]
+    return [one for one in own_associations if one.is_default] or list(own_associations)
 
 
-def _account(mine: Sequence[Association] | None, asked: str | None) -> str | None:
-    return asked or next((one.account for one in mine or () if one.is_default), None)
+def _account(own_associations: Sequence[Association] | None, requested: str | None) -> str | None:
+    return requested or next((one.account for one in own_associations or () if one.is_default), None)
 
 
-def _about_reservations(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
-    if "reservations" in facts.words_of("PrivateData"):
+def _check_reservations(facts: Facts, request: Request) -> Iterator[FeasibilityWarning]:
+    if "reservations" in facts.setting_words("PrivateData"):
         return
     known = {one.name: one for one in facts.reservations}
-    for name in request.words("reservation"):
+    for name in request.list_values("reservation"):
         if name not in known:
             yield FeasibilityWarning(f"There is no reservation {name}.{nearest(name, known)}", True)
 
 
-def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
+def _check_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
     """Check that nodes requested by name exist and are in a partition of the job."""
     known, text = facts.node_names, request.chosen.get("nodelist") or ""
     try:
@@ -153,13 +153,13 @@ def _about_nodes(facts: Facts, request: Request, partitions: Sequence[Partition]
         yield FeasibilityWarning(f"Node {name} is not in {where}.{there}")
 
 
-def _about_access(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
+def _check_access(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
     """Explain why no partition accepts the job, or not every one if all of them must."""
     if _is_moved(facts, request):
         return
     reasons = [reason for one in partitions if (reason := _refused_by(facts, request, one))]
     if _is_out(facts, reasons, partitions):
-        others = [one.name for one in facts.partitions if _would_take(facts, request, one)]
+        others = [one.name for one in facts.partitions if _accepts_job(facts, request, one)]
         instead = f" Partitions that take it: {some(others)}." if others else ""
         yield FeasibilityWarning(" ".join(dict.fromkeys(reasons)) + instead)
 
@@ -170,7 +170,7 @@ def _is_out(facts: Facts, against: Sequence[object], partitions: Sequence[Partit
     return bool(against) and (needs_all or len(against) == len(partitions))
 
 
-def _would_take(facts: Facts, request: Request, partition: Partition) -> bool:
+def _accepts_job(facts: Facts, request: Request, partition: Partition) -> bool:
     """Return whether a partition is open to the user, and no fact speaks against the job in it."""
     seconds, fields = request.time[1] if request.time else 0, partition.fields
     account, qos = _account(facts.associations, request.chosen.get("account")), request.chosen.get("qos")
@@ -181,7 +181,7 @@ def _would_take(facts: Facts, request: Request, partition: Partition) -> bool:
     if partition.allow_qos is not None and qos is None:
         return False
     is_short = partition.max_time is None or seconds <= partition.max_time
-    return is_short and not _refused_by(facts, request, partition) and not size_doubts(facts, request, [partition])
+    return is_short and not _refused_by(facts, request, partition) and not size_warnings(facts, request, [partition])
 
 
 def _refused_by(facts: Facts, request: Request, partition: Partition) -> str:
@@ -226,22 +226,22 @@ def _lineage(facts: Facts, account: str) -> list[str] | None:
 def _not_allowed(
     partition: str,
     noun: str,
-    asked: str | None,
+    requested: str | None,
     names: Sequence[str] | None,
     allowed: tuple[str, ...] | None,
     denied: str,
 ) -> str:
     """Report that a partition's lists exclude the requested account or QOS, under every name that may apply to it."""
-    if not asked or "@" in asked:
+    if not requested or "@" in requested:
         return ""
     if allowed is not None and names is not None and not {*names} & {*map(str.lower, allowed)}:
-        return f"Partition {partition} takes no jobs of the {noun} {asked}, only of: {some(allowed)}."
-    if allowed is None and {asked.lower(), *(names or ())} & {*denied.lower().split(",")}:
-        return f"Partition {partition} takes no jobs of the {noun} {asked}."
+        return f"Partition {partition} takes no jobs of the {noun} {requested}, only of: {some(allowed)}."
+    if allowed is None and {requested.lower(), *(names or ())} & {*denied.lower().split(",")}:
+        return f"Partition {partition} takes no jobs of the {noun} {requested}."
     return ""
 
 
-def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
+def _check_time(facts: Facts, request: Request, partitions: Sequence[Partition]) -> Iterator[FeasibilityWarning]:
     # If partition limits are enforced at submission, --time-min does not avoid them.
     is_strict = facts.config.get("EnforcePartLimits", "").upper() in ("ALL", "ANY", "YES")
     asked_time = request.time if is_strict else request.least_time
@@ -256,7 +256,7 @@ def _about_time(facts: Facts, request: Request, partitions: Sequence[Partition])
     asked = request.chosen.get("qos")
     mine = next((one for one in facts.qos or () if asked and one.name.lower() == asked.lower()), None)
     has_other = any(one.fields.get("QoS", "N/A") not in _NONE for one in partitions)
-    is_held_to = "limits" in facts.words_of("AccountingStorageEnforce") and not has_other
+    is_held_to = "limits" in facts.setting_words("AccountingStorageEnforce") and not has_other
     if mine and mine.max_wall is not None and seconds > mine.max_wall and is_held_to:
         yield FeasibilityWarning(
             f"{written} is more than the QOS {mine.name} allows ({format_time_limit(mine.max_wall)})."
@@ -284,7 +284,7 @@ def _limits(partitions: Sequence[Partition]) -> str:
 
 def _longer(facts: Facts, request: Request, partitions: Sequence[Partition]) -> str:
     """Name partitions with a longer limit, else the longest possible limit."""
-    fits = [one for one in facts.partitions if _would_take(facts, request, one)]
+    fits = [one for one in facts.partitions if _accepts_job(facts, request, one)]
     if fits and not _is_moved(facts, request):
         told = [
             f"-p {one.name} ({'no limit' if one.max_time is None else format_time_limit(one.max_time)})" for one in fits

@@ -18,34 +18,34 @@ from typing import Final
 
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["LARGEST_CONTEXT", "IgnoreRules", "has_add", "of_definition", "of_dockerfile"]
+__all__ = ["MAX_CONTEXT_BYTES", "IgnoreRules", "definition_sources", "dockerfile_sources", "has_add"]
 
-LARGEST_CONTEXT: Final = 256 << 20
+MAX_CONTEXT_BYTES: Final = 256 << 20
 """Bytes of the largest build context that is copied from the user's computer."""
 
-ALL: Final = "."
+WHOLE_FOLDER: Final = "."
 
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
 _FLAG = re.compile(r"\s*--(\w[\w-]*)(?:=(\S*))?")
-_HERE = re.compile(r"(?<!\S)<<-?([\"']?)([A-Za-z_][\w.]*)\1(?!\S)")
-_ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://|git@", re.IGNORECASE)
+_HERE_DOCUMENT = re.compile(r"(?<!\S)<<-?([\"']?)([A-Za-z_][\w.]*)\1(?!\S)")
+_REMOTE_SOURCE = re.compile(r"[a-z][a-z0-9+.-]*://|git@", re.IGNORECASE)
 _SECTION = re.compile(r"\s*%(\w+)\s*(.*)")
 
 _IN_A_NAME, _ANYTHING, _FOLDERS = _WILD = "[^/]*", ".*", "(?:.*/)?"
-_MOST_WILD = 2  # in a pattern that becomes a regular expression
-_SIGNS = frozenset("*?[\\")
+_MAX_WILDCARDS = 2  # in a pattern that becomes a regular expression
+_PATTERN_CHARACTERS = frozenset("*?[\\")
 
 
-def of_dockerfile(text: str) -> list[str]:
+def dockerfile_sources(text: str) -> list[str]:
     """Return the sources of COPY, ADD and mounts of RUN: paths below the folder, and patterns; ``.`` is all of it."""
     found: list[str] = []
     for name, words in _instructions(text):
         flags, rest = _flags(words)
         if name == "RUN":
-            found += [mount for value in flags.get("mount", []) if (mount := _of_mount(value))]
+            found += [mount for value in flags.get("mount", []) if (mount := _mount_source(value))]
         elif name in ("COPY", "ADD") and "from" not in flags:
-            found += [_plain(source) for source in _operands(rest)[:-1] if not _is_elsewhere(source)]
+            found += [_plain(source) for source in _operands(rest)[:-1] if not _is_remote_source(source)]
     return list(dict.fromkeys(found))
 
 
@@ -54,21 +54,21 @@ def has_add(text: str) -> bool:
     return any(name == "ADD" for name, _ in _instructions(text))
 
 
-def of_definition(text: str) -> list[str]:
+def definition_sources(text: str) -> list[str]:
     """Return the sources of %files as written: paths and patterns, without those of a build stage."""
     found, is_files = list[str](), False
     for line in text.splitlines():
         if section := _SECTION.match(line):
             is_files = section[1].lower() == "files" and section[2].split()[:1] != ["from"]
         elif is_files and line.strip() and not line.strip().startswith("#"):
-            source = _words(line)[0]
-            found.append(ALL if set(source) & set("${`") else source)  # a shell on the node expands the name
+            source = _split_words(line)[0]
+            found.append(WHOLE_FOLDER if set(source) & set("${`") else source)  # a shell on the node expands the name
     return list(dict.fromkeys(found))
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     try:
-        return shlex.split(line) or [ALL]
+        return shlex.split(line) or [WHOLE_FOLDER]
     except ValueError:
         return line.split()
 
@@ -82,7 +82,7 @@ def _instructions(text: str) -> Iterator[tuple[str, str]]:
     while lines:
         whole = _joined(lines.popleft(), lines, escape)
         if match := _INSTRUCTION.fullmatch(whole):
-            for _, end in _HERE.findall(match[2]):
+            for _, end in _HERE_DOCUMENT.findall(match[2]):
                 if end in (line.lstrip("\t") for line in lines):
                     while lines.popleft().lstrip("\t") != end:
                         pass
@@ -129,21 +129,21 @@ def _operands(rest: str) -> list[str]:
     return [word.strip("\"'") for word in rest.split()]
 
 
-def _of_mount(value: str) -> str | None:
+def _mount_source(value: str) -> str | None:
     """Return the source of a mount of RUN; None if it is not in the folder."""
     told = dict(word.partition("=")[::2] for word in value.split(","))
     if told.get("type", "bind") != "bind" or "from" in told:
         return None
-    return _plain(told.get("source") or told.get("src") or ALL)
+    return _plain(told.get("source") or told.get("src") or WHOLE_FOLDER)
 
 
-def _is_elsewhere(source: str) -> bool:
-    return bool(_ELSEWHERE.match(source)) or source.startswith("<<")
+def _is_remote_source(source: str) -> bool:
+    return bool(_REMOTE_SOURCE.match(source)) or source.startswith("<<")
 
 
 def _plain(source: str) -> str:
     """Return a path below the folder. A variable may have any value."""
-    return ALL if "$" in source else source.lstrip("/") or ALL
+    return WHOLE_FOLDER if "$" in source else source.lstrip("/") or WHOLE_FOLDER
 
 
 # -- .dockerignore
@@ -165,23 +165,25 @@ class IgnoreRules:
 
     def __init__(self, text: str = "") -> None:
         self._rules: list[tuple[bool, Callable[[str], object]]] = []  # (is an exception, match function) for each rule
-        self._kept: list[list[str]] = []  # for each exception, the folders before its first wildcard
+        self._exceptions: list[list[str]] = []  # for each exception, the folders before its first wildcard
         for line in text.lstrip("\ufeff").splitlines():
             said = line.strip()
             if not said or line.startswith("#"):
                 continue
             is_exception, said = said.startswith("!"), said.removeprefix("!").strip()
             cleaned = posixpath.normpath(said).lstrip("/")
-            if cleaned in ("", ALL):
+            if cleaned in ("", WHOLE_FOLDER):
                 continue
             self._rules.append((is_exception, _pattern(cleaned, line)))
             if is_exception:
-                self._kept.append(list(takewhile(lambda part: not _SIGNS & set(part), cleaned.split("/"))))
+                self._exceptions.append(
+                    list(takewhile(lambda part: not _PATTERN_CHARACTERS & set(part), cleaned.split("/")))
+                )
 
-    def may_keep_below(self, path: str) -> bool:
+    def may_include_below(self, path: str) -> bool:
         """Return whether a file below an excluded folder may be kept."""
         parts = path.split("/")
-        return any(all(one == other for one, other in zip(kept, parts, strict=False)) for kept in self._kept)
+        return any(all(one == other for one, other in zip(kept, parts, strict=False)) for kept in self._exceptions)
 
     def leaves_out(self, path: str) -> bool:
         """Return whether a path is excluded. The last rule that matches the path, or a folder above it, decides."""
@@ -216,7 +218,7 @@ def _pattern(glob: str, line: str) -> Callable[[str], object]:
         place += 1
     parts = [part for at, part in enumerate(parts) if part not in _WILD or parts[at - 1 : at] != [part]]
     try:
-        if sum(part in _WILD for part in parts) > _MOST_WILD:
+        if sum(part in _WILD for part in parts) > _MAX_WILDCARDS:
             return _Steps(parts).fits
         return re.compile("".join(parts), re.DOTALL).fullmatch
     except re.error:

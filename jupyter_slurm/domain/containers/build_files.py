@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from jupyter_slurm.domain.containers.build_context import of_definition, of_dockerfile
+from jupyter_slurm.domain.containers.build_context import definition_sources, dockerfile_sources
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["LARGEST", "REQUIREMENT", "Kind", "files_taken", "kind_of"]
+__all__ = ["MAX_BUILD_FILE_BYTES", "REQUIREMENT", "Kind", "context_sources", "detect_kind"]
 
 Kind = Literal["dockerfile", "definition"]
 
-LARGEST: Final = 256 * 1024
+MAX_BUILD_FILE_BYTES: Final = 256 * 1024
 """Bytes of the largest build file, which is sent with the job's record."""
 
 REQUIREMENT: Final = r"[A-Za-z0-9][^\u0000-\u001f\u007f]{0,999}"
@@ -25,7 +25,7 @@ _BOOTSTRAP = re.compile(r"bootstrap\s*:", re.IGNORECASE)
 _FROM = re.compile(r"(?:from|arg)\s+\S", re.IGNORECASE)
 
 
-def kind_of(name: str, text: str) -> Kind:
+def detect_kind(name: str, text: str) -> Kind:
     """Return the kind of a build file, by its first significant line.
 
     Raises
@@ -47,6 +47,6 @@ def kind_of(name: str, text: str) -> Kind:
     )
 
 
-def files_taken(kind: Kind, text: str) -> list[str]:
+def context_sources(kind: Kind, text: str) -> list[str]:
     """Return the paths and patterns that a build file uses from its folder; ``.`` is the whole folder."""
-    return of_dockerfile(text) if kind == "dockerfile" else of_definition(text)
+    return dockerfile_sources(text) if kind == "dockerfile" else definition_sources(text)

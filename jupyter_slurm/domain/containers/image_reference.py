@@ -22,7 +22,7 @@ RUNTIMES: Final = ("docker", "podman", "apptainer", "singularity", "charliecloud
 """Container runtimes."""
 
 _SCHEME: Final = "docker://"
-_LONGEST: Final = 255  # characters of a name, without tag and digest
+_MAX_NAME_CHARACTERS: Final = 255  # characters of a name, without tag and digest
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
@@ -50,7 +50,7 @@ def reference(image: str) -> str:
     """
     name = image.removeprefix(_SCHEME)
     found = _REFERENCE.fullmatch(name)
-    if found is None or len(found["name"]) > _LONGEST:
+    if found is None or len(found["name"]) > _MAX_NAME_CHARACTERS:
         lower = _REFERENCE.fullmatch(name.lower())
         hint = f"Its name has no capital letters: {_SCHEME}{name.lower()}" if lower else _HINT
         raise UsageError(f"{image!r} is no name of an image.", hint=hint)
@@ -65,7 +65,7 @@ def runtimes_for(image: str) -> tuple[str, ...]:
     return RUNTIMES[2:] if is_path(image) else RUNTIMES
 
 
-def check_described(told: EnvironmentTable) -> None:
+def check_described(text: EnvironmentTable) -> None:
     """Check that an environment's description in a profile is valid for a container.
 
     Raises
@@ -73,23 +73,23 @@ def check_described(told: EnvironmentTable) -> None:
     UsageError
         The description contradicts itself, or contains an invalid value.
     """
-    image = told.get("image")
+    image = text.get("image")
     if image is None:
-        if alone := [name for name in ("runtime", "bind") if name in told]:
+        if alone := [name for name in ("runtime", "bind") if name in text]:
             raise UsageError(f"{alone[0]} says something of a container, and there is no image.", hint=_HINT)
         return
-    if both := [name for name in ("venv", "conda") if name in told]:
+    if both := [name for name in ("venv", "conda") if name in text]:
         raise UsageError(
             f"image and {both[0]} are two environments.",
             hint='What is in the image needs no folder; python = "/…/bin/python" chooses one of several Pythons in it.',
         )
     if not is_path(image):
         reference(image)
-    if (runtime := told.get("runtime")) and runtime not in runtimes_for(image):
+    if (runtime := text.get("runtime")) and runtime not in runtimes_for(image):
         what = "unpacked images and SIF files" if is_path(image) else "images of registries"
         fit = ", ".join(runtimes_for(image))
         raise UsageError(f"{runtime} does not run {image}.", hint=f"For {what} there are: {fit}.")
-    for bind in told.get("bind", ()):
+    for bind in text.get("bind", ()):
         check_bind(bind)
 
 

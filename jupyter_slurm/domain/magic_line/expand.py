@@ -27,7 +27,7 @@ Lookup = Callable[[str], Any]
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _STEP = r"""\.[A-Za-z][A-Za-z0-9_]*|\[-?[0-9]{1,9}\]|\['[^'\]\\]*'\]|\["[^"\]\\]*"\]"""
 _REFERENCE = re.compile(rf"\{{(?P<path>{_NAME}(?:{_STEP})*)\}}|\$(?P<name>{_NAME})|\$\{{(?P<braced>{_NAME})\}}")
-_LONGEST_EXPRESSION = 200
+_MAX_EXPRESSION_CHARACTERS = 200
 _FORMAT = re.compile(rf"(?P<name>{_NAME}(?:{_STEP})*)(?:![rsa]|:[^:{{}}\s]*|=)")
 _EXPRESSIONS = (
     ast.Attribute,
@@ -82,7 +82,7 @@ def expand_at(text: str, at: int, lookup: Lookup) -> tuple[str, int] | None:
         value = MISSING if value is MISSING else _follow(value, step)
     if value is MISSING or callable(value) or isinstance(value, ModuleType):
         if steps and first is not MISSING:
-            raise _leads_nowhere(match, value)
+            raise _unknown_reference_error(match, value)
         return None
     return _as_text(value), match.end()
 
@@ -107,7 +107,7 @@ def variable_at(text: str, at: int, variables: Mapping[str, str]) -> tuple[str, 
 def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
     """Refuse ``{n + 1}`` and ``{n:03}`` if Python has such names, because the job would get the braces."""
     inside = text[at + 1 : max(text.find("}", at), at)].strip()
-    if not inside or len(inside) > _LONGEST_EXPRESSION:
+    if not inside or len(inside) > _MAX_EXPRESSION_CHARACTERS:
         return
     formatted = _FORMAT.fullmatch(inside)
     try:
@@ -127,7 +127,7 @@ def _refuse_expression(text: str, at: int, lookup: Lookup) -> None:
         )
 
 
-def _leads_nowhere(match: re.Match[str], value: Any) -> UsageError:
+def _unknown_reference_error(match: re.Match[str], value: Any) -> UsageError:
     """Return the error text for ``{job.nothing}`` and ``{job.cancel}``, if Python has the first name."""
     why = "Python has no such value" if value is MISSING else "that is no value, and nothing is called here"
     hint = "In single quotes it stays as typed."

@@ -21,11 +21,11 @@ from jupyter_slurm.domain.magic_line.expand import Lookup, expand_at, variable_a
 from jupyter_slurm.domain.options.option_parser import HET, Option, OptionTable, SplitArgv, option_meant
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["MagicLine", "Token", "command_words", "parse_cell_line", "parse_line_magic", "tokenize"]
+__all__ = ["MagicLine", "Token", "command_arguments", "parse_cell_line", "parse_line_magic", "tokenize"]
 
 _BEFORE_HOME = re.compile(r"(--[A-Za-z][\w-]*=)?")  # of the current word
 _NO_VARIABLES: Mapping[str, str] = {}
-_OWN = re.compile(r"(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<value>.*))?", re.DOTALL)
+_KEYWORD = re.compile(r"(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
 class Token(NamedTuple):
@@ -67,7 +67,7 @@ class MagicLine(NamedTuple):
     """
 
     options: list[str]
-    words: dict[str, str | None]
+    keywords: dict[str, str | None]
     args: list[str]
     rest: list[str]
     parsed: SplitArgv
@@ -189,7 +189,7 @@ class _Reader:
 def parse_cell_line(
     line: str,
     table: OptionTable,
-    words: Mapping[str, bool | None],
+    keywords: Mapping[str, bool | None],
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
@@ -221,8 +221,8 @@ def parse_cell_line(
         options += found
         typed += tokens[at : at + used]
         if not found:
-            _check_glued(table, tokens, at, line, words)
-            _own_word(table, tokens[at], line, words, ours)
+            _check_glued(table, tokens, at, line, keywords)
+            _add_keyword(table, tokens[at], line, keywords, ours)
         at += used or 1
     _check_arguments(table, tokens[at + 1 :])
     spans = [(token.start, token.end) for token in typed]
@@ -232,7 +232,7 @@ def parse_cell_line(
 def parse_line_magic(
     line: str,
     table: OptionTable,
-    words: Mapping[str, bool | None],
+    keywords: Mapping[str, bool | None],
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
@@ -244,14 +244,14 @@ def parse_line_magic(
     texts = [token.text for token in tokens]
     ours: dict[str, str | None] = {}
     at = 0
-    while at < len(tokens) and _looks_ours(tokens[at], words):
-        _own_word(table, tokens[at], line, words, ours)
+    while at < len(tokens) and _continues_keywords(tokens[at], keywords):
+        _add_keyword(table, tokens[at], line, keywords, ours)
         at += 1
     first, options = at, list[Option]()
     while at < len(tokens) and not _is_end(tokens[at]):
         found = _options_at(table, tokens, texts, at)
         if not found:
-            _check_order(tokens[at], line, words)
+            _check_order(tokens[at], line, keywords)
             break
         options += found
         at += sum(len(option.tokens) for option in found)
@@ -263,7 +263,7 @@ def parse_line_magic(
     return MagicLine([token.text for token in typed], ours, [], rest, SplitArgv(options, rest), spans)
 
 
-def command_words(
+def command_arguments(
     line: str, table: OptionTable, lookup: Lookup | None = None, variables: Mapping[str, str] = _NO_VARIABLES
 ) -> list[str]:
     """Return the words of a line for a command that gets them unchanged (``%squeue -u {name}``).
@@ -308,7 +308,7 @@ def _options_at(table: OptionTable, tokens: Sequence[Token], texts: Sequence[str
             span=[token.start, token.end],
         )
     try:
-        return table.take(texts, at)
+        return table.read_option(texts, at)
     except OptionError as error:
         error.details["span"] = [token.start, token.end]
         raise
@@ -325,24 +325,26 @@ def _check_arguments(table: OptionTable, tokens: Sequence[Token]) -> None:
             )
 
 
-def _ours(token: Token) -> re.Match[str] | None:
+def _match_keyword(token: Token) -> re.Match[str] | None:
     """Match ``word`` or ``word=``, as far as typed."""
-    match = _OWN.fullmatch(token.text)
+    match = _KEYWORD.fullmatch(token.text)
     return match if match and token.typed >= min(len(token.text), match.end("word") + 1) else None
 
 
-def _looks_ours(token: Token, words: Mapping[str, bool | None]) -> bool:
+def _continues_keywords(token: Token, keywords: Mapping[str, bool | None]) -> bool:
     """Return whether the keywords of a line magic continue: with a keyword, or a mistyped keyword with a value."""
-    match = _ours(token)
-    return match is not None and (match["word"] in words or bool(match["value"] and _near(match["word"], words)))
+    match = _match_keyword(token)
+    return match is not None and (
+        match["word"] in keywords or bool(match["value"] and _similar_keyword(match["word"], keywords))
+    )
 
 
-def _check_order(token: Token, line: str, words: Mapping[str, bool | None]) -> None:
+def _check_order(token: Token, line: str, keywords: Mapping[str, bool | None]) -> None:
     if token.typed and (meant := option_meant(token.text)):
         said = f"{line[token.start : token.end]!r} begins with another dash than options do"
         raise UsageError(said, hint=f"Did you mean {meant}?", span=[token.start, token.end], suggestion=meant)
-    match = _ours(token)
-    if match and match["word"] in words and words[match["word"]] == (match["value"] is not None):
+    match = _match_keyword(token)
+    if match and match["word"] in keywords and keywords[match["word"]] == (match["value"] is not None):
         raise UsageError(
             f"{line[token.start : token.end]!r} stands behind Slurm's options; in a line magic our words come first",
             hint=f"Put it first, or write ./{token.text} for a file of that name.",
@@ -351,12 +353,12 @@ def _check_order(token: Token, line: str, words: Mapping[str, bool | None]) -> N
 
 
 def _check_glued(
-    table: OptionTable, tokens: Sequence[Token], at: int, line: str, words: Mapping[str, bool | None]
+    table: OptionTable, tokens: Sequence[Token], at: int, line: str, keywords: Mapping[str, bool | None]
 ) -> None:
     """Refuse the value of ``--nice 5``: the value of an option with an optional value follows an equals sign."""
     token, before = tokens[at], tokens[at - 1].text if at else ""
-    match = _ours(token)
-    if table.takes_glued_value(before) and not (match and _near(match["word"], words)):
+    match = _match_keyword(token)
+    if table.takes_glued_value(before) and not (match and _similar_keyword(match["word"], keywords)):
         raise UsageError(
             f"{line[token.start : token.end]!r} is not taken for the value of {before}",
             hint=f"{before} takes its value behind an equals sign: {before}={line[token.start : token.end]}",
@@ -364,35 +366,41 @@ def _check_glued(
         )
 
 
-def _near(name: str, words: Mapping[str, bool | None]) -> str | None:
+def _similar_keyword(name: str, keywords: Mapping[str, bool | None]) -> str | None:
     from difflib import get_close_matches  # slow import, needed only after a typing error
 
-    return next(iter(get_close_matches(name, list(words), n=1)), None)
+    return next(iter(get_close_matches(name, list(keywords), n=1)), None)
 
 
-def _own_word(
-    table: OptionTable, token: Token, line: str, words: Mapping[str, bool | None], ours: dict[str, str | None]
+def _add_keyword(
+    table: OptionTable,
+    token: Token,
+    line: str,
+    keywords: Mapping[str, bool | None],
+    found_keywords: dict[str, str | None],
 ) -> None:
     """Record a keyword."""
     span = [token.start, token.end]
-    match = _ours(token)
-    if match is None or match["word"] not in words:
+    match = _match_keyword(token)
+    if match is None or match["word"] not in keywords:
         name = match["word"] if match else token.text
-        near = option_meant(token.text) or table.option_named(token.text) or _near(name, words)
+        near = option_meant(token.text) or table.option_named(token.text) or _similar_keyword(name, keywords)
         raise UsageError(
             f"{line[token.start : token.end]!r} is neither an option of Slurm nor a word of ours",
             hint=f"Did you mean {near}?"
             if near
-            else f"Our words: {', '.join(sorted(words))}. Arguments come after --.",
+            else f"Our words: {', '.join(sorted(keywords))}. Arguments come after --.",
             span=span,
             suggestion=near,
         )
     name, value = match["word"], match["value"]
-    is_refined = words[name] is None and (value is None) != (ours.get(name) is None)  # `kernel kernel=NAME`
-    if name in ours and not is_refined:
+    is_refined = keywords[name] is None and (value is None) != (
+        found_keywords.get(name) is None
+    )  # `kernel kernel=NAME`
+    if name in found_keywords and not is_refined:
         raise UsageError(f"{name} is there twice", hint="Say it once.", span=span)
-    if words[name] is False and value is not None:
+    if keywords[name] is False and value is not None:
         raise UsageError(f"{name} takes no value", hint=f"Say just {name}.", span=span)
-    if not value and (words[name] or value is not None):
+    if not value and (keywords[name] or value is not None):
         raise UsageError(f"{name} needs a value", hint=f"Say {name}=…, without blanks around the =.", span=span)
-    ours[name] = value or ours.get(name)
+    found_keywords[name] = value or found_keywords.get(name)

@@ -44,7 +44,7 @@ _RESERVATION, _CLUSTER, _FEATURE = (
     Choices(("feature",), (), ",&|()[]*"),
 )
 _GRES, _GPU, _JOB = Choices(("gres",)), Choices(("gpu",)), Choices(("job",))
-_GPU_OF_NODE = Choices(("gpu-of-node",))
+_NODE_GPU = Choices(("gpu-of-node",))
 _ANY_JOB = Choices(("job", "finished"))
 _TIME = Choices(("time-limit",), separators="")
 _DEPENDENCIES: Final = ("after:", "afterany:", "aftercorr:", "afternotok:", "afterok:", "singleton")
@@ -62,9 +62,9 @@ _SUBMITTING: Final = {
     "exclusive": Choices(fixed=("mcs", "user")),
     "export": Choices(fixed=("ALL", "NIL", "NONE")),
     "gpus": _GPU,
-    "gpus-per-node": _GPU_OF_NODE,
-    "gpus-per-socket": _GPU_OF_NODE,
-    "gpus-per-task": _GPU_OF_NODE,
+    "gpus-per-node": _NODE_GPU,
+    "gpus-per-socket": _NODE_GPU,
+    "gpus-per-task": _NODE_GPU,
     "gres": _GRES,
     "gres-flags": Choices(fixed=("disable-binding", "enforce-binding")),
     "hint": Choices(fixed=("compute_bound", "memory_bound", "multithread", "nomultithread")),
@@ -83,7 +83,7 @@ _SUBMITTING: Final = {
 }
 # Options whose value is a file or directory in every command.
 _PATHS: Final = {"batch-script", "bcast", "chdir", "container", "error", "export-file", "input", "multi-prog", "output"}
-_ASKING: Final = {
+_SUBMISSION_QUERY_CHOICES: Final = {
     "account": _ACCOUNT,
     "accounts": _ACCOUNT,
     "cluster": _CLUSTER,
@@ -101,10 +101,22 @@ _ASKING: Final = {
     "states": _STATES,
     "steps": Choices(("step",)),
 }
-_OF_NODES: Final = ("ALLOC", "COMP", "DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "IDLE", "MAINT", "MIX", "RESERVED")
+_NODE_STATES: Final = (
+    "ALLOC",
+    "COMP",
+    "DOWN",
+    "DRAIN",
+    "DRAINED",
+    "DRAINING",
+    "FAIL",
+    "IDLE",
+    "MAINT",
+    "MIX",
+    "RESERVED",
+)
 _SPECIAL: Final = {
     ("sacct", "jobs"): _ANY_JOB,
-    ("sinfo", "states"): Choices(fixed=_OF_NODES),
+    ("sinfo", "states"): Choices(fixed=_NODE_STATES),
     ("sstat", "jobs"): Choices(("job", "step")),
 }
 
@@ -112,7 +124,7 @@ _SCONTROL: Final = (
     *("cancel_reboot", "create", "delete", "help", "hold", "listpids", "ping", "reboot", "release", "requeue"),
     *("requeuehold", "resume", "show", "suspend", "top", "update", "wait_job", "write"),
 )
-_SHOWN: Final = {
+_SHOW_CHOICES: Final = {
     "assoc_mgr": Choices(),
     "config": Choices(),
     "daemons": Choices(),
@@ -126,8 +138,8 @@ _SHOWN: Final = {
     "steps": Choices(("step", "job")),
     "topology": Choices(),
 }
-_ON_JOBS: Final = {"hold", "release", "requeue", "requeuehold", "resume", "suspend", "top", "uhold", "wait_job"}
-_UPDATED: Final = {
+_JOB_ACTIONS: Final = {"hold", "release", "requeue", "requeuehold", "resume", "suspend", "top", "uhold", "wait_job"}
+_UPDATE_CHOICES: Final = {
     "jobid": _JOB,
     "nodename": _NODE,
     "partitionname": _PARTITION,
@@ -139,7 +151,7 @@ _UPDATED: Final = {
     "reqnodelist": _NODE,
     "excnodelist": _NODE,
 }
-_OF_A_JOB: Final = (
+_JOB_UPDATE_KEYS: Final = (
     *("Account=", "ArrayTaskThrottle=", "Comment=", "Deadline=", "Dependency=", "ExcNodeList=", "Features=", "Gres="),
     *("JobName=", "MailUser=", "MinMemoryNode=", "Nice=", "NumCPUs=", "NumNodes=", "Partition=", "QOS="),
     *("ReqNodeList=", "Requeue=", "ReservationName=", "StartTime=", "TimeLimit="),
@@ -175,7 +187,7 @@ def choices_for_option(command: str, option: str, value: str) -> Choices | None:
         )
     if command in ("sbatch", "salloc", "srun"):
         return _SUBMITTING.get(option)
-    return _SPECIAL.get((command, option)) or _ASKING.get(option)
+    return _SPECIAL.get((command, option)) or _SUBMISSION_QUERY_CHOICES.get(option)
 
 
 def is_path(command: str, option: str) -> bool:
@@ -183,7 +195,7 @@ def is_path(command: str, option: str) -> bool:
     return command in ("sbatch", "salloc", "srun") and option in _PATHS
 
 
-def choices_for_operand(command: str, before: Sequence[str], word: str) -> Choices | None:
+def choices_for_operand(command: str, before: Sequence[str], text: str) -> Choices | None:
     """Return the possible words of a command that are not options.
 
     Parameters
@@ -201,31 +213,31 @@ def choices_for_operand(command: str, before: Sequence[str], word: str) -> Choic
         return Choices(("job", "step"))
     if command not in _FIRST:
         return None
-    name, equals, _ = word.partition("=")
+    name, equals, _ = text.partition("=")
     if equals:
-        found = (_UPDATED if command == "scontrol" else _ACCOUNTING).get(name.lower())
+        found = (_UPDATE_CHOICES if command == "scontrol" else _ACCOUNTING).get(name.lower())
         return found and found._replace(separators=found.separators + "=")
     if not before:
         return Choices(fixed=_FIRST[command], separators="")
-    return _of_scontrol(before) if command == "scontrol" else _of_sacctmgr(command, before)
+    return _scontrol_choices(before) if command == "scontrol" else _sacctmgr_choices(command, before)
 
 
-def _of_scontrol(before: Sequence[str]) -> Choices | None:
+def _scontrol_choices(before: Sequence[str]) -> Choices | None:
     verb, *rest = (word.lower() for word in before)
     if verb == "show":
-        return _SHOWN.get(rest[0]) if rest else Choices(fixed=tuple(_SHOWN), separators="")
-    if verb in _ON_JOBS:
+        return _SHOW_CHOICES.get(rest[0]) if rest else Choices(fixed=tuple(_SHOW_CHOICES), separators="")
+    if verb in _JOB_ACTIONS:
         return _JOB if not rest else None
     if verb == "write":
         return _JOB if rest else Choices(fixed=("batch_script",), separators="")
     if verb == "update":
         is_job = bool(rest) and rest[0].startswith("jobid=")
         first = ("JobId=", "NodeName=", "PartitionName=", "ReservationName=")
-        return Choices(fixed=_OF_A_JOB if is_job else () if rest else first, separators="")
+        return Choices(fixed=_JOB_UPDATE_KEYS if is_job else () if rest else first, separators="")
     return None
 
 
-def _of_sacctmgr(command: str, before: Sequence[str]) -> Choices | None:
+def _sacctmgr_choices(command: str, before: Sequence[str]) -> Choices | None:
     if command != "sacctmgr" or before[0].lower() not in _FIRST["sacctmgr"]:
         return None
     if len(before) == 1:

@@ -15,13 +15,13 @@ _REPEATABLE: Final = frozenset({"sacct", "scancel", "sdiag", "sinfo", "sprio", "
 #: Commands that a user may run. Of sbatch only ``--test-only``, which submits nothing.
 COMMANDS: Final = _REPEATABLE | {"sacctmgr", "scontrol", "sbatch"}
 
-_DIALOGUES: Final = {
+_INTERACTIVE_HINTS: Final = {
     "scontrol": "%scontrol show job 12",
     "sacctmgr": "%sacctmgr show qos",
     "sreport": "%sreport cluster utilization",
 }
 _CHANGES: Final = ("add", "create", "delete", "load", "modify", "remove")
-_ANSWERED: Final = frozenset({"help", "usage", "version"})
+_INFORMATION_OPTIONS: Final = frozenset({"help", "usage", "version"})
 
 
 def is_repeatable(argv: Sequence[str]) -> bool:
@@ -52,7 +52,7 @@ def check_ends(argv: Sequence[str]) -> None:
         raise UsageError(
             "sbatch is passed through with --test-only alone.", hint="Submissions go by %%sbatch and %sbatch."
         )
-    if names & _ANSWERED:
+    if names & _INFORMATION_OPTIONS:
         return
     if "iterate" in names:
         raise UsageError(
@@ -63,10 +63,10 @@ def check_ends(argv: Sequence[str]) -> None:
         raise UsageError(
             "scancel --interactive asks before it cancels, and nobody can answer here.", hint="Leave it out."
         )
-    if command in _DIALOGUES and not words:
+    if command in _INTERACTIVE_HINTS and not words:
         raise UsageError(
             f"{command} without a command opens a dialogue, and nobody can answer here.",
-            hint=f"Say what it should do, for example {_DIALOGUES[command]}",
+            hint=f"Say what it should do, for example {_INTERACTIVE_HINTS[command]}",
         )
     first = words[0].lower() if words else ""
     if command == "sacctmgr" and first and "immediate" not in names and any(c.startswith(first) for c in _CHANGES):

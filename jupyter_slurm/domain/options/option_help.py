@@ -62,7 +62,7 @@ def read_help(text: str) -> Iterator[HelpEntry]:
         yield _entry(entry, words)
 
 
-def _entry(found: re.Match[str], words: list[str]) -> HelpEntry:
-    value = found["value"] or ""
+def _entry(match: re.Match[str], arguments: list[str]) -> HelpEntry:
+    value = match["value"] or ""
     takes = "." if not value else "?" if _OPTIONAL.fullmatch(value) else "="
-    return HelpEntry(found["name"], found["short"] or "", takes, " ".join(filter(None, words)))
+    return HelpEntry(match["name"], match["short"] or "", takes, " ".join(filter(None, arguments)))

@@ -31,10 +31,10 @@ HET: Final = ":"
 _DASHES: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 
 
-def option_meant(word: str) -> str | None:
+def option_meant(text: str) -> str | None:
     """Return the intended option of a word that begins with a typographic dash; None for any other word."""
-    name = word.lstrip(_DASHES + "-")
-    if name == word or not name or not set(word[: len(word) - len(name)]) & set(_DASHES):
+    name = text.lstrip(_DASHES + "-")
+    if name == text or not name or not set(text[: len(text) - len(name)]) & set(_DASHES):
         return None
     return ("-" if len(name.partition("=")[0]) == 1 else "--") + name
 
@@ -175,26 +175,26 @@ class OptionTable:
             for spec in self.specs
         ]
 
-    def name_length(self, word: str) -> int:
+    def name_length(self, text: str) -> int:
         """Return the length of an option word's name or letters, including the ``=`` but not the value."""
-        if word.startswith("--"):
-            return word.find("=") + 1 or len(word)
-        for at, letter in enumerate(word[1:], 1):
+        if text.startswith("--"):
+            return text.find("=") + 1 or len(text)
+        for at, letter in enumerate(text[1:], 1):
             spec = self._short.get(letter)
             if spec is not None and spec.arity is not Arity.NONE:
                 return at + 1
-        return len(word)
+        return len(text)
 
-    def takes_glued_value(self, word: str) -> bool:
+    def takes_glued_value(self, text: str) -> bool:
         """Return whether a word is a long option without its value, whose value is never the next word."""
         try:
-            return word.startswith("--") and "=" not in word and self._find(word[2:], word, 0).arity is Arity.OPTIONAL
+            return text.startswith("--") and "=" not in text and self._find(text[2:], text, 0).arity is Arity.OPTIONAL
         except OptionError:
             return False
 
-    def option_named(self, word: str) -> str | None:
+    def option_named(self, text: str) -> str | None:
         """Return the option with exactly the name of a word without dashes, and its value; None if no option has it."""
-        return f"--{word}" if word.partition("=")[0] in self._long else None
+        return f"--{text}" if text.partition("=")[0] in self._long else None
 
     def nearest(self, name: str) -> str | None:
         """Return the probably intended option, with its dashes."""
@@ -242,33 +242,33 @@ class OptionTable:
                 rest.append(word)
                 at += 1
                 continue
-            found = self.take(words, at)
+            found = self.read_option(words, at)
             options += found
             at += sum(len(option.tokens) for option in found)
         return SplitArgv(options, rest)
 
-    def is_option(self, word: str) -> bool:
+    def is_option(self, text: str) -> bool:
         """Return whether getopt takes a word at an option's position for an option; a lone ``-`` is not an option."""
-        return len(word) > 1 and word.startswith("-")
+        return len(text) > 1 and text.startswith("-")
 
-    def is_separator(self, word: str) -> bool:
+    def is_separator(self, text: str) -> bool:
         """Return whether a word at an option's position begins the next component of a heterogeneous job."""
-        return word == HET and not self._permuting
+        return text == HET and not self._permuting
 
-    def take(self, words: Sequence[str], at: int) -> list[Option]:
+    def read_option(self, arguments: Sequence[str], at: int) -> list[Option]:
         """Read the option, or bundle of letters, at a position, with its value. Errors are those of :meth:`split`."""
-        return [self._long_option(words, at)] if words[at].startswith("--") else self._letters(words, at)
+        return [self._long_option(arguments, at)] if arguments[at].startswith("--") else self._letters(arguments, at)
 
-    def _long_option(self, words: Sequence[str], at: int) -> Option:
-        typed, equals, value = words[at][2:].partition("=")
-        spec = self._find(typed, words[at], at)
+    def _long_option(self, arguments: Sequence[str], at: int) -> Option:
+        typed, equals, value = arguments[at][2:].partition("=")
+        spec = self._find(typed, arguments[at], at)
         if spec.arity is Arity.NONE and equals:
-            raise self._error(f"--{spec.name} takes no value", words[at], at, hint=f"Write --{spec.name} alone.")
+            raise self._error(f"--{spec.name} takes no value", arguments[at], at, hint=f"Write --{spec.name} alone.")
         if spec.arity is Arity.REQUIRED and not equals:
-            return self._with_next(spec, words, at)
-        return Option(spec.name, value if equals else None, (words[at],), at)
+            return self._with_next(spec, arguments, at)
+        return Option(spec.name, value if equals else None, (arguments[at],), at)
 
-    def _find(self, typed: str, word: str, at: int) -> OptionSpec:
+    def _find(self, typed: str, text: str, at: int) -> OptionSpec:
         """Find a long option by its name or an unambiguous prefix."""
         if typed in self._long:
             return self._long[typed]
@@ -279,13 +279,13 @@ class OptionTable:
         if found:
             names = ", ".join(f"--{name}" for name in sorted(found))
             shortest = f"--{min(found, key=len)}"
-            raise self._error(f"--{typed} could be any of {names}", word, at, suggestion=shortest)
+            raise self._error(f"--{typed} could be any of {names}", text, at, suggestion=shortest)
         suggestion = self.nearest(typed)
-        raise self._error(f"{self.command} has no option --{typed}", word, at, suggestion=suggestion)
+        raise self._error(f"{self.command} has no option --{typed}", text, at, suggestion=suggestion)
 
-    def _letters(self, words: Sequence[str], at: int) -> list[Option]:
+    def _letters(self, arguments: Sequence[str], at: int) -> list[Option]:
         """Read a word of letters. The last letter may have a value in the same word or in the next one."""
-        word, found = words[at], list[Option]()
+        word, found = arguments[at], list[Option]()
         for position, letter in enumerate(word[1:], 1):
             spec = self._short.get(letter)
             if spec is None:
@@ -298,23 +298,23 @@ class OptionTable:
             if rest or spec.arity is Arity.OPTIONAL:
                 found.append(Option(spec.name, rest or None, tokens, at))
             else:
-                option = self._with_next(spec, words, at)
+                option = self._with_next(spec, arguments, at)
                 found.append(option if tokens else replace(option, tokens=option.tokens[1:]))
             break
         return found
 
-    def _with_next(self, spec: OptionSpec, words: Sequence[str], at: int) -> Option:
-        if at + 1 >= len(words):
+    def _with_next(self, spec: OptionSpec, arguments: Sequence[str], at: int) -> Option:
+        if at + 1 >= len(arguments):
             hint = f"Write --{spec.names[0]}=VALUE." if spec.names else f"Write -{spec.short} VALUE."
-            raise self._error(f"{words[at]} needs a value", words[at], at, hint=hint)
-        return Option(spec.name, words[at + 1], (words[at], words[at + 1]), at)
+            raise self._error(f"{arguments[at]} needs a value", arguments[at], at, hint=hint)
+        return Option(spec.name, arguments[at + 1], (arguments[at], arguments[at + 1]), at)
 
     def _error(
-        self, message: str, word: str, at: int, *, suggestion: str | None = None, hint: str | None = None
+        self, message: str, text: str, at: int, *, suggestion: str | None = None, hint: str | None = None
     ) -> OptionError:
         if hint is None:
             hint = f"Did you mean {suggestion}?" if suggestion else f"`{self.command} --help` lists the options."
-        return OptionError(message, hint=hint, option=word, index=at, suggestion=suggestion)
+        return OptionError(message, hint=hint, option=text, index=at, suggestion=suggestion)
 
 
 @lru_cache(maxsize=64)
@@ -322,7 +322,7 @@ def _specs(command: str, version: Version | None) -> tuple[OptionSpec, ...]:
     specs = []
     for line in OPTIONS[command].split(";"):
         names, short, arity, *when = line.split()
-        if version is None or all(_holds(condition, version) for condition in when):
+        if version is None or all(_contains_option(condition, version) for condition in when):
             long = tuple(name for name in names.split(",") if name != "-")
             specs.append(OptionSpec(long, "" if short == "-" else short, Arity(arity)))
     if version is None:
@@ -340,7 +340,7 @@ def _merged(specs: Sequence[OptionSpec]) -> list[OptionSpec]:
     return list(merged.values())
 
 
-def _holds(condition: str, version: Version) -> bool:
+def _contains_option(condition: str, version: Version) -> bool:
     year, month = condition[1:].split(".")
     bound = (int(year), int(month))
     return version >= bound if condition[0] == ">" else version < bound

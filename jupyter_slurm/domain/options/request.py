@@ -37,7 +37,7 @@ class Request:
         """Return an option's text, from the command line or from the environment."""
         return f"{self._variables.get(option, f'--{option}')}={self.chosen[option]}"
 
-    def words(self, option: str) -> list[str]:
+    def list_values(self, option: str) -> list[str]:
         """Return the parts of a list value."""
         return [word for word in (self.chosen.get(option) or "").split(",") if word]
 
@@ -49,7 +49,7 @@ class Request:
     @property
     def clusters(self) -> list[str]:
         """Return the clusters to which the job may go; empty: the current cluster."""
-        return [name.lower() for name in self.words("clusters") or self.words("cluster")]
+        return [name.lower() for name in self.list_values("clusters") or self.list_values("cluster")]
 
     @cached_property
     def time(self) -> tuple[str, float] | None:

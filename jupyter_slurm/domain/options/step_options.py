@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 
-__all__ = ["BUSY", "advise_refused", "is_out_of_memory", "is_time_over", "step_options"]
+__all__ = ["NODES_BUSY_TEXT", "advise_refused", "is_out_of_memory", "is_time_over", "step_options"]
 
 # Options that choose where a step runs, or that turn srun into another tool.
-_NOT_HERE = {
+_UNSUPPORTED_OPTIONS = {
     "jobid": "on=NAME says which allocation is meant",
     "pty": "there is no terminal under a cell",
     "interactive": "there is no terminal under a cell",
@@ -26,40 +26,40 @@ _NOT_HERE = {
 }
 
 # Further options that a process for cells cannot have: the process is one task, whose standard streams are in use.
-_NOT_FOR_A_PROCESS = {
+_UNSUPPORTED_PROCESS_OPTIONS = {
     **dict.fromkeys(("ntasks", "nodes", "ntasks-per-node", "multi-prog"), "a process is one task"),
     **dict.fromkeys(("input", "output", "error", "label", "unbuffered"), "cells have files of their own"),
 }
 
 
-_LARGER = "The allocation has less: %salloc with more of it asks for another one, of its own name (as=)."
-BUSY = "Requested nodes are busy"
+_LARGER_TEXT = "The allocation has less: %salloc with more of it asks for another one, of its own name (as=)."
+NODES_BUSY_TEXT = "Requested nodes are busy"
 """srun's message when other steps hold the resources that a step requests from its allocation."""
 
 # srun's messages, each with a remedy.
 _REFUSALS = {
-    "More processors requested than permitted": f"Ask for fewer tasks or CPUs (-n, -c). {_LARGER}",
-    "Memory required by task is not available": f"Ask for less memory (--mem, --mem-per-cpu). {_LARGER}",
-    "Invalid generic resource (gres) specification": f"Ask for fewer GPUs, or others. {_LARGER}",
-    "Requested node configuration is not available": f"Ask for fewer nodes, tasks or CPUs (-N, -n, -c). {_LARGER}",
-    " nodes asked for ": f"Ask for fewer nodes (-N). {_LARGER}",
-    BUSY: "Another step has them: wait for its end, or share them with it (%srun --overlap).",
+    "More processors requested than permitted": f"Ask for fewer tasks or CPUs (-n, -c). {_LARGER_TEXT}",
+    "Memory required by task is not available": f"Ask for less memory (--mem, --mem-per-cpu). {_LARGER_TEXT}",
+    "Invalid generic resource (gres) specification": f"Ask for fewer GPUs, or others. {_LARGER_TEXT}",
+    "Requested node configuration is not available": f"Ask for fewer nodes, tasks or CPUs (-N, -n, -c). {_LARGER_TEXT}",
+    " nodes asked for ": f"Ask for fewer nodes (-N). {_LARGER_TEXT}",
+    NODES_BUSY_TEXT: "Another step has them: wait for its end, or share them with it (%srun --overlap).",
 }
 
 
-def advise_refused(said: str) -> str:
+def advise_refused(message: str) -> str:
     """Return advice for a step that Slurm did not start, by srun's message; empty if the message is unknown."""
-    return next((step for words, step in _REFUSALS.items() if words in said), "")
+    return next((step for words, step in _REFUSALS.items() if words in message), "")
 
 
-def is_time_over(said: str) -> bool:
+def is_time_over(message: str) -> bool:
     """Return whether Slurm reported that it ended a step at the time limit of the step or its job."""
-    return " DUE TO TIME LIMIT " in said
+    return " DUE TO TIME LIMIT " in message
 
 
-def is_out_of_memory(said: str) -> bool:
+def is_out_of_memory(message: str) -> bool:
     """Return whether Slurm reported that a step exceeded its memory."""
-    return "oom-kill event" in said or "Out Of Memory" in said or "exceeded memory limit" in said
+    return "oom-kill event" in message or "Out Of Memory" in message or "exceeded memory limit" in message
 
 
 def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool = False) -> set[str]:
@@ -85,9 +85,11 @@ def step_options(table: OptionTable, options: Sequence[str], *, is_process: bool
     if split.rest:
         raise OptionError(f"{split.rest[0]!r} is not an option of srun", option=split.rest[0])
     for option in split.options:
-        if option.name in _NOT_HERE:
-            raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
-        if is_process and option.name in _NOT_FOR_A_PROCESS:
-            why = _NOT_FOR_A_PROCESS[option.name]
+        if option.name in _UNSUPPORTED_OPTIONS:
+            raise OptionError(
+                f"--{option.name} has no place here: {_UNSUPPORTED_OPTIONS[option.name]}", option=option.tokens[0]
+            )
+        if is_process and option.name in _UNSUPPORTED_PROCESS_OPTIONS:
+            why = _UNSUPPORTED_PROCESS_OPTIONS[option.name]
             raise OptionError(f"--{option.name} has no place here: {why}", option=option.tokens[0])
     return {option.name for option in split.options}

@@ -14,7 +14,7 @@ from jupyter_slurm.domain.queries.framing import framed_records, long_format
 from jupyter_slurm.domain.slurm_values import parse_epoch, present, read_time_limit
 from jupyter_slurm.errors import ParseError
 
-__all__ = ["COLUMNS", "everybody_argv", "hides_jobs", "parse_everybody"]
+__all__ = ["COLUMNS", "all_jobs_argv", "hides_jobs", "parse_all_jobs"]
 
 _FIELDS: Final = (
     "jobarrayid",
@@ -30,7 +30,7 @@ _FIELDS: Final = (
     "timelimit",
 )
 
-#: Columns of a row of :func:`parse_everybody`.
+#: Columns of a row of :func:`parse_all_jobs`.
 COLUMNS: Final = (
     "id",
     "tasks",
@@ -47,7 +47,7 @@ COLUMNS: Final = (
 )
 
 
-def everybody_argv(mark: str) -> list[str]:
+def all_jobs_argv(mark: str) -> list[str]:
     """Return the query for all jobs that are not finished.
 
     Parameters
@@ -58,8 +58,8 @@ def everybody_argv(mark: str) -> list[str]:
     return ["squeue", "--local", "--all", "--noheader", f"--Format={long_format(_FIELDS, mark)}"]
 
 
-def parse_everybody(output: bytes, mark: str, user: str) -> list[list[Any]]:
-    """Parse the answer to :func:`everybody_argv`, without the jobs of one user, of which more is known.
+def parse_all_jobs(output: bytes, mark: str, user: str) -> list[list[Any]]:
+    """Parse the answer to :func:`all_jobs_argv`, without the jobs of one user, of which more is known.
 
     Returns
     -------

@@ -195,9 +195,9 @@ def _node(row: dict[str, str]) -> Node:
         memory_used=(parse_count(row["allocmem"]) or 0) * _MIB,
         gres=tuple(parse_gres(row["gres"])),
         gres_used=tuple(parse_gres(row["gresused"])),
-        features=tuple(_words(features)),
-        available=tuple(_words(present(row["features"]))),
-        partitions=tuple(_words(present(row["partitionname"]))),
+        features=tuple(_split_fields(features)),
+        available=tuple(_split_fields(present(row["features"]))),
+        partitions=tuple(_split_fields(present(row["partitionname"]))),
         version=present(row["version"]),
         reason="" if reason == "none" else reason,
         reason_time=parse_epoch(row["timestamp"]),
@@ -249,10 +249,10 @@ def _partition(row: dict[str, str]) -> Partition:
 
 
 def _allowed(text: str) -> tuple[str, ...] | None:
-    return None if text in ("ALL", "", "(null)") else tuple(_words(text))
+    return None if text in ("ALL", "", "(null)") else tuple(_split_fields(text))
 
 
-def _words(text: str) -> Iterable[str]:
+def _split_fields(text: str) -> Iterable[str]:
     return (word for word in text.split(",") if word)
 
 
@@ -312,7 +312,7 @@ def count_hosts(nodes: str) -> int:
     return total
 
 
-def expand_hosts(nodes: str, most: int = MAX_HOSTS) -> list[str]:
+def expand_hosts(nodes: str, limit: int = MAX_HOSTS) -> list[str]:
     """Expand ``dgx[01-02],login`` to its hosts.
 
     Raises
@@ -322,8 +322,8 @@ def expand_hosts(nodes: str, most: int = MAX_HOSTS) -> list[str]:
     """
     if not nodes:
         return []
-    if count_hosts(nodes) > most:
-        raise ParseError(f"A list of nodes names more than {most} nodes: {nodes[:80]!r}")
+    if count_hosts(nodes) > limit:
+        raise ParseError(f"A list of nodes names more than {limit} nodes: {nodes[:80]!r}")
     # Imported late: the import takes longer than the rest of this layer together.
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["ROOM", "DiskSpace", "parse_room"]
+__all__ = ["DISK_SPACE_SCRIPT", "DiskSpace", "parse_room"]
 
-_PATIENCE: Final = 10  # seconds: quota(1) queries each file server, and a server may not answer
+_QUOTA_TIMEOUT_S: Final = 10  # seconds: quota(1) queries each file server, and a server may not answer
 
-ROOM: Final = (
+DISK_SPACE_SCRIPT: Final = (
     "LC_ALL=C; export LC_ALL; { "
     'df -Pk -- "$1"; printf "\\0"; '
-    f'timeout {_PATIENCE} quota -wp; printf "\\0"; '
-    f'timeout {_PATIENCE} lfs quota -q -u "$(id -un)" "$1"; '
+    f'timeout {_QUOTA_TIMEOUT_S} quota -wp; printf "\\0"; '
+    f'timeout {_QUOTA_TIMEOUT_S} lfs quota -q -u "$(id -un)" "$1"; '
     "} 2>/dev/null; :"
 )
 """Shell text that prints the input of :func:`parse_room` for the directory in its argument."""
 
-_FIELDS: Final = 9  # file system; then used, quota, limit, grace for blocks, and the same for files
+_QUOTA_FIELDS: Final = 9  # file system; then used, quota, limit, grace for blocks, and the same for files
 _MARKS: Final = "*[]"  # of lfs and of quota: over the quota, or not exactly known
 
 
@@ -29,7 +29,7 @@ class DiskSpace(NamedTuple):
     """Bytes that may still be written; ``words`` name their origin: a disk or a quota."""
 
     free: int
-    words: str
+    description: str
 
 
 def parse_room(text: str) -> DiskSpace | None:
@@ -41,16 +41,16 @@ def parse_room(text: str) -> DiskSpace | None:
     fields = disk.splitlines()[-1].split() if disk.strip() else []
     if len(fields) <= 5:
         return None
-    rows = [row for line in quota.splitlines() if len(row := line.split()) == _FIELDS and row[0] == fields[0]]
-    if len(row := lustre.split()) == _FIELDS:  # a long name stands on its own line
+    rows = [row for line in quota.splitlines() if len(row := line.split()) == _QUOTA_FIELDS and row[0] == fields[0]]
+    if len(row := lustre.split()) == _QUOTA_FIELDS:  # a long name stands on its own line
         rows.append(row)
-    rooms = [DiskSpace(left, "left of your quota there") for row in rows if (left := _left(row)) is not None]
+    rooms = [DiskSpace(left, "left of your quota there") for row in rows if (left := _free_bytes(row)) is not None]
     if fields[3].isdecimal():
         rooms.append(DiskSpace(int(fields[3]) << 10, "free there"))
     return min(rooms, default=None)
 
 
-def _left(row: list[str]) -> int | None:
+def _free_bytes(row: list[str]) -> int | None:
     """Return the bytes up to the hard limit; None if no limit is set or it cannot be read."""
     used, limit = (re.fullmatch(r"\d+", row[place].strip(_MARKS)) for place in (1, 3))
     if used is None or limit is None or not int(limit[0]):

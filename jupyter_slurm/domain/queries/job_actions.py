@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["ACTS", "COSTS", "DONE", "act_argv", "refusals"]
+__all__ = ["ACTIONS", "ACTION_COSTS", "ACTION_RESULTS", "act_argv", "refusals"]
 
 #: The possible actions.
-ACTS: Final = ("cancel", "hold", "release", "requeue", "limit")
+ACTIONS: Final = ("cancel", "hold", "release", "requeue", "limit")
 #: State of a job after each action.
-DONE: Final = {
+ACTION_RESULTS: Final = {
     "cancel": "cancelled",
     "hold": "held",
     "release": "released",
@@ -22,7 +22,7 @@ DONE: Final = {
     "limit": "given that time limit",
 }
 #: RPCs for each job: scontrol reads a job before it holds or releases it.
-COSTS: Final = {"cancel": 1, "hold": 2, "release": 2, "requeue": 1, "limit": 1}
+ACTION_COSTS: Final = {"cancel": 1, "hold": 2, "release": 2, "requeue": 1, "limit": 1}
 
 # A finished job needs no cancelling. For an array, Slurm also names the tasks that succeeded.
 _NO_REFUSAL: Final = re.compile(r"already completing or completed|No error", re.IGNORECASE)
@@ -58,7 +58,7 @@ def refusals(act: str, ids: Sequence[str], stderr: str) -> dict[str, str]:
     return {job: "; ".join(dict.fromkeys(reasons)) for job, reasons in said.items()}
 
 
-def _meant(told: str, ids: Sequence[str]) -> str | None:
+def _meant(text: str, ids: Sequence[str]) -> str | None:
     """Return the ID that a message means; for an array, Slurm names tasks (12_[1-4])."""
-    whole = re.match(r"\d+", told)
-    return next((job for job in (told, whole[0] if whole else "") if job in ids), None)
+    whole = re.match(r"\d+", text)
+    return next((job for job in (text, whole[0] if whole else "") if job in ids), None)

@@ -49,7 +49,7 @@ _FIELDS: Final = (
 _LINE_FIELDS: Final = ("JobID", "Submit", "SubmitLine")
 
 # slurmdb refuses "uts" times before this (parse_time.c).
-_FIRST_TIME: Final = 1_000_000
+_MIN_UTS_S: Final = 1_000_000
 
 
 def sacct_argv(jobs: Sequence[JobId], since_epoch: int, mark: str) -> list[str]:
@@ -79,7 +79,7 @@ def question_argv(since_epoch: int, mark: str) -> list[str]:
     """Return the common beginning of every accounting query."""
     argv = ["sacct", "--local", "--noheader", "--parsable", f"--delimiter={field_end(check_mark(mark))}"]
     # "uts" and seconds since the epoch: no time zone, no daylight saving (parse_time.c).
-    return [*argv, "--noconvert", f"--starttime=uts{max(since_epoch, _FIRST_TIME)}"]
+    return [*argv, "--noconvert", f"--starttime=uts{max(since_epoch, _MIN_UTS_S)}"]
 
 
 def submissions_argv(user: str, since_epoch: int, mark: str) -> list[str]:

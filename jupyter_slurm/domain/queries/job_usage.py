@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "GPU_QUERY",
     "Usage",
+    "parse_allocated_gpus",
     "parse_gpus",
-    "parse_gpus_given",
     "parse_usage",
     "sacct_usage_argv",
     "sstat_usage_argv",
@@ -86,11 +86,11 @@ class Usage:
     time_limit: int | None = None
     cpus: int | None = None
     tres: str = ""
-    memory_asked: int | None = None
+    requested_memory: int | None = None
 
     def as_dict(self) -> UsageNumbers:
         """Return the numbers, and their fractions of the allocation: 0 to 1, or more if the allocation was exceeded."""
-        asked = parse_tres(self.tres).get("mem", self.memory_asked)
+        asked = parse_tres(self.tres).get("mem", self.requested_memory)
         had = (self.elapsed or 0) * (self.cpus or 0)
         return {
             "elapsed": self.elapsed,
@@ -163,7 +163,7 @@ def _clock(text: str) -> float | None:
     return hours * 3600 + int(match["minutes"]) * 60 + float(match["seconds"])
 
 
-def parse_gpus_given(output: bytes) -> int:
+def parse_allocated_gpus(output: bytes) -> int:
     """Return the GPUs of a job on its first node, as ``scontrol --details show job`` prints them; 0: none.
 
     GPUs of whole nodes (``--exclusive``) are in no other figure of the job.

@@ -30,8 +30,8 @@ _QOS = re.compile(r"QOS=(?P<qos>.*?)(?:\(\d+\))? UsageRaw=(?P<rest>.*)", re.ASCI
 _USER = re.compile(r"(?P<name>.*)\((?P<uid>\d+)\)", re.ASCII)
 _COUNTED = re.compile(r"([^=,]+)=(\d+|N)?\((\d+)(?:\.\d+)?\)", re.ASCII)
 # Requests for a job, a node and a task, with the fields that count nodes and tasks.
-_ASKED: Final = (("tres-per-job", None), ("tres-per-node", "numnodes"), ("tres-per-task", "numtasks"))
-_USE: Final = ("jobid", "tres-alloc", "numnodes", "numtasks", *(asked for asked, _ in _ASKED))
+_REQUEST_FIELDS: Final = (("tres-per-job", None), ("tres-per-node", "numnodes"), ("tres-per-task", "numtasks"))
+_USE_FIELDS: Final = ("jobid", "tres-alloc", "numnodes", "numtasks", *(asked for asked, _ in _REQUEST_FIELDS))
 _JOBS: Final = {"MaxJobs": "jobs", "GrpJobs": "jobs", "MaxSubmitJobs": "submitted", "GrpSubmitJobs": "submitted"}
 
 
@@ -62,7 +62,7 @@ class Limit:
     name: str
     kind: str
     resource: str
-    most: int
+    maximum: int
     used: int | None = None
     partition: str = ""
 
@@ -78,7 +78,7 @@ class Limits:
 def use_argv(mark: str) -> list[str]:
     """Return the query for the resources of the user's running jobs (REQUEST_JOB_USER_INFO, REQUEST_PARTITION_INFO)."""
     question = ["squeue", "--me", "--local", "--all", "--noheader", "--states=running"]
-    return [*question, f"--Format={long_format(_USE, mark)}"]
+    return [*question, f"--Format={long_format(_USE_FIELDS, mark)}"]
 
 
 def parse_use(output: bytes, mark: str) -> dict[str, int]:
@@ -89,19 +89,19 @@ def parse_use(output: bytes, mark: str) -> dict[str, int]:
     ParseError
         The answer is incomplete.
     """
-    rows = framed_records(output, mark, len(_USE))
+    rows = framed_records(output, mark, len(_USE_FIELDS))
     total = Counter(jobs=len(rows))
     for row in rows:
-        fields = dict(zip(_USE, row, strict=True))
+        fields = dict(zip(_USE_FIELDS, row, strict=True))
         tres = parse_tres(fields["tres-alloc"])
-        total.update(tres if "gres/gpu" in tres else {**tres, **_gpus_asked(fields)})
+        total.update(tres if "gres/gpu" in tres else {**tres, **_requested_gpus(fields)})
     return dict(total)
 
 
-def _gpus_asked(fields: Mapping[str, str]) -> dict[str, int]:
+def _requested_gpus(fields: Mapping[str, str]) -> dict[str, int]:
     """Return the GPUs that a job requested: without accounting, Slurm counts no GPUs among the allocated resources."""
     found = Counter[str]()
-    for asked, number in _ASKED:
+    for asked, number in _REQUEST_FIELDS:
         times = 1 if number is None else parse_count(fields[number]) or 1
         for gres in parse_gres(fields[asked]):
             if gres.name == "gpu":
@@ -115,7 +115,7 @@ def limits_argv(user: str) -> list[str]:
     return ["scontrol", "--local", "--oneliner", "show", "assoc_mgr", f"users={user}", "flags=assoc,qos"]
 
 
-def parse_limits(output: bytes, user: str, cluster: str, known: Iterable[Qos], usable: Iterable[str]) -> Limits:
+def parse_limits(output: bytes, user: str, cluster: str, qos_table: Iterable[Qos], usable: Iterable[str]) -> Limits:
     """Parse the answer to :func:`limits_argv`.
 
     Parameters
@@ -137,7 +137,7 @@ def parse_limits(output: bytes, user: str, cluster: str, known: Iterable[Qos], u
             if owner and owner["name"] != user:
                 continue
             uid = owner["uid"] if owner else uid
-            words = _words(one["rest"])
+            words = _key_values(one["rest"])
             if owner:
                 use.update({name: used for name, _, used in _tres(words.get("GrpTRES", ""))})
                 use["jobs"] += sum(used for _, _, used in _counted(f"jobs={words.get('GrpJobs', '')}"))
@@ -145,12 +145,12 @@ def parse_limits(output: bytes, user: str, cluster: str, known: Iterable[Qos], u
         elif (one := _QOS.fullmatch(line.strip())) and one["qos"] in mine:
             # "User Limits= 1000={MaxJobsPU=…}" comes last; newer versions write name(1000).
             head, _, users = one["rest"].partition(" User Limits=")
-            found += _limits("qos", one["qos"], _words(head.partition(" Account Limits=")[0]), "")
+            found += _limits("qos", one["qos"], _key_values(head.partition(" Account Limits=")[0]), "")
             own = re.search(rf"(?:^| )(?:[^ {{}}=]*\()?{uid or '-'}\)?=\{{([^{{}}]*)\}}", users)
             if own:
                 told.add(one["qos"])
-                found += _limits("qos-user", one["qos"], _of_user(_words(own[1])), "")
-    for qos in known:
+                found += _limits("qos-user", one["qos"], _user_limits(_key_values(own[1])), "")
+    for qos in qos_table:
         if qos.name in mine - told:
             found += [Limit("qos-user", qos.name, "in-use", *item, 0) for item in qos.tres_of_user.items()]
             if qos.jobs_of_user is not None:
@@ -158,25 +158,25 @@ def parse_limits(output: bytes, user: str, cluster: str, known: Iterable[Qos], u
     return Limits(tuple(found), {name: number for name, number in use.items() if number})
 
 
-def _words(text: str) -> dict[str, str]:
+def _key_values(text: str) -> dict[str, str]:
     return dict(re.findall(r"(?:^| )([A-Za-z]+)=(\S*)", text))
 
 
-def _of_user(words: Mapping[str, str]) -> dict[str, str]:
+def _user_limits(keywords: Mapping[str, str]) -> dict[str, str]:
     """Return a user's limits in a QOS under their names in other answers."""
     names = {"MaxTRESPU": "GrpTRES", "MaxJobsPU": "MaxJobs", "MaxSubmitJobsPU": "MaxSubmitJobs"}
-    return {names[name]: value for name, value in words.items() if name in names}
+    return {names[name]: value for name, value in keywords.items() if name in names}
 
 
-def _limits(scope: str, name: str, words: Mapping[str, str], partition: str) -> Iterator[Limit]:
+def _limits(scope: str, name: str, keywords: Mapping[str, str], partition: str) -> Iterator[Limit]:
     for key, kind in (("GrpTRES", "in-use"), ("GrpTRESMins", "minutes")):
-        for resource, most, used in _tres(words.get(key, ""), in_bytes=kind == "in-use"):
+        for resource, most, used in _tres(keywords.get(key, ""), in_bytes=kind == "in-use"):
             if most is not None:
                 yield Limit(scope, name, kind, resource, most, used, partition)
-    for resource, most in parse_tres(words.get("MaxTRESPJ", "")).items():
+    for resource, most in parse_tres(keywords.get("MaxTRESPJ", "")).items():
         yield Limit(scope, name, "job", resource, most, None, partition)
     for key, kind in _JOBS.items():
-        for _, most, used in _counted(f"jobs={words.get(key, '')}"):
+        for _, most, used in _counted(f"jobs={keywords.get(key, '')}"):
             if most is not None:
                 yield Limit(scope, name, kind, "", most, used, partition)
 

@@ -16,13 +16,13 @@ __all__ = ["default_pattern", "expand_pattern", "first_node", "symbols"]
 # The value of %a in a job that is not an array (NO_VAL of slurm.h): Slurm prints it too.
 _NO_TASK: Final = 4294967294
 
-_MAX_WIDTH: Final = 10
+_MAX_FIELD_DIGITS: Final = 10
 _SYMBOL: Final = re.compile(r"%(?:(?P<percent>%)|(?P<width>\d*)(?P<letter>[^\d%])?)", re.ASCII | re.DOTALL)
 
 # The symbols that a batch script's file can have, and the versions that introduced the newer ones.
-_ALWAYS: Final = frozenset("AaJjnNstux")
-_SINCE: Final = {"b": (24, 11), "r": (25, 11)}
-_REWRITTEN: Final = (25, 11)
+_BATCH_SYMBOLS: Final = frozenset("AaJjnNstux")
+_SYMBOL_VERSIONS: Final = {"b": (24, 11), "r": (25, 11)}
+_REWRITE_VERSION: Final = (25, 11)
 
 
 def default_pattern(*, array: bool) -> str:
@@ -78,7 +78,7 @@ def expand_pattern(
     -----
     A backslash anywhere disables all symbols. ``%S`` (the job's SLUID, 25.11) is not expanded.
     """
-    newest = version is None or version >= _REWRITTEN
+    newest = version is None or version >= _REWRITE_VERSION
     if "\\" in pattern:
         path = pattern.replace("\\", "") if newest else re.sub(r"\\(\\?)", r"\1", pattern)
         return path if path.startswith("/") else f"{work_dir.rstrip('/')}/{path}"
@@ -93,7 +93,9 @@ def expand_pattern(
         "t": 0,
     }
     texts = {"N": node, "s": "batch", "u": user, "x": name}
-    known = {letter for letter, since in _SINCE.items() if version is None or version >= since} | _ALWAYS
+    known = {
+        letter for letter, since in _SYMBOL_VERSIONS.items() if version is None or version >= since
+    } | _BATCH_SYMBOLS
 
     def expand(symbol: re.Match[str]) -> str:
         if symbol["percent"]:
@@ -103,7 +105,7 @@ def expand_pattern(
             # Older versions drop the percent sign before a width, newer versions a percent sign at the very end.
             lost = not (letter or width) if newest else bool(width)
             return ("" if lost else "%") + width + letter
-        return texts[letter] if letter in texts else str(numbers[letter]).zfill(min(int(width or 0), _MAX_WIDTH))
+        return texts[letter] if letter in texts else str(numbers[letter]).zfill(min(int(width or 0), _MAX_FIELD_DIGITS))
 
     path = _SYMBOL.sub(expand, pattern)
     return path if pattern.startswith("/") else f"{work_dir.rstrip('/')}/{path}"

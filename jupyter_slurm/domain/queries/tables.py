@@ -99,17 +99,17 @@ def tabular_argv(command: str, args: Sequence[str], mark: str) -> list[str] | No
     if extra is None:
         return None
     # sinfo and sprio refuse "long" beside a format, which then gets the columns of the long list.
-    rest = _without_long(given) if command in ("sinfo", "sprio") else args
+    rest = _drop_long(given) if command in ("sinfo", "sprio") else args
     # The added options come first: no word after "--" may be taken for an option.
     return [command, *extra, *rest]
 
 
-def _without_long(given: SplitArgv) -> list[str]:
+def _drop_long(split: SplitArgv) -> list[str]:
     argv = []
-    for name, value in ((option.name, option.value) for option in given.options if option.name != "long"):
+    for name, value in ((option.name, option.value) for option in split.options if option.name != "long"):
         dashes, equals = ("-", "") if len(name) == 1 else ("--", "=")
         argv.append(f"{dashes}{name}" if value is None else f"{dashes}{name}{equals}{value}")
-    return [*argv, "--", *given.rest] if given.rest else argv
+    return [*argv, "--", *split.rest] if split.rest else argv
 
 
 def _short_format(letters: str, mark: str) -> str:
@@ -209,30 +209,30 @@ _SACCTMGR_ENTITIES: Final = (
 _SREPORT_GROUPS: Final = (("cluster", 1), ("job", 1), ("reservation", 2), ("resv", 4), ("user", 1))
 
 
-def _names_one(word: str, names: Sequence[tuple[str, int]]) -> bool:
-    lower = word.lower()
+def _has_name(text: str, names: Sequence[tuple[str, int]]) -> bool:
+    lower = text.lower()
     return any(name.startswith(lower) and len(lower) >= least for name, least in names)
 
 
-def _own_format(words: Sequence[str]) -> bool:
+def _is_format_word(arguments: Sequence[str]) -> bool:
     """Return whether a word is ``format=…``, which may be as short as ``f=``."""
     return any(
         "format".startswith(name.lower())
-        for name, equals, _ in (word.partition("=") for word in words)
+        for name, equals, _ in (word.partition("=") for word in arguments)
         if name and equals
     )
 
 
 def _sacctmgr(names: Names, rest: Sequence[str], _mark: str) -> list[str] | None:
-    if names & {"associations", "oneliner", "readonly"} or len(rest) < 2 or _own_format(rest):
+    if names & {"associations", "oneliner", "readonly"} or len(rest) < 2 or _is_format_word(rest):
         return None
-    if not _names_one(rest[0], _SACCTMGR_VERBS) or not _names_one(rest[1], _SACCTMGR_ENTITIES):
+    if not _has_name(rest[0], _SACCTMGR_VERBS) or not _has_name(rest[1], _SACCTMGR_ENTITIES):
         return None
     return ["--parsable2"]
 
 
 def _sreport(_names: Names, rest: Sequence[str], _mark: str) -> list[str] | None:
-    if len(rest) < 2 or _own_format(rest) or not _names_one(rest[0], _SREPORT_GROUPS):
+    if len(rest) < 2 or _is_format_word(rest) or not _has_name(rest[0], _SREPORT_GROUPS):
         return None
     return ["--parsable2"]
 

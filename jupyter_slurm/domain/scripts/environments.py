@@ -15,10 +15,10 @@ from jupyter_slurm.domain.scripts.script import quote_argv
 if TYPE_CHECKING:
     from jupyter_slurm.domain.profile_tables import TomlTable
 
-__all__ = ["FAILED", "Environment", "keeps_environment", "module_command"]
+__all__ = ["FAILED_EXIT", "Environment", "inherits_environment", "module_command"]
 
 #: The exit code of the text if the environment cannot be activated.
-FAILED: Final = 125
+FAILED_EXIT: Final = 125
 
 _FAIL = """fail() {
     printf '%s\\n' "the environment $environment cannot be had on $(uname -n): $1" >&2
@@ -97,10 +97,10 @@ class Environment:
     gpus: str | None = None
 
     @classmethod
-    def described(cls, name: str, told: TomlTable) -> Environment:
+    def described(cls, name: str, text: TomlTable) -> Environment:
         """Return the environment described by a table of a profile."""
-        lists = {field: tuple(told.get(field, ())) for field in ("modules", "bind")}
-        return cls(name, **{**told, **lists})
+        lists = {field: tuple(text.get(field, ())) for field in ("modules", "bind")}
+        return cls(name, **{**text, **lists})
 
     @property
     def is_activated(self) -> bool:
@@ -118,7 +118,7 @@ class Environment:
         return {name: value for name, value in told.items() if value not in (None, [], {})}
 
     def activation(self) -> str:
-        """Return the shell text. If the environment does not exist, the text prints so and ends with :data:`FAILED`."""
+        """Return the shell text. For a missing environment, the text prints so and ends with :data:`FAILED_EXIT`."""
         if not self.is_activated:
             return ""
         lines = [f"environment={quote_argv([self.name])}", _FAIL]  # quoted as a whole, the text would be a command
@@ -158,6 +158,6 @@ class Environment:
         ]
 
 
-def keeps_environment(export: str | None) -> bool:
+def inherits_environment(export: str | None) -> bool:
     """Return whether a job gets its submission's environment under an --export of sbatch(1)."""
     return export is None or "ALL" in (word.strip().upper() for word in export.split(","))

@@ -11,19 +11,19 @@ from jupyter_slurm.domain.scripts.script import header_options
 from jupyter_slurm.errors import JobError, UsageError
 
 __all__ = [
-    "LEAVE_OUT",
+    "OMIT_DEPENDENCY_HINT",
     "JobEnd",
     "awaited",
     "changed",
     "check_repeatable",
-    "dependency_of",
+    "dependency_value",
     "has_source",
     "is_met",
+    "remaining_dependency",
     "repeated",
-    "still_awaited",
 ]
 
-LEAVE_OUT: Final = "job.resubmit(dependency=None) does not wait for it."
+OMIT_DEPENDENCY_HINT: Final = "job.resubmit(dependency=None) does not wait for it."
 _ID = re.compile(r"\d{1,10}(?:_\d{1,10})?")
 _SAME = (
     "kind",
@@ -39,7 +39,7 @@ _SAME = (
     "stage",
 )
 # A job that ended well satisfies True, a failed job satisfies False, any end satisfies None.
-_MET = {"afterok": True, "aftercorr": True, "afterany": None, "afternotok": False}
+_DEPENDENCY_OUTCOMES = {"afterok": True, "aftercorr": True, "afterany": None, "afternotok": False}
 
 
 class JobEnd(NamedTuple):
@@ -98,7 +98,7 @@ def repeated(record: Mapping[str, object], text: str, options: Sequence[str]) ->
     }
 
 
-def dependency_of(table: OptionTable, options: Sequence[str]) -> str | None:
+def dependency_value(table: OptionTable, options: Sequence[str]) -> str | None:
     """Return the --dependency among options, if it is given exactly once."""
     if not any(option.startswith(("-d", "--d")) for option in options):
         return None
@@ -111,7 +111,7 @@ def awaited(value: str) -> list[str]:
     return [number for kind, numbers in _conditions(value) if kind for number in numbers]
 
 
-def still_awaited(value: str, endings: Mapping[str, JobEnd]) -> str | None:
+def remaining_dependency(value: str, endings: Mapping[str, JobEnd]) -> str | None:
     """Return the remaining part of an earlier --dependency; None if nothing remains.
 
     Slurm may have forgotten finished jobs, so satisfied conditions are removed.
@@ -124,14 +124,14 @@ def still_awaited(value: str, endings: Mapping[str, JobEnd]) -> str | None:
     conditions = []
     for condition, (kind, numbers) in zip(value.split(","), _conditions(value), strict=True):
         if kind:
-            left = [number for number in numbers if not is_met(kind, kind, endings[number], LEAVE_OUT)]
+            left = [number for number in numbers if not is_met(kind, kind, endings[number], OMIT_DEPENDENCY_HINT)]
             conditions += [":".join([kind, *left])] if left else []
         else:
             conditions.append(condition)  # sbatch judges the condition
     return ",".join(conditions) or None
 
 
-def is_met(word: str, kind: str, job: JobEnd, hint: str) -> bool:
+def is_met(text: str, kind: str, job: JobEnd, hint: str) -> bool:
     """Return whether a condition is already satisfied: Slurm forgets finished jobs, and would refuse their IDs.
 
     Raises
@@ -139,16 +139,16 @@ def is_met(word: str, kind: str, job: JobEnd, hint: str) -> bool:
     UsageError
         The condition can never be satisfied.
     """
-    if job.state is None or kind not in _MET:
+    if job.state is None or kind not in _DEPENDENCY_OUTCOMES:
         return False
-    wanted, is_well = _MET[kind], job.state == "COMPLETED"
+    wanted, is_well = _DEPENDENCY_OUTCOMES[kind], job.state == "COMPLETED"
     if wanted is None or wanted == is_well:
         return True
     if kind == "aftercorr":
         hint = "--array=… with the numbers of those that ended well waits for nothing."
         said = "so the tasks with the numbers of those that did not end well would never start"
-        raise UsageError(f"{word}=: {job.title} ended as {job.state}, {said}.", hint=hint)
-    raise UsageError(f"{word}=: {job.title} ended as {job.state}, so this job would never start.", hint=hint)
+        raise UsageError(f"{text}=: {job.title} ended as {job.state}, {said}.", hint=hint)
+    raise UsageError(f"{text}=: {job.title} ended as {job.state}, so this job would never start.", hint=hint)
 
 
 def _conditions(value: str) -> list[tuple[str, list[str]]]:
@@ -156,7 +156,7 @@ def _conditions(value: str) -> list[tuple[str, list[str]]]:
     found: list[tuple[str, list[str]]] = []
     for condition in value.split(","):
         kind, *numbers = condition.split(":")
-        is_known = kind in _MET and all(map(_ID.fullmatch, numbers))
+        is_known = kind in _DEPENDENCY_OUTCOMES and all(map(_ID.fullmatch, numbers))
         found.append((kind, numbers) if is_known else ("", []))
     return found
 

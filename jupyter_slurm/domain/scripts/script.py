@@ -21,7 +21,7 @@ __all__ = [
     "header_lines",
     "header_options",
     "ignored_headers",
-    "interpreter_of",
+    "interpreter_words",
     "job_script",
     "quote_argv",
 ]
@@ -37,8 +37,8 @@ Slurm refuses scripts over ``max_script_size`` (4 MiB by default) with a mislead
 """
 
 _VERSION = "-c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
-_ADD = "Add #!/bin/bash as its first line if it is a shell script."
-_LATE_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
+_SHEBANG_HINT = "Add #!/bin/bash as its first line if it is a shell script."
+_MISPLACED_SHEBANG = re.compile(r"\ufeff?\s*#!\s*/")
 _HEADER = re.compile(r"#SBATCH|#SLURM")  # the old name still counts; sbatch prints a warning
 _COMPONENT = re.compile(r"(?:hetjob|packjob)(?!\S)", re.IGNORECASE)
 
@@ -84,7 +84,7 @@ def classify(cell: str, transform: Callable[[str], str] = str) -> Kind:
                 "the script has Windows line ends (CR LF), which Slurm refuses", hint="Save it with Unix line ends."
             )
         return "script"
-    if _LATE_SHEBANG.match(cell):
+    if _MISPLACED_SHEBANG.match(cell):
         raise CellError(
             "the #! is not at the very beginning of the cell, so Slurm would not take it for a script",
             hint="Delete what stands before it, blank lines included.",
@@ -114,7 +114,9 @@ def _check_python(cell: str, transform: Callable[[str], str]) -> None:
         shown = lines[number - 1].strip() if number and number <= len(lines) else ""
         where = f" (line {number}: {shown[:80]!r})" if number else ""
         reason = getattr(error, "msg", None) or str(error)
-        raise CellError(f"the cell is neither a script nor Python: {reason}{where}", hint=_ADD, line=number) from None
+        raise CellError(
+            f"the cell is neither a script nor Python: {reason}{where}", hint=_SHEBANG_HINT, line=number
+        ) from None
 
 
 def header_options(text: str) -> list[str]:
@@ -137,7 +139,7 @@ def header_lines(text: str) -> list[str]:
     return [f"#SBATCH{line}" for _, line in _header_lines(text)]
 
 
-def interpreter_of(text: str) -> list[str]:
+def interpreter_words(text: str) -> list[str]:
     """Return the interpreter in a script's first line, as the kernel parses it: a program and at most one argument."""
     return text.split("\n", 1)[0][2:].strip().split(None, 1) or ["/bin/sh"]
 
@@ -167,14 +169,14 @@ def _header_words(line: str, number: int) -> Iterator[str]:
         if rest.startswith(":"):
             text = f"line {number} of the cell: sbatch stops at a word that begins with a colon: {rest.split()[0]!r}"
             raise CellError(text, hint="Quote it, or put a backslash before it.", line=number)
-        word, used = _header_word(rest, number)
+        word, used = _read_header_word(rest, number)
         if not word:
             return
         yield word
         rest = rest[used:].lstrip(_BLANK)
 
 
-def _header_word(text: str, number: int) -> tuple[str, int]:
+def _read_header_word(text: str, number: int) -> tuple[str, int]:
     """Return the word at the beginning of a text, and the length that it took."""
     word: list[str] = []
     quote, at = "", 0

@@ -16,22 +16,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from jupyter_slurm.domain.ids import TaskRange
-from jupyter_slurm.domain.scripts.script import header_lines, interpreter_of, quote_argv
+from jupyter_slurm.domain.scripts.script import header_lines, interpreter_words, quote_argv
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.cell.sweep import INDEX, value_of
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["MOST_TASKS", "Sweep", "literal_of", "task_script", "typed_literal"]
+__all__ = ["MAX_SWEEP_TASKS", "Sweep", "task_script", "to_literal", "typed_literal"]
 
 #: A larger number of tasks is a typing error, and exceeds every cluster's MaxJobCount.
-MOST_TASKS: Final = 1_000_000
+MAX_SWEEP_TASKS: Final = 1_000_000
 
 _EXAMPLE = "For example sweep=lr:1e-4,1e-3;gamma:0.9,1, or sweep=NAME of a list of dicts."
-_LONGEST = 4096
+_MAX_LITERAL_CHARACTERS = 4096
 _OPEN, _CLOSE = "([{", ")]}"
-_NOT_TO_CHANGE = {"CUDA_VISIBLE_DEVICES", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH", "TMPDIR"}
+_PROTECTED_VARIABLES = {"CUDA_VISIBLE_DEVICES", "HOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "PYTHONPATH", "TMPDIR"}
 _CALL = re.compile(r"(?:\w+\.)*(?:range|arange|linspace|logspace|geomspace)\(.*\)", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -56,16 +56,16 @@ class Sweep:
         for name in self.names:
             if not name.isidentifier() or keyword.iskeyword(name) or name == INDEX:
                 raise UsageError(f"sweep=: {name!r} cannot be the name of a parameter.", hint=_EXAMPLE)
-            if name in _NOT_TO_CHANGE or name.startswith(("SLURM_", "SBATCH_")):
+            if name in _PROTECTED_VARIABLES or name.startswith(("SLURM_", "SBATCH_")):
                 raise UsageError(
                     f"sweep=: {name} would change how a script finds its commands or its job.",
                     hint="Give the parameter another name.",
                 )
         if len(set(self.names)) < len(self.names):
             raise UsageError("sweep=: a parameter is there twice.", hint="Give each parameter its values once.")
-        if any(len(literal) > _LONGEST for row in self.rows for literal in row):
+        if any(len(literal) > _MAX_LITERAL_CHARACTERS for row in self.rows for literal in row):
             raise UsageError(
-                f"sweep=: a value is longer than {_LONGEST} characters.",
+                f"sweep=: a value is longer than {_MAX_LITERAL_CHARACTERS} characters.",
                 hint="Send it with in=, and let a parameter say which.",
             )
         if not self.names or not self.rows:
@@ -87,24 +87,24 @@ class Sweep:
             if not colon or not all(literals):
                 raise UsageError(f"sweep=: {piece.strip()!r} is not NAME:VALUE,VALUE…", hint=_EXAMPLE)
             columns.append((name.strip(), [_no_call(name.strip(), value) for value in literals]))
-        return cls.of_columns(columns, zipped=zipped)
+        return cls.from_columns(columns, zipped=zipped)
 
     @classmethod
-    def of_columns(cls, columns: Sequence[tuple[str, Sequence[str]]], *, zipped: bool) -> Sweep:
+    def from_columns(cls, columns: Sequence[tuple[str, Sequence[str]]], *, zipped: bool) -> Sweep:
         """Combine the values of several parameters: all combinations, or (``zipped``) the first with the first etc."""
         lengths = {name: len(values) for name, values in columns}
         count = math.prod(lengths.values())
         if zipped and len(set(lengths.values())) > 1:
             said = ", ".join(f"{length} of {name}" for name, length in lengths.items())
             raise UsageError(f"zip takes as many values of each parameter; there are {said}.", hint=_EXAMPLE)
-        if not zipped and count > MOST_TASKS:
+        if not zipped and count > MAX_SWEEP_TASKS:
             raise UsageError(f"sweep= would be {count:,} tasks.", hint="`zip` takes the values side by side.")
         lists = [values for _, values in columns]
         rows = zip(*lists, strict=True) if zipped else itertools.product(*lists)
         return cls(tuple(name for name, _ in columns), tuple(map(tuple, rows)))
 
     @classmethod
-    def of_rows(cls, rows: Iterable[Mapping[Any, Any]]) -> Sweep:
+    def from_rows(cls, rows: Iterable[Mapping[Any, Any]]) -> Sweep:
         """Build a sweep from rows, a mapping for each task.
 
         Raises
@@ -124,7 +124,7 @@ class Sweep:
                     hint="Give every row a value of each; None is one.",
                 )
             values = {str(name): value for name, value in row.items()}
-            table.append(tuple(literal_of(name, values[name]) for name in names))
+            table.append(tuple(to_literal(name, values[name]) for name in names))
         return cls(names, tuple(table))
 
     def as_dict(self) -> api.Sweep:
@@ -135,7 +135,7 @@ class Sweep:
         """Return the table in the form of the job directory (runner/cell/sweep.py)."""
         return json.dumps({"format": 1, **self.as_dict()}, separators=(",", ":")).encode()
 
-    def tasks(self, asked: str | None) -> str:
+    def tasks(self, requested: str | None) -> str:
         """Return the rows that run, in the form of --array: all rows, or the requested ones.
 
         Raises
@@ -143,15 +143,15 @@ class Sweep:
         UsageError
             A requested row does not exist.
         """
-        if asked is None:
+        if requested is None:
             return f"0-{len(self.rows) - 1}"
-        highest = max((last for _, last, _ in TaskRange.parse(asked).ranges), default=0)
+        highest = max((last for _, last, _ in TaskRange.parse(requested).ranges), default=0)
         if highest >= len(self.rows):
             raise UsageError(
-                f"--array={asked}: the sweep has no row {highest}.",
+                f"--array={requested}: the sweep has no row {highest}.",
                 hint=f"Its rows are 0-{len(self.rows) - 1}; without --array all of them run.",
             )
-        return asked
+        return requested
 
     def as_shell(self) -> str:
         """Return shell text that sets the variables of a task. :func:`quote_argv` quotes every word.
@@ -189,7 +189,7 @@ def typed_literal(text: str) -> str:
     return text
 
 
-def literal_of(name: str, value: Any) -> str:
+def to_literal(name: str, value: Any) -> str:
     """Return the literal of a value.
 
     Raises
@@ -228,7 +228,7 @@ def task_script(text: str, *, script: str, variables: str | None = None, offset:
     offset : int
         Difference between the index of a task and Slurm's index.
     """
-    words = quote_argv([*interpreter_of(text), script])
+    words = quote_argv([*interpreter_words(text), script])
     lines = ["#!/bin/sh", *header_lines(text), f"{INDEX}=$((SLURM_ARRAY_TASK_ID + {offset}))", f"export {INDEX}"]
     if variables is not None:
         lines.append(f". {quote_argv([variables])} || exit")

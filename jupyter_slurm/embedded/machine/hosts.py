@@ -35,7 +35,7 @@ class Hosts:
     controller: Host
     nodes: Mapping[str, Host]
 
-    def of(self, role: str) -> Host | None:
+    def find_host(self, role: str) -> Host | None:
         """Return the host of a daemon; None for this machine."""
         if role in ("slurmctld", "slurmdbd"):
             return self.controller

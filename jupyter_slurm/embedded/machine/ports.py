@@ -11,7 +11,7 @@ from jupyter_slurm.errors import EmbeddedError
 
 __all__ = ["free_ports"]
 
-FIRST, LAST = 10_240, 32_767
+FIRST_PORT, LAST_PORT = 10_240, 32_767
 
 
 def _range() -> range:
@@ -19,9 +19,9 @@ def _range() -> range:
     try:
         lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
     except (OSError, ValueError):
-        lowest = LAST + 1
-    last = min(LAST, lowest - 1)
-    return range(FIRST, last + 1) if last - FIRST > 2000 else range(FIRST, LAST + 1)
+        lowest = LAST_PORT + 1
+    last = min(LAST_PORT, lowest - 1)
+    return range(FIRST_PORT, last + 1) if last - FIRST_PORT > 2000 else range(FIRST_PORT, LAST_PORT + 1)
 
 
 def free_ports(count: int) -> list[int]:
@@ -48,5 +48,7 @@ def free_ports(count: int) -> list[int]:
                 continue
             chosen.append(port)
     if len(chosen) < count:
-        raise EmbeddedError(f"There are no {count} free TCP ports between {FIRST} and {LAST} on this machine.")
+        raise EmbeddedError(
+            f"There are no {count} free TCP ports between {FIRST_PORT} and {LAST_PORT} on this machine."
+        )
     return chosen

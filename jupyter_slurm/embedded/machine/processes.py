@@ -25,8 +25,8 @@ MARK = "JUPYTER_SLURM_EMBEDDED"
 ROLE = "JUPYTER_SLURM_EMBEDDED_ROLE"
 _TCP_LISTEN = "0A"
 _ENDED = (b"Z", b"X")
-_KERNEL_THREAD = 0x00200000
-_LOOKS_AT_EMPTY = 4
+_KERNEL_THREAD_FLAG = 0x00200000
+_EMPTY_CHECKS = 4
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Process:
 
     def alive(self) -> bool:
         """Return whether this very process still exists and is not a zombie."""
-        found = look(self.pid)
+        found = inspect_process(self.pid)
         return found is not None and found.started == self.started
 
     def send(self, number: int) -> None:
@@ -59,7 +59,7 @@ class Process:
             os.close(descriptor)
 
 
-def look(pid: int) -> Process | None:
+def inspect_process(pid: int) -> Process | None:
     """Return a process from /proc/PID/stat, or None if it is gone or a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
@@ -90,10 +90,10 @@ def listens(process: Process, port: int) -> bool:
     return False
 
 
-def environment_of(pid: int) -> dict[bytes, bytes]:
+def read_environment(pid: int) -> dict[bytes, bytes]:
     """Return the environment with which a process was started; empty if it is gone or unreadable."""
     empty, deadline = 0, time.monotonic() + 1.0
-    while empty < _LOOKS_AT_EMPTY and time.monotonic() < deadline:
+    while empty < _EMPTY_CHECKS and time.monotonic() < deadline:
         try:
             data = Path(f"/proc/{pid}/environ").read_bytes()
         except OSError:
@@ -115,7 +115,7 @@ def _has_no_environment(pid: int) -> bool | None:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return None
-    if fields[0] in _ENDED or int(fields[6]) & _KERNEL_THREAD:
+    if fields[0] in _ENDED or int(fields[6]) & _KERNEL_THREAD_FLAG:
         return None
     start, end = int(fields[47]), int(fields[48])
     return start == end != 0
@@ -125,13 +125,13 @@ def _pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _find(wanted: Callable[[dict[bytes, bytes]], str | None]) -> list[Process]:
+def _find(matches: Callable[[dict[bytes, bytes]], str | None]) -> list[Process]:
     """Return the live processes whose environment ``wanted`` maps to a role."""
     found = []
     for pid in _pids():
-        process = look(pid)
+        process = inspect_process(pid)
         if process is not None:
-            role = wanted(environment_of(pid))
+            role = matches(read_environment(pid))
             if role is not None:
                 found.append(replace(process, role=role))
     return found
@@ -200,7 +200,7 @@ def descendants(processes: Iterable[Process]) -> list[Process]:
     """Return the live descendants of these processes."""
     children: dict[int, list[Process]] = {}
     for pid in _pids():
-        process = look(pid)
+        process = inspect_process(pid)
         if process is not None:
             children.setdefault(process.parent, []).append(process)
     result: list[Process] = []

@@ -21,7 +21,7 @@ __all__ = ["KernelForwarding"]
 
 _NAMES = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
-_MOST = 100_000  # requests without an answer whose senders are stored
+_MAX_PENDING_REQUESTS = 100_000  # requests without an answer whose senders are stored
 
 
 class KernelForwarding:
@@ -50,10 +50,10 @@ class KernelForwarding:
         """Send a client's message to the kernel."""
         if message.kind.endswith("_request"):
             self._open[message.id] = channel, message
-            while len(self._open) > _MOST:
+            while len(self._open) > _MAX_PENDING_REQUESTS:
                 self._open.popitem(last=False)
         if message.kind == "execute_request" and self._warning:
-            self._say(self._warning, message.header)
+            self._send_text(self._warning, message.header)
             self._warning = ""
         self._carrier.send(_NUMBERS[channel], message.frames)
 
@@ -64,40 +64,40 @@ class KernelForwarding:
             self._publish(message)
             return
         channel = _NAMES[parcel.channel]
-        asked = self._open.get(message.of)
+        asked = self._open.get(message.parent_id)
         if channel != "stdin":
-            self._open.pop(message.of, None)
+            self._open.pop(message.parent_id, None)
         # A client that sent its request to a killed earlier proxy is addressed by the identity of its session.
         idents = asked[1].idents if asked else [str(message.parent.get("session", "")).encode()]
         self._channels.send(channel, parcel.frames, idents)
 
     def _publish(self, message: Message) -> None:
         """Publish a message of the kernel. At the end of a cell, also report output that was too much for a client."""
-        if message.kind == "status" and (lost := self._unread.pop(message.of, 0)):
+        if message.kind == "status" and (lost := self._unread.pop(message.parent_id, 0)):
             text = "came while somebody who is connected did not read, and were too much to be kept"
-            self._say(f"\n[{format_size(lost)} of this cell's output {text}.]\n", message.parent)
-        if not self._channels.publish(message.frames, message.kind) and len(self._unread) < _MOST:
-            self._unread[message.of] = self._unread.get(message.of, 0) + sum(map(len, message.frames))
+            self._send_text(f"\n[{format_size(lost)} of this cell's output {text}.]\n", message.parent)
+        if not self._channels.publish(message.frames, message.kind) and len(self._unread) < _MAX_PENDING_REQUESTS:
+            self._unread[message.parent_id] = self._unread.get(message.parent_id, 0) + sum(map(len, message.frames))
 
     def dropped(self, note: KeeperNote) -> None:
         """Report in a cell that some of its output was dropped."""
         size = format_size(int(note.get("bytes") or 0))
         text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
-        self._say(text, note.get("parent"))
+        self._send_text(text, note.get("parent"))
 
-    def tell(self, text: str) -> bool:
+    def print_in_cell(self, text: str) -> bool:
         """Print a line in the running cell; return whether a cell is running."""
         if cells := self.cells:
-            self._say(text, cells[0].header)
+            self._send_text(text, cells[0].header)
         return bool(cells)
 
-    def warn_once(self, text: str) -> None:
+    def warn_in_cell(self, text: str) -> None:
         """Print a line in the running cell or, if none is running, in the next one."""
-        if not self.tell(text):
+        if not self.print_in_cell(text):
             self._warning = text
 
-    def _say(self, text: str, parent: MessagePart | None) -> None:
-        self._channels.tell("stream", {"name": "stderr", "text": printable(text)}, parent)
+    def _send_text(self, text: str, parent: MessagePart | None) -> None:
+        self._channels.publish_message("stream", {"name": "stderr", "text": printable(text)}, parent)
 
     def fail(self, name: str, text: str) -> None:
         """Answer all open requests: the running cell has failed, and the cells after it do not run."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KeeperConnection", "KeeperNote", "Parcel", "PeerRejected", "PeerReplaced", "ReconnectDelays"]
 
-_READ = 256 << 10  # bytes of one read
-_TICK = 1.0  # seconds between two checks of the other end
-_SHORTEST, _LONGEST = 0.1, 5.0  # seconds between two connections
+_READ_BYTES = 256 << 10  # bytes of one read
+_CHECK_INTERVAL_S = 1.0  # seconds between two checks of the other end
+_MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = 0.1, 5.0  # seconds between two connections
 
 
 class KeeperNote(TypedDict, total=False):
@@ -41,12 +41,12 @@ class ReconnectDelays:
     """Delays between two connections: increasing, except after a long-lived connection."""
 
     def __init__(self) -> None:
-        self._next = _SHORTEST
+        self._next = _MIN_RETRY_INTERVAL_S
 
     def after(self, held: float) -> float:
         """Return the delay (seconds) after a connection of the given lifetime."""
-        pause = _SHORTEST if held >= _LONGEST else self._next
-        self._next = min(_LONGEST, pause * 2)
+        pause = _MIN_RETRY_INTERVAL_S if held >= _MAX_RETRY_INTERVAL_S else self._next
+        self._next = min(_MAX_RETRY_INTERVAL_S, pause * 2)
         return pause
 
 
@@ -66,13 +66,13 @@ class KeeperConnection:
     """
 
     def __init__(
-        self, secret: bytes, take: Callable[[Parcel], None], received: int, taken: Callable[[int], None]
+        self, secret: bytes, receive: Callable[[Parcel], None], received: int, on_received: Callable[[int], None]
     ) -> None:
-        self._secret, self._take, self._taken = secret, take, taken
-        self._who, self._link = os.urandom(8), link.Link()
+        self._secret, self._receive, self._on_received = secret, receive, on_received
+        self._connection_id, self._link = os.urandom(8), link.Link()
         self._link.received = received
         self._wake = asyncio.Event()
-        self.words = 0  # number of receptions
+        self.note_count = 0  # number of receptions
         self._since = 0.0
         self.held = 0.0  # seconds of the last connection
 
@@ -91,7 +91,7 @@ class KeeperConnection:
         self._link.send(channel, frames)
         self._wake.set()
 
-    def tell(self, **told: Any) -> None:
+    def send_note(self, **told: Any) -> None:
         """Queue a note for sending."""
         self._link.send_note(**told)
         self._wake.set()
@@ -110,7 +110,7 @@ class KeeperConnection:
         try:
             async with asyncio.timeout(GREETING_TIMEOUT_S):
                 greeting = await self._greet(loop, connection)
-            self.words += 1
+            self.note_count += 1
             self._since = loop.time()
             self._pass_on(self._link.attach(greeting.received, greeting.rest))
             self._wake.set()
@@ -129,7 +129,7 @@ class KeeperConnection:
             connection.close()
 
     async def _greet(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> ProxyHandshake:
-        greeting = ProxyHandshake(self._secret, self._who, self._link.received)
+        greeting = ProxyHandshake(self._secret, self._connection_id, self._link.received)
         await loop.sock_sendall(connection, greeting.first)
         while not greeting.is_done:
             answer = greeting.feed(await _received(loop, connection))
@@ -140,7 +140,7 @@ class KeeperConnection:
     async def _read(self, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
         while True:
             data = await _received(loop, connection)
-            self.words += 1
+            self.note_count += 1
             self._pass_on(self._link.feed(data))
             self._wake.set()  # sends at least an acknowledgement
 
@@ -154,7 +154,7 @@ class KeeperConnection:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_TICK)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             self._link.tick()
             self._wake.set()
 
@@ -162,14 +162,14 @@ class KeeperConnection:
         if self._link.is_replaced:
             raise PeerReplaced("another front has taken this kernel over")
         for message in messages:
-            self._take(message)
+            self._receive(message)
         self._link.confirm()
         if messages:
-            self._taken(self._link.received)
+            self._on_received(self._link.received)
 
 
 async def _received(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> bytes:
-    data = await loop.sock_recv(connection, _READ)
+    data = await loop.sock_recv(connection, _READ_BYTES)
     if not data:
         raise ConnectionResetError("the other end has closed it")
     return data

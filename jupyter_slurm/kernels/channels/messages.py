@@ -23,7 +23,7 @@ Frames = list[bytes]
 """Header, parent header, metadata and content (JSON), then the buffers: a message without its recipient."""
 
 _DELIMITER = b"<IDS|MSG>"
-_PARTS = 4  # signed parts: header, parent header, metadata, content
+_SIGNED_PARTS = 4  # signed parts: header, parent header, metadata, content
 _VERSION = "5.3"
 
 
@@ -68,7 +68,7 @@ class Message:
         return str(self.header.get("msg_id", ""))
 
     @property
-    def of(self) -> str:
+    def parent_id(self) -> str:
         """Return the ``msg_id`` of the message's request or cause."""
         return str(self.parent.get("msg_id", ""))
 
@@ -105,7 +105,7 @@ class MessageFraming:
         except ValueError:
             return None
         signature, frames = parts[at + 1 : at + 2], list(parts[at + 2 :])
-        if len(frames) < _PARTS or not signature or not hmac.compare_digest(signature[0], self._sign(frames)):
+        if len(frames) < _SIGNED_PARTS or not signature or not hmac.compare_digest(signature[0], self._sign(frames)):
             return None
         message = Message(frames, list(parts[:at]))
         try:
@@ -118,7 +118,7 @@ class MessageFraming:
         """Return the parts to send for a message: signed, with its recipient."""
         return [*idents, _DELIMITER, self._sign(frames), *frames]
 
-    def make(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> Frames:
+    def create_message(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> Frames:
         """Create a message."""
         self._number += 1
         header = {
@@ -135,7 +135,7 @@ class MessageFraming:
         if self._signer is None:
             return b""
         signer = self._signer.copy()
-        for frame in frames[:_PARTS]:
+        for frame in frames[:_SIGNED_PARTS]:
             signer.update(frame)
         return signer.hexdigest().encode("ascii")
 

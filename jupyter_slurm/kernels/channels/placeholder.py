@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelPlaceholder", "fail", "stop"]
 
-_PATIENCE = 3.0  # seconds until a waiting cell shows the reason; most kernels start before
+_NOTICE_DELAY_S = 3.0  # seconds until a waiting cell shows the reason; most kernels start before
 
-_NOTHING: dict[str, Callable[[MessagePart], MessagePart]] = {
+_EMPTY_REPLIES: dict[str, Callable[[MessagePart], MessagePart]] = {
     "complete_request": lambda asked: {
         "matches": [],
         "cursor_start": asked.get("cursor_pos", 0),
@@ -44,17 +44,17 @@ class KernelPlaceholder:
     def __init__(self, channels: ZmqChannels, kernel_info: MessagePart) -> None:
         self._channels, self._kernel_info = channels, kernel_info
         self._waiting: list[tuple[str, Message]] = []
-        self._said: list[str] = []
-        self._told: dict[str, int] = {}  # by cell: number of lines shown
-        self._patience: asyncio.TimerHandle | None = None
+        self._printed_lines: list[str] = []
+        self._told_cells: dict[str, int] = {}  # by cell: number of lines shown
+        self._notice_timer: asyncio.TimerHandle | None = None
         self.refusal: tuple[str, str] | None = None  # name and text of the error of every cell, if no kernel can start
 
-    def take(self, channel: str, message: Message) -> None:
+    def answer(self, channel: str, message: Message) -> None:
         """Answer a message, or queue it."""
         if message.kind == "kernel_info_request":
             self._reply(channel, message, self._kernel_info)
-        elif message.kind in _NOTHING:
-            self._reply(channel, message, {"status": "ok", **_NOTHING[message.kind](message.content)})
+        elif message.kind in _EMPTY_REPLIES:
+            self._reply(channel, message, {"status": "ok", **_EMPTY_REPLIES[message.kind](message.content)})
         elif message.kind == "is_complete_request":
             self._reply(channel, message, {"status": "unknown"})
         elif self.refusal is not None:
@@ -63,10 +63,10 @@ class KernelPlaceholder:
             self._waiting.append((channel, message))
             self._show()
 
-    def say(self, text: str) -> None:
+    def print_status(self, text: str) -> None:
         """Show a line in the first waiting cell; a later cell gets only the last line."""
-        if not self._said or self._said[-1] != text:
-            self._said.append(text)
+        if not self._printed_lines or self._printed_lines[-1] != text:
+            self._printed_lines.append(text)
             self._show()
 
     def interrupt(self) -> None:
@@ -101,40 +101,40 @@ class KernelPlaceholder:
             self._reply(channel, message, {"status": "error", "ename": name, "evalue": text, "traceback": []})
 
     def _reply(self, channel: str, message: Message, content: MessagePart) -> None:
-        self._channels.tell("status", {"execution_state": "busy"}, message.header)
+        self._channels.publish_message("status", {"execution_state": "busy"}, message.header)
         self._channels.answer(channel, message, content)
-        self._channels.tell("status", {"execution_state": "idle"}, message.header)
+        self._channels.publish_message("status", {"execution_state": "idle"}, message.header)
 
     def _show(self) -> None:
         """Print the missing lines in the first cell."""
         first = next((message for _, message in self._waiting if message.kind == "execute_request"), None)
-        if first is None or first.content.get("silent") or not self._said:
+        if first is None or first.content.get("silent") or not self._printed_lines:
             return
-        if first.id not in self._told:
-            self._channels.tell("status", {"execution_state": "busy"}, first.header)
-            self._told[first.id] = len(self._said) - 1
-            self._patience = asyncio.get_running_loop().call_later(_PATIENCE, self._show)
-        if self._patience is not None and self._patience.when() > asyncio.get_running_loop().time():
-            self._told[first.id] = len(self._said) - 1  # the last line is enough
+        if first.id not in self._told_cells:
+            self._channels.publish_message("status", {"execution_state": "busy"}, first.header)
+            self._told_cells[first.id] = len(self._printed_lines) - 1
+            self._notice_timer = asyncio.get_running_loop().call_later(_NOTICE_DELAY_S, self._show)
+        if self._notice_timer is not None and self._notice_timer.when() > asyncio.get_running_loop().time():
+            self._told_cells[first.id] = len(self._printed_lines) - 1  # the last line is enough
             return
-        for text in self._said[self._told[first.id] :]:
-            self._channels.tell("stream", {"name": "stdout", "text": f"{text}\n"}, first.header)
-        self._told[first.id] = len(self._said)
+        for text in self._printed_lines[self._told_cells[first.id] :]:
+            self._channels.publish_message("stream", {"name": "stdout", "text": f"{text}\n"}, first.header)
+        self._told_cells[first.id] = len(self._printed_lines)
 
 
 def fail(channels: ZmqChannels, cell: Message, name: str, text: str) -> None:
     """End a cell with an error."""
     error = {"ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}
-    channels.tell("status", {"execution_state": "busy"}, cell.header)
+    channels.publish_message("status", {"execution_state": "busy"}, cell.header)
     if not cell.content.get("silent"):
-        channels.tell("error", error, cell.header)
+        channels.publish_message("error", error, cell.header)
     reply = {"status": "error", "execution_count": 0, "user_expressions": {}, "payload": [], **error}
     channels.answer("shell", cell, reply)
-    channels.tell("status", {"execution_state": "idle"}, cell.header)
+    channels.publish_message("status", {"execution_state": "idle"}, cell.header)
 
 
 def stop(channels: ZmqChannels, cell: Message) -> None:
     """End a cell that does not run because of a failed cell before it."""
-    channels.tell("status", {"execution_state": "busy"}, cell.header)
+    channels.publish_message("status", {"execution_state": "busy"}, cell.header)
     channels.answer("shell", cell, {"status": "aborted", "execution_count": 0})
-    channels.tell("status", {"execution_state": "idle"}, cell.header)
+    channels.publish_message("status", {"execution_state": "idle"}, cell.header)

@@ -23,12 +23,18 @@ __all__ = ["ZmqChannels"]
 
 log = logging.getLogger(__name__)
 
-_SLOWEST = 200_000  # messages that a slow client may be behind on iopub before it loses some
-_LARGE = 1 << 14  # bytes of a message that counts as large
-_UNREAD = 1 << 30  # bytes of unread large messages; above, large messages are not published
-_LAST_WORDS = 2000  # milliseconds in which the last messages are still sent
-_ASKED = ("shell", "control", "stdin")
-_NEEDED = ("status", "execute_input", "execute_result", "error", "shutdown_reply")  # essential for a front end
+_MAX_QUEUED_MESSAGES = 200_000  # messages that a slow client may be behind on iopub before it loses some
+_LARGE_MESSAGE_BYTES = 1 << 14  # bytes of a message that counts as large
+_MAX_UNREAD_BYTES = 1 << 30  # bytes of unread large messages; above, large messages are not published
+_LINGER_MS = 2000  # milliseconds in which the last messages are still sent
+_REQUEST_CHANNELS = ("shell", "control", "stdin")
+_ESSENTIAL_MESSAGES = (
+    "status",
+    "execute_input",
+    "execute_result",
+    "error",
+    "shutdown_reply",
+)  # essential for a front end
 _SUBSCRIBES = b"\1"  # https://rfc.zeromq.org/spec/29/
 
 
@@ -48,8 +54,8 @@ class ZmqChannels:
         A port is in use.
     """
 
-    def __init__(self, connection: KernelConnectionInfo, take: Callable[[str, Message], None]) -> None:
-        self._connection, self._take = connection, take
+    def __init__(self, connection: KernelConnectionInfo, receive: Callable[[str, Message], None]) -> None:
+        self._connection, self._receive = connection, receive
         key = str(connection.get("key", "")).encode()
         self.wire = MessageFraming(key, connection.get("signature_scheme") or "hmac-sha256")
         self._context = zmq.Context()
@@ -66,9 +72,9 @@ class ZmqChannels:
     def _bind(self, socket: Any, name: str) -> Any:
         given: Mapping[str, object] = self._connection
         port = given[f"{name}_port"]
-        socket.linger = _LAST_WORDS
+        socket.linger = _LINGER_MS
         if name == "iopub":
-            socket.sndhwm = _SLOWEST
+            socket.sndhwm = _MAX_QUEUED_MESSAGES
         elif name != "hb":
             socket.rcvhwm = socket.sndhwm = 0  # requests of clients wait and are not lost
             socket.router_handover = True  # a reconnecting client keeps its identity
@@ -83,11 +89,11 @@ class ZmqChannels:
 
     def start(self) -> None:
         """Start listening."""
-        self._loops = [asyncio.create_task(self._listen(name), name=name) for name in _ASKED]
+        self._loops = [asyncio.create_task(self._listen(name), name=name) for name in _REQUEST_CHANNELS]
         self._loops.append(asyncio.create_task(self._beat(), name="heartbeat"))
         self._loops.append(asyncio.create_task(self._subscribe(), name="iopub"))
 
-    async def heard_by_anybody(self, within: float) -> None:
+    async def wait_for_subscriber(self, within: float) -> None:
         """Wait briefly for a subscriber: without one, published messages are lost."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -109,7 +115,7 @@ class ZmqChannels:
                 log.warning("what came on %s is no message, or not signed with the key", name)
                 continue
             try:
-                self._take(name, message)
+                self._receive(name, message)
             except Exception:
                 log.exception("a message of kind %s", message.kind)
 
@@ -132,11 +138,15 @@ class ZmqChannels:
     def publish(self, frames: Frames, kind: str) -> bool:
         """Send a message to all clients; False: too large, given the unread messages of a slow client."""
         parts: list[Any] = self.wire.parts(frames, [f"kernel.{kind}".encode()])
-        large = {at: zmq.Frame(part, copy=False, track=True) for at, part in enumerate(parts) if len(part) >= _LARGE}
+        large = {
+            at: zmq.Frame(part, copy=False, track=True)
+            for at, part in enumerate(parts)
+            if len(part) >= _LARGE_MESSAGE_BYTES
+        }
         size = sum(map(len, large.values()))
         while self._unread and self._unread[0][0].done:
             self._unread_bytes -= self._unread.popleft()[1]
-        if large and self._unread_bytes + size > _UNREAD and kind not in _NEEDED:
+        if large and self._unread_bytes + size > _MAX_UNREAD_BYTES and kind not in _ESSENTIAL_MESSAGES:
             return False
         if large:
             self._unread.append((zmq.MessageTracker(*large.values()), size))
@@ -147,8 +157,8 @@ class ZmqChannels:
     def answer(self, channel: str, to: Message, content: MessagePart) -> None:
         """Answer a request."""
         kind = to.kind.removesuffix("_request") + "_reply"
-        self.send(channel, self.wire.make(kind, content, to.header), to.idents)
+        self.send(channel, self.wire.create_message(kind, content, to.header), to.idents)
 
-    def tell(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> None:
+    def publish_message(self, kind: str, content: MessagePart, parent: MessagePart | None = None) -> None:
         """Publish a message of the proxy."""
-        self.publish(self.wire.make(kind, content, parent), kind)
+        self.publish(self.wire.create_message(kind, content, parent), kind)

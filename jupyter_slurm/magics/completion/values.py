@@ -17,7 +17,7 @@ from jupyter_slurm.domain.containers.image_reference import RUNTIMES
 from jupyter_slurm.domain.ranks import LAUNCHERS
 from jupyter_slurm.magics.cell_options import as_python
 
-__all__ = ["Suggestion", "values_of_word"]
+__all__ = ["Suggestion", "keyword_values"]
 
 
 class Suggestion(NamedTuple):
@@ -27,7 +27,7 @@ class Suggestion(NamedTuple):
     names: Iterable[NamedEntity]
 
 
-def values_of_word(word: str, value: str, shell: Any, cell: str) -> Suggestion | None:
+def keyword_values(text: str, value: str, shell: Any, cell: str) -> Suggestion | None:
     """Return the completions of a keyword's value; None if no values are known.
 
     Parameters
@@ -41,33 +41,33 @@ def values_of_word(word: str, value: str, shell: Any, cell: str) -> Suggestion |
     cell : str
         The text below the line.
     """
-    if word == "env":
+    if text == "env":
         return Suggestion(value, name_completion.names("environment"))
-    if word == "on":
-        return Suggestion(value, _once([*_variables(shell, _is_open), *name_completion.names("allocation")]))
-    if word == "kernel":
+    if text == "on":
+        return Suggestion(value, _unique([*_variables(shell, _is_open), *name_completion.names("allocation")]))
+    if text == "kernel":
         return Suggestion(value, name_completion.names("allocation"))
-    if word == "launcher":
+    if text == "launcher":
         return Suggestion(value, [NamedEntity(name, "") for name in LAUNCHERS])
-    if word == "runtime":
+    if text == "runtime":
         return Suggestion(value, [NamedEntity(name, "") for name in RUNTIMES])
-    if word == "from":
+    if text == "from":
         return (
             None
             if "/" in value
             else Suggestion(value, [NamedEntity("docker", "of the node"), NamedEntity("podman", "of the node")])
         )
-    if word == "jupyter":
+    if text == "jupyter":
         return Suggestion(value, [NamedEntity("install", "by pip, beside it, where there is none")])
-    if word == "sweep":
+    if text == "sweep":
         return None if ":" in value else Suggestion(value, _variables(shell, _is_table))
     *before, item = value.split(",")
-    if word in KINDS:
-        jobs = _variables(shell, lambda found: _is_of(found, Job) and not isinstance(found, Allocation))
+    if text in KINDS:
+        jobs = _variables(shell, lambda found: _is_of_kind(found, Job) and not isinstance(found, Allocation))
         names = [*jobs, *name_completion.names("job")]
-    elif word == "in":
+    elif text == "in":
         names = _variables(shell, lambda found: True)
-    elif word == "out":
+    elif text == "out":
         names = [NamedEntity(name, "of this cell") for name in _assigned(cell)]
     else:
         return None
@@ -78,17 +78,17 @@ def _variables(shell: Any, is_meant: Callable[[Any], bool]) -> list[NamedEntity]
     """Return the user's variables, with their types."""
     own: Mapping[str, object] = shell.user_ns
     return [
-        NamedEntity(name, _about(value))
+        NamedEntity(name, _describe_value(value))
         for name, value in own.items()
         if name[:1] != "_" and name not in shell.user_ns_hidden and is_meant(value)
     ]
 
 
-def _about(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return value.title if isinstance(value, Job) else type(value).__name__
 
 
-def _is_of(value: Any, kind: type) -> bool:
+def _is_of_kind(value: Any, kind: type) -> bool:
     """Return whether a value, or each element of a list, is of a type."""
     values = value if isinstance(value, list | tuple) else [value]
     return bool(values) and all(isinstance(one, kind) for one in values)
@@ -98,16 +98,16 @@ def _is_open(value: Any) -> bool:
     """Return whether a value is an open allocation, as last known: completion waits for no answer."""
     if not isinstance(value, Allocation):
         return False
-    value._hear()
+    value._receive()
     return allocation_card.is_open(value._data)
 
 
 def _is_table(value: Any) -> bool:
     is_frame = hasattr(value, "to_dict") and hasattr(value, "columns")
-    return is_frame or isinstance(value, Mapping) or _is_of(value, Mapping)
+    return is_frame or isinstance(value, Mapping) or _is_of_kind(value, Mapping)
 
 
-def _once(names: Iterable[NamedEntity]) -> Iterator[NamedEntity]:
+def _unique(names: Iterable[NamedEntity]) -> Iterator[NamedEntity]:
     seen: set[str] = set()
     for named in names:
         if named.name not in seen:

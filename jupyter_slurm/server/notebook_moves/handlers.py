@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDLERS", "NotebookMoves"]
 
-_TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": "^[^\\x00-\\x1f\\x7f]*$"}
-_WANTED: Final = Operation(
+_TEXT_SCHEMA: Final = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": "^[^\\x00-\\x1f\\x7f]*$"}
+_MOVE_NOTEBOOK: Final = Operation(
     "moveNotebook",
     "POST",
     "/moves",
@@ -38,15 +38,15 @@ _WANTED: Final = Operation(
         "additionalProperties": False,
         "required": ["notebook"],
         "properties": {
-            "notebook": _TEXT,
-            "kernel": _TEXT,
-            "in": {"type": "array", "maxItems": 256, "items": _TEXT},
+            "notebook": _TEXT_SCHEMA,
+            "kernel": _TEXT_SCHEMA,
+            "in": {"type": "array", "maxItems": 256, "items": _TEXT_SCHEMA},
         },
     },
     needs_body=True,
     components={},
 )
-_REMEMBERED: Final = 50  # finished moves
+_MAX_FINISHED_MOVES: Final = 50  # finished moves
 _NO_PYTHON: Final = ("r", "julia")  # other remote kernels may be Python under another name
 
 
@@ -63,9 +63,9 @@ class NotebookMoves:
 
     def __init__(self, sessions: Any, kernels: Any, specs: Any, config: Config) -> None:
         self._sessions, self._kernels, self._specs, self._config = sessions, kernels, specs, config
-        self._known: dict[str, NotebookMove] = {}
+        self._moves: dict[str, NotebookMove] = {}
 
-    async def begin(self, notebook: str, kernel: str | None, names: Sequence[str]) -> NotebookMove:
+    async def start_move(self, notebook: str, kernel: str | None, names: Sequence[str]) -> NotebookMove:
         """Start the move of a notebook.
 
         Parameters
@@ -89,31 +89,31 @@ class NotebookMoves:
         session = await self._session(notebook.strip("/"))
         specs = {name: told["spec"] for name, told in (await ensure_async(self._specs.get_all_specs())).items()}
         now = specs.get(session["kernel"]["name"], {})
-        chosen = _followed(session["kernel"]["name"], now) if kernel is None else _found(kernel, specs)
+        chosen = _followed(session["kernel"]["name"], now) if kernel is None else _find_kernelspec(kernel, specs)
         _check(names, now, specs[chosen])
         limit = (await asyncio.to_thread(load_settings, self._config)).values_limit
-        if any(one.session == session["id"] and not one.is_over for one in self._known.values()):
+        if any(one.session == session["id"] and not one.is_over for one in self._moves.values()):
             raise JobError(f"{notebook} is on its way to another kernel already.", hint="Give that up first.")
         shown = str(specs[chosen].get("display_name") or chosen)
         move = NotebookMove(self._sessions, self._kernels, session, MoveTarget(chosen, shown, names, limit))
-        self._known[move.id] = move
-        for old in [one.id for one in self._known.values() if one.is_over][:-_REMEMBERED]:
-            del self._known[old]
+        self._moves[move.id] = move
+        for old in [one.id for one in self._moves.values() if one.is_over][:-_MAX_FINISHED_MOVES]:
+            del self._moves[old]
         return move
 
     def find(self, key: str) -> NotebookMove:
         """Return a move; JobNotFound."""
-        if key not in self._known:
+        if key not in self._moves:
             raise JobNotFound("There is no such move.")
-        return self._known[key]
+        return self._moves[key]
 
     def listed(self) -> list[NotebookMove]:
         """Return all known moves."""
-        return list(self._known.values())
+        return list(self._moves.values())
 
     async def close(self) -> None:
         """Cancel the active moves: after the end of the server, nothing would connect a notebook to its kernel."""
-        await asyncio.gather(*(move.give_up() for move in self._known.values()))
+        await asyncio.gather(*(move.cancel() for move in self._moves.values()))
 
     async def _session(self, notebook: str) -> NotebookSession:
         for session in await ensure_async(self._sessions.list_sessions()):
@@ -123,7 +123,7 @@ class NotebookMoves:
         raise JobNotFound(f"No notebook {notebook!r} is open here with a kernel.", hint="Open it, and run a cell.")
 
 
-def _found(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
+def _find_kernelspec(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
     """Return the name of a kernelspec from its name or displayed name."""
     names = [name for name, spec in specs.items() if kernel in (name, spec.get("display_name"))]
     if not names:
@@ -136,7 +136,7 @@ def _found(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
 
 def _followed(name: str, spec: Kernelspec) -> str:
     """Return the kernelspec for a new allocation."""
-    if not _is_ours(spec):
+    if not _is_own_kernel(spec):
         raise UsageError(
             "The kernel of this notebook does not run on a node, and has no allocation that another could follow.",
             hint="Move it to a kernel on a node: jupyter slurm kernel list",
@@ -159,14 +159,14 @@ def _check(names: Sequence[str], *specs: Kernelspec) -> None:
         )
 
 
-def _is_ours(spec: Kernelspec) -> bool:
+def _is_own_kernel(spec: Kernelspec) -> bool:
     provisioner = (spec.get("metadata") or {}).get("kernel_provisioner") or {}
     return bool(provisioner.get("provisioner_name") == PROVISIONER)
 
 
 def _is_python(spec: Kernelspec) -> bool:
     language = str(spec.get("language")).lower()
-    return language == "python" or (_is_ours(spec) and language not in _NO_PYTHON)
+    return language == "python" or (_is_own_kernel(spec) and language not in _NO_PYTHON)
 
 
 class _MoveHandler(ProblemHandler):
@@ -200,11 +200,11 @@ class MovesHandler(_MoveHandler):
     async def post(self) -> None:
         """Start a move."""
         try:
-            asked = _WANTED.read_body(self.request.body)
+            asked = _MOVE_NOTEBOOK.read_body(self.request.body)
             names = list(dict.fromkeys(asked.get("in", ())))
-            move = await self._moves.begin(asked["notebook"], asked.get("kernel"), names)
+            move = await self._moves.start_move(asked["notebook"], asked.get("kernel"), names)
         except SlurmError as error:
-            self.tell(error)
+            self.send_problem(error)
             return
         self.set_status(201)
         self.finish(json.dumps(move.as_dict()))
@@ -217,7 +217,7 @@ class MoveHandler(_MoveHandler):
     @authorized("read")
     async def get(self, key: str) -> None:
         """Return the state of the move."""
-        self._tell(key)
+        self._send_move(key)
 
     @web.authenticated
     @authorized("write")
@@ -225,14 +225,14 @@ class MoveHandler(_MoveHandler):
     async def delete(self, key: str) -> None:
         """Cancel the move; return its state."""
         if key in {move.id for move in self._moves.listed()}:
-            await self._moves.find(key).give_up()
-        self._tell(key)
+            await self._moves.find(key).cancel()
+        self._send_move(key)
 
-    def _tell(self, key: str) -> None:
+    def _send_move(self, key: str) -> None:
         try:
             self.finish(json.dumps(self._moves.find(key).as_dict()))
         except SlurmError as error:
-            self.tell(error)
+            self.send_problem(error)
 
 
 HANDLERS: Final = [

@@ -26,9 +26,11 @@ __all__ = ["MoveTarget", "NotebookMove"]
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_LOOK: Final = 2.0  # seconds between two checks whether the notebook is still open
-_PATIENCE: Final = 600.0  # seconds for a cell of the old kernel, during which the GPUs of the new one are idle
-_RESTART: Final = "\nRestart the kernel to try again."  # appended to errors in cells of the notebook's kernel
+_CHECK_INTERVAL_S: Final = 2.0  # seconds between two checks whether the notebook is still open
+_OLD_KERNEL_TIMEOUT_S: Final = (
+    600.0  # seconds for a cell of the old kernel, during which the GPUs of the new one are idle
+)
+_RESTART_HINT: Final = "\nRestart the kernel to try again."  # appended to errors in cells of the notebook's kernel
 
 
 class _Failed(Exception):
@@ -77,10 +79,10 @@ class NotebookMove:
         self.id, self.session = secrets.token_hex(8), str(session["id"])
         self._sessions, self._kernels = sessions, kernels
         self._path, self._old, self._new = str(session["path"]), str(session["kernel"]["id"]), ""
-        self._kernel, self._shown = target.kernel, target.shown
+        self._kernel, self._display_name = target.kernel, target.shown
         self._names, self._limit = list(target.names), target.limit
         self._state, self._text = "waiting", f"Asks for {target.shown} …"
-        self._can_be_given_up = True
+        self._is_cancellable = True
         self._snapshots: list[IO[bytes]] = []
         self._work = asyncio.create_task(self._run(), name=f"move {self.id}")
 
@@ -99,10 +101,10 @@ class NotebookMove:
         }
         return {**told, "state": self._state, "text": printable(self._text)}
 
-    async def give_up(self) -> None:
+    async def cancel(self) -> None:
         """Cancel the move: keep the old kernel, and release the new one. A completed move stays."""
-        if self._can_be_given_up:
-            self._can_be_given_up = False
+        if self._is_cancellable:
+            self._is_cancellable = False
             self._work.cancel()
         await asyncio.wait((self._work,))
 
@@ -110,20 +112,20 @@ class NotebookMove:
 
     async def _run(self) -> None:
         try:
-            first = await self._while_open(self._take_first()) if self._names else None
+            first = await self._run_while_open(self._copy_first()) if self._names else None
             taken_at = time.strftime("%H:%M")
             await self._start()
-            await self._while_open(self._begin())
-            snapshot, said, goes_on = await self._while_open(self._take_again(first, taken_at))
-            self._tell("moving", f"{self._shown} is there.")
-            came = await self._while_open(self._give(snapshot))
-            self._can_be_given_up = False
+            await self._run_while_open(self._start_kernel())
+            snapshot, said, goes_on = await self._run_while_open(self._refresh_variables(first, taken_at))
+            self._notify_cells("moving", f"{self._display_name} is there.")
+            came = await self._run_while_open(self._restore_variables(snapshot))
+            self._is_cancellable = False
             await self._switch(keep_old=goes_on)
-            self._tell("done", sentences(f"The notebook runs on {self._shown} now", came, said))
+            self._notify_cells("done", sentences(f"The notebook runs on {self._display_name} now", came, said))
         except asyncio.CancelledError:
             await self._end("cancelled", "Given up: the notebook stays with its kernel.")
         except (_Failed, CannotTravel, KernelGone) as error:
-            await self._end("failed", str(error).removesuffix(_RESTART))
+            await self._end("failed", str(error).removesuffix(_RESTART_HINT))
         except Exception as error:  # noqa: BLE001  nobody sees a task's error, and the new kernel is to end
             _log.exception("jupyter_slurm: a notebook could not be moved")
             await self._end("failed", f"{type(error).__name__}: {error}")
@@ -131,20 +133,20 @@ class NotebookMove:
             for snapshot in self._snapshots:
                 snapshot.close()
 
-    async def _while_open(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _run_while_open(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine while the notebook is open with its kernel."""
         doing = asyncio.ensure_future(work)
         try:
             while True:
-                await asyncio.wait((doing,), timeout=_LOOK)
-                await self._see_that_it_is_open()
+                await asyncio.wait((doing,), timeout=_CHECK_INTERVAL_S)
+                await self._check_open()
                 if doing.done():
                     return doing.result()
         finally:
             doing.cancel()
             await asyncio.gather(doing, return_exceptions=True)
 
-    async def _see_that_it_is_open(self) -> None:
+    async def _check_open(self) -> None:
         try:
             session = await self._sessions.get_session(session_id=self.session)
         except web.HTTPError:
@@ -167,16 +169,16 @@ class NotebookMove:
                 self._new = str(await starting)
             raise
 
-    async def _begin(self) -> None:
+    async def _start_kernel(self) -> None:
         """Wait for the start of the new kernel."""
 
         def told(text: str) -> None:
-            self._tell("waiting", text.strip().rpartition("\n")[2] or self._text)
+            self._notify_cells("waiting", text.strip().rpartition("\n")[2] or self._text)
 
         with self._visiting(self._new) as visitor:
-            why = await visitor.begun(told)
+            why = await visitor.wait_started(told)
         if why:
-            raise _Failed(f"{self._shown} has not begun: {why.removesuffix(_RESTART)}")
+            raise _Failed(f"{self._display_name} has not begun: {why.removesuffix(_RESTART_HINT)}")
 
     async def _switch(self, *, keep_old: bool) -> None:
         """Connect the notebook to the new kernel; end the old one, unless a cell is running in it."""
@@ -186,9 +188,9 @@ class NotebookMove:
 
     async def _end(self, state: str, text: str) -> None:
         """Cancel the move, and release the new kernel."""
-        self._can_be_given_up = False
+        self._is_cancellable = False
         await self._shut_down(self._new)
-        self._tell(state, text)
+        self._notify_cells(state, text)
 
     async def _shut_down(self, kernel: str) -> None:
         try:
@@ -199,51 +201,53 @@ class NotebookMove:
 
     # Variables --------------------------------------------------------------------------------------------------
 
-    async def _take(self) -> IO[bytes]:
+    async def _copy_variables(self) -> IO[bytes]:
         """Take a snapshot of the variables when the old kernel is idle."""
-        busy = f"{self._shown} is there" if self._new else ""
+        busy = f"{self._display_name} is there" if self._new else ""
         names = ", ".join(self._names)
 
         def waits() -> None:
-            self._tell("waiting", sentences(busy, f"Waits for the cell that runs now, then takes {names} along"))
+            self._notify_cells(
+                "waiting", sentences(busy, f"Waits for the cell that runs now, then takes {names} along")
+            )
 
         with self._visiting(self._old) as visitor:
-            self._snapshots.append(await visitor.take(self._names, self._limit, waits=waits))
+            self._snapshots.append(await visitor.copy_snapshot(self._names, self._limit, waits=waits))
         return self._snapshots[-1]
 
-    async def _take_first(self) -> IO[bytes]:
+    async def _copy_first(self) -> IO[bytes]:
         try:
-            return await self._take()
+            return await self._copy_variables()
         except (CannotTravel, KernelGone) as error:
             raise _Failed(f"Nothing was asked of Slurm: {error}") from error
 
-    async def _take_again(self, first: IO[bytes] | None, taken_at: str) -> tuple[IO[bytes] | None, str, bool]:
+    async def _refresh_variables(self, first: IO[bytes] | None, copied_at: str) -> tuple[IO[bytes] | None, str, bool]:
         """Return the variables as of now, or a message about older ones, and whether a cell is still running."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_OLD_KERNEL_TIMEOUT_S):
                 if first is not None:
-                    return await self._take(), "", False
+                    return await self._copy_variables(), "", False
                 await self._wait_until_idle()
                 return None, "", False
         except TimeoutError:
             said = "A cell still runs in the kernel before, which goes on, beside this notebook"
-            return first, sentences(said, first and f"The variables are those of {taken_at}"), True
+            return first, sentences(said, first and f"The variables are those of {copied_at}"), True
         except (CannotTravel, KernelGone) as error:
-            return first, sentences(first and f"The variables are those of {taken_at}: {error}"), False
+            return first, sentences(first and f"The variables are those of {copied_at}: {error}"), False
 
     async def _wait_until_idle(self) -> None:
         def waits() -> None:
-            self._tell("waiting", f"{self._shown} is there. Waits for the cell that runs now.")
+            self._notify_cells("waiting", f"{self._display_name} is there. Waits for the cell that runs now.")
 
         with self._visiting(self._old) as visitor:
             await visitor.idle(waits)
 
-    async def _give(self, snapshot: IO[bytes] | None) -> str:
+    async def _restore_variables(self, snapshot: IO[bytes] | None) -> str:
         """Send the variables to the new kernel; return a message about them."""
         if snapshot is None:
             return ""
         with self._visiting(self._new) as visitor:
-            came = await visitor.give(self._names, snapshot)
+            came = await visitor.restore(self._names, snapshot)
         if not came.names:
             raise _Failed(sentences("None of the variables can be used there", *came.troubles))
         return sentences(f"{', '.join(came.names)} came along", *came.troubles)
@@ -258,5 +262,5 @@ class NotebookMove:
         finally:
             visitor.leave()
 
-    def _tell(self, state: str, text: str) -> None:
+    def _notify_cells(self, state: str, text: str) -> None:
         self._state, self._text = state, text

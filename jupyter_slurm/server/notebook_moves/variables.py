@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CannotTravel", "KernelGone", "ReceivedVariables", "VariableTransfer"]
 
-_PIECE: Final = 4 << 20  # bytes of a message, before base64 adds a third
-_IN_MEMORY: Final = 1 << 20
-_ROOM: Final = 1 << 20  # bytes for the table of contents of a snapshot
-_LOOK: Final = 2.0  # seconds between two checks whether a silent kernel is still the same
+_CHUNK_BYTES: Final = 4 << 20  # bytes of a message, before base64 adds a third
+_MAX_MEMORY_BYTES: Final = 1 << 20
+_HEADER_BYTES: Final = 1 << 20  # bytes for the table of contents of a snapshot
+_CHECK_INTERVAL_S: Final = 2.0  # seconds between two checks whether a silent kernel is still the same
 _PARTS: Final = ("values", "definitions", "packing", "transit")
 _UNFOLD: Final = """
 import sys, types
@@ -76,7 +76,7 @@ class VariableTransfer:
         """Close the connections."""
         self._client.stop_channels()
 
-    async def begun(self, told: Callable[[str], None]) -> str:
+    async def wait_started(self, notify: Callable[[str], None]) -> str:
         """Wait for the start of the kernel; return why it cannot start, else nothing.
 
         Parameters
@@ -95,7 +95,7 @@ class VariableTransfer:
             request = str(self._client.execute("", store_history=False, allow_stdin=False))
             return request
 
-        hearing = asyncio.create_task(self._hear(lambda: request, told))
+        hearing = asyncio.create_task(self._receive(lambda: request, notify))
         try:
             reply = await self._reply(ask)
         finally:
@@ -104,10 +104,12 @@ class VariableTransfer:
         return "" if reply.get("status") == "ok" else str(reply.get("evalue") or "The kernel has not begun.")
 
     async def idle(self, waits: Callable[[], None]) -> None:
-        """Wait until the kernel is idle; see :meth:`take`."""
+        """Wait until the kernel is idle; see :meth:`copy_snapshot`."""
         await self._evaluated({}, waits)
 
-    async def take(self, names: Sequence[str], limit: int, *, waits: Callable[[], None] = lambda: None) -> IO[bytes]:
+    async def copy_snapshot(
+        self, names: Sequence[str], limit: int, *, waits: Callable[[], None] = lambda: None
+    ) -> IO[bytes]:
         """Return a snapshot of variables.
 
         Parameters
@@ -130,13 +132,13 @@ class VariableTransfer:
         if "trouble" in told:
             raise CannotTravel(str(told["trouble"]))
         size = int(told["size"])
-        if not 0 <= size <= 2 * limit + _ROOM:
+        if not 0 <= size <= 2 * limit + _HEADER_BYTES:
             raise CannotTravel(f"The kernel tells of {size} bytes, and was asked for {limit} at most.")
         with contextlib.ExitStack() as opened:
-            opened.callback(self._let_go)
-            snapshot = opened.enter_context(tempfile.SpooledTemporaryFile(_IN_MEMORY))
+            opened.callback(self._release_snapshot)
+            snapshot = opened.enter_context(tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES))
             while (done := snapshot.tell()) < size:
-                end = min(done + _PIECE, size)
+                end = min(done + _CHUNK_BYTES, size)
                 data = base64.b64decode((await self._call(f"piece({done}, {end})", waits))["data"])
                 if not 0 < len(data) <= end - done:
                     raise KernelGone("The kernel has let go of the variables.")
@@ -145,15 +147,15 @@ class VariableTransfer:
             opened.pop_all()  # the receiver releases it
         return snapshot
 
-    def _let_go(self) -> None:
+    def _release_snapshot(self) -> None:
         """Request the release of the kernel's snapshot, without a wait for the answer."""
-        self._ask(_expressions("drop()"))
+        self._execute(_expressions("drop()"))
 
-    async def give(self, names: Sequence[str], snapshot: IO[bytes]) -> ReceivedVariables:
+    async def restore(self, names: Sequence[str], snapshot: IO[bytes]) -> ReceivedVariables:
         """Load a snapshot into the variables of the kernel."""
         snapshot.seek(0)
         start = 0
-        while part := snapshot.read(_PIECE):
+        while part := snapshot.read(_CHUNK_BYTES):
             await self._call(f'give({start}, "{base64.b64encode(part).decode("ascii")}")')
             start += len(part)
         told = await self._call(f"unpack({list(names)!r}, globals())")
@@ -171,23 +173,23 @@ class VariableTransfer:
 
     async def _evaluated(self, expressions: Mapping[str, str], waits: Callable[[], None]) -> MessagePart:
         while True:
-            reply = await self._reply(lambda: self._ask(expressions), waits)
+            reply = await self._reply(lambda: self._execute(expressions), waits)
             if reply.get("status") == "ok":
                 found: MessagePart = reply.get("user_expressions") or {}
                 return found
             if reply.get("status") != "aborted":  # a failed cell before it has aborted all waiting requests
                 raise KernelGone(str(reply.get("evalue") or "The kernel does not answer."))
 
-    def _ask(self, expressions: Mapping[str, str]) -> str:
+    def _execute(self, expressions: Mapping[str, str]) -> str:
         options: dict[str, bool] = {"silent": True, "store_history": False, "allow_stdin": False}
         return str(self._client.execute("", user_expressions=dict(expressions), stop_on_error=False, **options))
 
-    async def _reply(self, ask: Callable[[], str], waits: Callable[[], None] = lambda: None) -> MessagePart:
+    async def _reply(self, check_kernel: Callable[[], str], waits: Callable[[], None] = lambda: None) -> MessagePart:
         """Send a request, and return the answer; repeat the request after a restart of the kernel."""
-        request, process = ask(), self._process
+        request, process = check_kernel(), self._process
         while True:
             with contextlib.suppress(queue.Empty, TimeoutError):
-                message = await self._client.get_shell_msg(timeout=_LOOK)
+                message = await self._client.get_shell_msg(timeout=_CHECK_INTERVAL_S)
                 if message["parent_header"].get("msg_id") == request:
                     content: MessagePart = message["content"]
                     return content
@@ -195,19 +197,19 @@ class VariableTransfer:
             if not await self._manager.is_alive():
                 raise KernelGone("The kernel is over.")
             if self._process != process:
-                request, process = ask(), self._process
+                request, process = check_kernel(), self._process
             waits()
 
     @property
     def _process(self) -> Any:
         return getattr(self._manager.provisioner, "pid", None)
 
-    async def _hear(self, request: Callable[[], str], told: Callable[[str], None]) -> None:
+    async def _receive(self, request: Callable[[], str], notify: Callable[[str], None]) -> None:
         while True:
             with contextlib.suppress(queue.Empty, TimeoutError):
-                message = await self._client.get_iopub_msg(timeout=_LOOK)
+                message = await self._client.get_iopub_msg(timeout=_CHECK_INTERVAL_S)
                 if message["msg_type"] == "stream" and message["parent_header"].get("msg_id") == request():
-                    told(str(message["content"]["text"]))
+                    notify(str(message["content"]["text"]))
 
 
 def _expressions(call: str) -> dict[str, str]:

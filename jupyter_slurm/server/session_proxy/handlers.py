@@ -23,16 +23,16 @@ from tornado.websocket import WebSocketClientConnection, WebSocketError
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TunnelUnproven
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.session_proxy.http_client import SessionHttpClient
-from jupyter_slurm.server.session_route import SessionRoute, kept_back, kept_on
+from jupyter_slurm.server.session_route import SessionRoute, request_headers, response_headers
 
 __all__ = ["SESSIONS", "SessionHandler"]
 
 SESSIONS = r"jupyter-slurm/([0-9]{8}-[0-9]{6}-[0-9a-f]{8,32})(/.*)?"
 """The addresses of sessions, below that of the server."""
 
-_PING = 30.0
-_SOON = 3  # seconds until a browser repeats the request for a session that is almost ready
-_SILENT = "The session does not answer."
+_PING_INTERVAL_S = 30.0
+_RETRY_AFTER_S = 3  # seconds until a browser repeats the request for a session that is almost ready
+_NO_ANSWER_TEXT = "The session does not answer."
 _XSRF = re.compile(r"(?:^|;) *_xsrf=")
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Session</title></head>
@@ -49,7 +49,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         """Initialize the handler (Tornado's constructor)."""
         self._access, self._caller = access, caller
         self._task: asyncio.Future[None] | None = None
-        self._far: WebSocketClientConnection | None = None
+        self._remote_socket: WebSocketClientConnection | None = None
 
     async def prepare(self) -> None:
         """Check that the user may run programs on this server, and that no page of another site sends the request."""
@@ -121,7 +121,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         cause = getattr(error, "__cause__", None)
         said = getattr(cause, "message", None) or getattr(error, "log_message", None) or "It cannot be shown."
         if isinstance(cause, JobError) and status_code == 503:
-            self.set_header("Refresh", str(_SOON))
+            self.set_header("Refresh", str(_RETRY_AFTER_S))
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'self'")
         self.set_header("Cache-Control", "no-store")
@@ -147,75 +147,77 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             self._task.cancel()
         super().on_connection_close()
 
-    async def _pass_on(self, way: SessionRoute) -> None:
-        target = way.target(self.request.path, self.request.query)
+    async def _pass_on(self, route: SessionRoute) -> None:
+        target = route.target(self.request.path, self.request.query)
         try:
-            async with self._caller.ask(
-                way.port,
+            async with self._caller.request(
+                route.port,
                 self.request.method or "",
                 target,
-                headers=kept_on(self.request.headers.get_all(), way),
+                headers=request_headers(self.request.headers.get_all(), route),
                 body=self.request.body,
             ) as answer:
-                await self._pass_back(way, answer)
+                await self._pass_back(route, answer)
         except (httpx.TransportError, TunnelUnproven) as error:
             if self._headers_written:  # a partial answer must not look complete
                 self.request.connection.stream.close()
                 return
-            raise web.HTTPError(502, _SILENT) from error
+            raise web.HTTPError(502, _NO_ANSWER_TEXT) from error
 
-    async def _pass_back(self, way: SessionRoute, answer: httpx.Response) -> None:
+    async def _pass_back(self, route: SessionRoute, answer: httpx.Response) -> None:
         assert isinstance(answer.stream, httpx.AsyncByteStream)
         self.set_status(answer.status_code, answer.reason_phrase or None)
         self._headers = httputil.HTTPHeaders()  # the session decides on the policies of its pages
         # Byte for byte, as Tornado sends them; httpx would decode them as UTF-8 if possible.
-        for name, value in kept_back(((n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers.raw), way):
+        for name, value in response_headers(
+            ((n.decode("latin-1"), v.decode("latin-1")) for n, v in answer.headers.raw), route
+        ):
             self.add_header(name, value)
         if answer.status_code == 204:
             self.clear_header("Content-Length")  # the answer has no body, whatever the header says (RFC 9110, 8.6)
         if self.request.method == "GET" and answer.headers.get("content-type", "").startswith("text/html"):
-            self._show(way, b"".join([chunk async for chunk in answer.stream]))
+            self._show(route, b"".join([chunk async for chunk in answer.stream]))
             return
         await web.RequestHandler.flush(self)
         async for chunk in answer.stream:
             self.write(chunk)
             await web.RequestHandler.flush(self)
 
-    def _show(self, way: SessionRoute, page: bytes) -> None:
+    def _show(self, route: SessionRoute, page: bytes) -> None:
         """Answer with a page without the token that JupyterLab writes into it: scripts send the XSRF token instead."""
         assert self.xsrf_token  # sets the cookie with the token, if it is missing
         if len(_XSRF.findall(self.request.headers.get("Cookie", ""))) > 1:
             # The session may have set one from its local port: cookies ignore ports, and scripts would use that cookie.
-            self.clear_cookie("_xsrf", path=way.path)
+            self.clear_cookie("_xsrf", path=route.path)
         self.clear_header("Content-Length")
-        self.write(page.replace(way.token.encode(), b"") if way.token else page)
+        self.write(page.replace(route.token.encode(), b"") if route.token else page)
 
     # WebSockets -------------------------------------------------------------------------------------------------
 
-    async def _connect(self, way: SessionRoute) -> None:
+    async def _connect(self, route: SessionRoute) -> None:
         """Connect to the session first: the browser gets the subprotocol that the session has chosen."""
         asked = self.request.headers.get("Sec-WebSocket-Protocol")
-        target = way.target(self.request.path, self.request.query)
+        target = route.target(self.request.path, self.request.query)
         try:
-            self._far = await self._caller.connect(
-                way.port,
+            self._remote_socket = await self._caller.connect(
+                route.port,
                 target,
-                headers=kept_on(self.request.headers.get_all(), way),
+                headers=request_headers(self.request.headers.get_all(), route),
                 subprotocols=[name.strip() for name in asked.split(",")] if asked else None,
             )
         except httpclient.HTTPError as error:
-            raise web.HTTPError(error.code if 400 <= error.code < 500 else 502, _SILENT) from None
+            raise web.HTTPError(error.code if 400 <= error.code < 500 else 502, _NO_ANSWER_TEXT) from None
         except (OSError, WebSocketError, TunnelUnproven) as error:
-            raise web.HTTPError(502, _SILENT) from error
+            raise web.HTTPError(502, _NO_ANSWER_TEXT) from error
 
     def select_subprotocol(self, subprotocols: list[str]) -> str | None:
         """Return the subprotocol that the session has chosen."""
-        return self._far.selected_subprotocol if self._far is not None else None
+        return self._remote_socket.selected_subprotocol if self._remote_socket is not None else None
 
     @property
     def ping_interval(self) -> float:
         """Return the seconds between two pings to a browser: proxies close silent connections."""
-        return _PING
+        return _PING_INTERVAL_S
 
     async def open(self, key: str, rest: str | None) -> None:
         """Start returning messages."""
@@ -224,24 +226,24 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
     async def on_message(self, message: str | bytes) -> None:
         """Forward a message; the next one is read after its transmission."""
         self._record_activity()
-        if self._far is not None:
+        if self._remote_socket is not None:
             with contextlib.suppress(StreamClosedError, WebSocketError):
-                await self._far.write_message(message, binary=isinstance(message, bytes))
+                await self._remote_socket.write_message(message, binary=isinstance(message, bytes))
 
     def on_ping(self, data: bytes) -> None:
         """Ignore a ping: Tornado has answered it."""
 
     async def _pass_messages_back(self) -> None:
-        assert self._far is not None
+        assert self._remote_socket is not None
         with contextlib.suppress(StreamClosedError, WebSocketError):
-            while (message := await self._far.read_message()) is not None:
+            while (message := await self._remote_socket.read_message()) is not None:
                 await self.write_message(message, binary=isinstance(message, bytes))
-        self.close(self._far.close_code, self._far.close_reason)
+        self.close(self._remote_socket.close_code, self._remote_socket.close_reason)
 
     def on_close(self) -> None:
         """Close the connection to the session."""
-        if self._far is not None:
-            self._far.close()
+        if self._remote_socket is not None:
+            self._remote_socket.close()
 
     # Helpers ----------------------------------------------------------------------------------------------------
 
@@ -259,7 +261,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
     async def _find(self, key: str) -> SessionRoute:
         """Return the route to a session; a session launched for another server's address is not shown."""
         try:
-            way = await self._access.way(key)
+            way = await self._access.session_route(key)
             self._check_address(way.path)
         except JobNotFound as error:
             raise web.HTTPError(404) from error

@@ -20,11 +20,11 @@ from jupyter_slurm.errors import AgentRefused, TunnelUnproven
 
 __all__ = ["SessionHttpClient"]
 
-_CONNECT = 30.0  # a tunnel accepts a connection at once
-_AGREE = 90.0  # Jupyter accepts a kernel's WebSocket after the start of the kernel, which may take 60 s
-_MOST_MESSAGE = 2**30  # bytes of a WebSocket message: figures are large
+_CONNECT_TIMEOUT_S = 30.0  # a tunnel accepts a connection at once
+_HANDSHAKE_TIMEOUT_S = 90.0  # Jupyter accepts a kernel's WebSocket after the start of the kernel, which may take 60 s
+_MAX_MESSAGE_BYTES = 2**30  # bytes of a WebSocket message: figures are large
 # Shorter than the keep-alive of servers: gunicorn 2 s, uvicorn and Node.js 5 s.
-_KEPT = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=1.0)
+_CONNECTION_LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=20, keepalive_expiry=1.0)
 
 
 _is_asking = ContextVar("_is_asking", default=False)
@@ -36,11 +36,11 @@ class SessionHttpClient:
     """HTTP client with short-lived idle connections, without cookies and redirections."""
 
     def __init__(self) -> None:
-        self._transport = httpx.AsyncHTTPTransport(verify=False, trust_env=False, limits=_KEPT)
+        self._transport = httpx.AsyncHTTPTransport(verify=False, trust_env=False, limits=_CONNECTION_LIMITS)
         _library_log.addFilter(_may_be_logged)
 
     @asynccontextmanager
-    async def ask(
+    async def request(
         self, port: int, method: str, target: str, *, headers: Sequence[tuple[str, str]], body: bytes
     ) -> AsyncIterator[httpx.Response]:
         """Send a request, and yield the answer before its body.
@@ -57,11 +57,11 @@ class SessionHttpClient:
             httpx.URL(scheme="http", host="127.0.0.1", port=port, raw_path=target.encode("latin-1")),
             headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
             content=body or None,
-            extensions={"timeout": httpx.Timeout(None, connect=_CONNECT).as_dict(), "trace": check_peer},
+            extensions={"timeout": httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S).as_dict(), "trace": check_peer},
         )
         before = _is_asking.set(True)
         try:
-            with _told(port):
+            with _named_errors(port):
                 answer = await self._transport.handle_async_request(request)
         finally:
             _is_asking.reset(before)
@@ -88,9 +88,11 @@ class SessionHttpClient:
         for name, value in headers:
             sent.add(name, value)
         url = f"ws://127.0.0.1:{port}{target}"
-        request = HTTPRequest(url, headers=sent, connect_timeout=_CONNECT, request_timeout=_AGREE)
-        channel = _Channel(request, max_message_size=_MOST_MESSAGE, subprotocols=subprotocols)
-        with _told(port):
+        request = HTTPRequest(
+            url, headers=sent, connect_timeout=_CONNECT_TIMEOUT_S, request_timeout=_HANDSHAKE_TIMEOUT_S
+        )
+        channel = _Channel(request, max_message_size=_MAX_MESSAGE_BYTES, subprotocols=subprotocols)
+        with _named_errors(port):
             return await channel.connect_future
 
     async def close(self) -> None:
@@ -111,7 +113,7 @@ def _may_be_logged(_: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def _told(port: int) -> Iterator[None]:
+def _named_errors(port: int) -> Iterator[None]:
     """Add the address to an error about a foreign program."""
     try:
         yield

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.jobdir.job_json import EnvironmentRecord, KernelRecord
-from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Kernels", "PlannedKernel"]
 
-_NOTE = 65_536  # bytes of a file written by a keeper
-_FIRST, _LONGEST = 0.1, 1.0  # seconds between two checks whether the keeper listens
-_OF_THE_NODE = "python3"  # runs the keeper if the kernel's own Python is in a container
+_MAX_NOTE_BYTES = 65_536  # bytes of a file written by a keeper
+_MIN_CHECK_INTERVAL_S, _MAX_CHECK_INTERVAL_S = 0.1, 1.0  # seconds between two checks whether the keeper listens
+_NODE_PYTHON = "python3"  # runs the keeper if the kernel's own Python is in a container
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Kernels:
     def __init__(self, client: SlurmClient, tracker: Tracker, environments: Environments, home: str) -> None:
         self._client, self._tracker, self._environments, self._home = client, tracker, environments, home
 
-    async def plan(self, asked: api.Step) -> PlannedKernel:
+    async def plan(self, requested: api.Step) -> PlannedKernel:
         """Plan a step that runs the requested kernel.
 
         Raises
@@ -67,13 +67,13 @@ class Kernels:
         UsageError
             The request cannot become a kernel.
         """
-        kernel = asked.get("kernel")
+        kernel = requested.get("kernel")
         if not kernel:
             raise UsageError("a kernel needs to be told which one it is, and its secret")
-        context = self._client.submission_context(asked.get("context") or {})
-        prepared = await self._environments.prepare(asked, context) if asked.get("env") else None
+        context = self._client.submission_context(requested.get("context") or {})
+        prepared = await self._environments.prepare(requested, context) if requested.get("env") else None
         environment = prepared.environment if prepared else None
-        python = (prepared.python if prepared else asked.get("python")) or _OF_THE_NODE
+        python = (prepared.python if prepared else requested.get("python")) or _NODE_PYTHON
         described = environment.as_dict() if environment else None
         image = {**described, "python": python} if described and "image" in described else None
         folder = kernel.get("dir") or (environment.work_dir if environment else None)
@@ -82,7 +82,7 @@ class Kernels:
         known = {**started, **{name: kernel[name] for name in ("secret", "idle", "lease")}}
         known["transport"] = kernel.get("transport")
         step: dict[str, Any] = {
-            "python": _OF_THE_NODE if image else python,
+            "python": _NODE_PYTHON if image else python,
             "wrapper": list(prepared.wrapper()) if prepared else [],
             "variables": dict(environment.variables) if environment else {},
         }
@@ -92,7 +92,7 @@ class Kernels:
         files = {"kernel.json": json.dumps({**known, "image": image, "cwd": cwd}).encode()}
         return PlannedKernel(step, to_kernel_record(kernel), recorded, files)
 
-    async def where(self, entry: TrackedJob, wait: float) -> api.KernelPlace:
+    async def connection_to_api(self, entry: TrackedJob, wait: float) -> api.KernelPlace:
         """Return the address of a kernel as soon as the address is known.
 
         Parameters
@@ -109,13 +109,13 @@ class Kernels:
         """
         if entry.kind != "kernel" or entry.folder is None:
             raise UsageError(f"job {entry.key or entry.id} is no kernel")
-        until, pause = asyncio.get_running_loop().time() + wait, _FIRST
+        until, pause = asyncio.get_running_loop().time() + wait, _MIN_CHECK_INTERVAL_S
         while True:
             told = await self._read_place(entry)
             if told["port"] or entry.is_finished or asyncio.get_running_loop().time() >= until:
                 return {**told, "state": entry.state.name, "finished": entry.is_finished}
             await asyncio.sleep(pause)
-            pause = min(_LONGEST, 1.2 * pause)
+            pause = min(_MAX_CHECK_INTERVAL_S, 1.2 * pause)
 
     async def _read_place(self, entry: TrackedJob) -> api.KernelPlace:
         """Return the files written by the keeper and the starter of its kernel; nothing before both can have begun."""
@@ -132,13 +132,15 @@ class Kernels:
         assert entry.folder is not None
         transport = self._client.transport
         with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
-            told = await read_left(transport, entry.folder.file("keeper.json"), _NOTE)
+            told = await read_untrusted(transport, entry.folder.file("keeper.json"), _MAX_NOTE_BYTES)
             port = int(told["port"])
             if 0 < port < 65_536:
                 found["node"], found["port"] = str(told["node"]), port
         with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             if entry.record and entry.record.environment and entry.record.environment.image:
-                found["stage"] = str((await read_left(transport, entry.folder.file("served.json"), _NOTE))["stage"])
+                found["stage"] = str(
+                    (await read_untrusted(transport, entry.folder.file("served.json"), _MAX_NOTE_BYTES))["stage"]
+                )
         return found
 
     def _absolute(self, path: str, cwd: str | None) -> str:

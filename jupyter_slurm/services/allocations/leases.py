@@ -21,7 +21,7 @@ __all__ = ["Leases"]
 
 log = logging.getLogger(__name__)
 
-_GRACE = 300.0  # seconds without a kernel, a step or a follower
+_GRACE_PERIOD_S = 300.0  # seconds without a kernel, a step or a follower
 
 
 class Leases:
@@ -39,18 +39,18 @@ class Leases:
         self._alone: dict[str, float] = {}  # time since which an allocation has no user
         self._forgotten: str | None = None  # allocation that is being released for a killed process
 
-    def asked_for(self, asked: Mapping[str, Any]) -> None:
+    def record_owner(self, requested: Mapping[str, Any]) -> None:
         """Note the process that requested an allocation which ends with that process."""
-        lease, process = asked.get("lease"), asked.get("process")
-        if asked["kind"] == "allocation" and lease and process and not lease.get("keep"):
-            self._processes[asked["key"]] = process
+        lease, process = requested.get("lease"), requested.get("process")
+        if requested["kind"] == "allocation" and lease and process and not lease.get("keep"):
+            self._processes[requested["key"]] = process
 
     def note(self, entry: TrackedJob, signal: str | None) -> None:
         """Note the release of an allocation: for Slurm it is cancelled like any job."""
         if signal is None and entry.kind == "allocation" and entry.record is not None:
             released = "forgotten" if entry.key == self._forgotten else "asked"
             entry.record = replace(entry.record, released=released)
-            self._tracker.save_soon(entry)
+            self._tracker.schedule_save(entry)
 
     async def tend(self, cancel: Callable[[str], Awaitable[Any]]) -> None:
         """Release the allocation of a process that is gone, unless somebody else uses the allocation.
@@ -71,7 +71,7 @@ class Leases:
             if key in busy or self._tracker.follows(held[key]):
                 del self._processes[key]  # has a user again; if that user is forgotten, the lease ends the allocation
                 self._alone.pop(key, None)
-            elif now - self._alone.setdefault(key, now) > _GRACE:
+            elif now - self._alone.setdefault(key, now) > _GRACE_PERIOD_S:
                 log.info("allocation %s is given back: its kernel is gone", held[key].id)
                 self._alone[key], self._forgotten = now, key  # after a failure, wait before the next attempt
                 try:

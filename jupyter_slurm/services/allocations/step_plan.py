@@ -99,9 +99,9 @@ def record_step(
     return record, text.encode("utf-8", "surrogateescape")
 
 
-def _run_by(asked: api.Step, name: str, python: str | None) -> list[str]:
+def _run_by(requested: api.Step, name: str, python: str | None) -> list[str]:
     """Return the command that srun runs, as requested."""
-    args = list(asked.get("args") or [])
-    if asked["kind"] in ("process", "kernel"):
+    args = list(requested.get("args") or [])
+    if requested["kind"] in ("process", "kernel"):
         return [python or ""]
-    return args if asked["kind"] == "command" else [name, *args]
+    return args if requested["kind"] == "command" else [name, *args]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.options.step_options import BUSY
+from jupyter_slurm.domain.options.step_options import NODES_BUSY_TEXT
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import ENDING_STATES, JobState
 from jupyter_slurm.errors import JobError, SubmissionUnknown, TransportError, UsageError
@@ -29,15 +29,15 @@ from jupyter_slurm.services.jobdir.job_directory import dump, is_key
 from jupyter_slurm.services.jobdir.job_json import (
     GrantRecord,
 )
-from jupyter_slurm.services.jobdir.ownership import read_own
-from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobdir.ownership import read_values
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.jobs.notebook_process import owner_of, process_of
+from jupyter_slurm.services.jobs.notebook_process import find_owner, process_key
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
-from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.transport.base import DetachedRun
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ __all__ = ["Steps"]
 
 log = logging.getLogger(__name__)
 
-_RENEWALS = 4  # renewals of a lease while the allocation is in use
-_LOOKS_EVERY = 30.0  # seconds between two reads of a step's state, because its signs may be lost
-_NOTE = 4096  # bytes of a process's note about itself
-_BEGINS = 5.0  # seconds in which srun starts a step that nothing delays
+_RENEWALS_PER_LEASE = 4  # renewals of a lease while the allocation is in use
+_CHECK_INTERVAL_S = 30.0  # seconds between two reads of a step's state, because its signs may be lost
+_MAX_NOTE_BYTES = 4096  # bytes of a process's note about itself
+_STEP_START_S = 5.0  # seconds in which srun starts a step that nothing delays
 _SIGNALS = {"INT": "INT", "SIGINT": "INT", "2": "INT", None: "KILL", "KILL": "KILL", "SIGKILL": "KILL", "9": "KILL"}
 
 
@@ -72,7 +72,7 @@ class Steps:
         self._kernels = kernels
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._renewed: dict[str, float] = {}
-        self._looked: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         tracker.on_unfinished.append(self.resume)
 
@@ -86,49 +86,49 @@ class Steps:
         UsageError, JobError
             The step is not possible.
         """
-        asked = cast("api.Step", request)
-        if not is_key(asked["key"]):
-            raise UsageError(f"{asked['key']!r} is not a submission key")
+        requested = cast("api.Step", request)
+        if not is_key(requested["key"]):
+            raise UsageError(f"{requested['key']!r} is not a submission key")
         if allocation.kind != "allocation" or allocation.folder is None:
             raise UsageError(
                 f"job {allocation.id} is not an allocation that steps can be started in", hint="%salloc makes one."
             )
-        lock = self._locks.setdefault(asked["key"], asyncio.Lock())
+        lock = self._locks.setdefault(requested["key"], asyncio.Lock())
         async with lock:
-            known = self._tracker.find(asked["key"]) or await self._shelf.get(asked["key"])
+            known = self._tracker.find(requested["key"]) or await self._shelf.get(requested["key"])
             if known is not None:
                 return job_dict(known)
             if allocation.is_finished or allocation.state.name in ENDING_STATES:
                 raise JobError(
                     f"The allocation {allocation.id} is over ({allocation.state.name}).", hint="%salloc makes another."
                 )
-            return await self._start(allocation, asked)
+            return await self._start(allocation, requested)
 
-    async def _start(self, allocation: TrackedJob, asked: api.Step) -> api.Job:
-        process = owner_of(asked, self._tracker.find, allocation)
-        folder = self._tracker.folder.job(asked["key"])
-        step = plan_step(asked, await self._client.options("srun"), allocation)
-        kernel = await self._kernels.plan(asked) if asked["kind"] == "kernel" else None
+    async def _start(self, allocation: TrackedJob, requested: api.Step) -> api.Job:
+        process = find_owner(requested, self._tracker.find, allocation)
+        folder = self._tracker.folder.job(requested["key"])
+        step = plan_step(requested, await self._client.options("srun"), allocation)
+        kernel = await self._kernels.plan(requested) if requested["kind"] == "kernel" else None
         step |= kernel.step if kernel else {}
-        record, script = record_step(asked, step, allocation, self._tracker.folder, self._tracker.clock())
+        record, script = record_step(requested, step, allocation, self._tracker.folder, self._tracker.clock())
         if kernel is not None:
             record = replace(record, kernel=kernel.kernel, environment=kernel.environment)
         if process is not None and process.kind == "kernel":
             record = replace(record, kernel=process.record.kernel if process.record else None)
         files = {record.script: script, "job.json": dump(record.to_json()), "step.json": dump(step)}
         files |= kernel.files if kernel else {}
-        if (values := asked.get("values")) and (path := values.get("file")):
-            files["in.values"] = await asyncio.to_thread(read_own, path)
+        if (values := requested.get("values")) and (path := values.get("file")):
+            files["in.values"] = await asyncio.to_thread(read_values, path)
         entry = TrackedJob(self._tracker.name, folder=folder)
         entry.recall(record, self._tracker.clock())
         self._tracker.add(entry)
         try:
             argv = ["mkdir", "-p", "--", self._request(allocation, folder.key)]
             with entry.submission.sending(str(entry.key)) as sent:
-                once = await self._client.transport.start_once(folder.answer(1), argv, files=files, sent=sent)
+                once = await self._client.transport.start_detached(folder.answer(1), argv, files=files, sent=sent)
         except FileExistsError:
             self._tracker.drop(entry)
-            return await self._of_another(folder.key)
+            return await self._foreign_step(folder.key)
         except BaseException as error:
             self._tracker.drop(entry)
             if may_run(error):
@@ -137,11 +137,11 @@ class Steps:
                     hint="If it was, .steps of its allocation has it when the link is back: look before you repeat it.",
                 ) from error
             raise
-        await self._judge(entry, once)
+        await self._handle_answer(entry, once)
         await self._renew(allocation)
         return job_dict(entry)
 
-    async def _of_another(self, key: str) -> api.Job:
+    async def _foreign_step(self, key: str) -> api.Job:
         """Return a step that another agent requests."""
         found = await self._shelf.get(key)
         if found is None:
@@ -150,18 +150,18 @@ class Steps:
             )
         return job_dict(found)
 
-    async def _judge(self, entry: TrackedJob, once: DetachedRun) -> None:
+    async def _handle_answer(self, entry: TrackedJob, run: DetachedRun) -> None:
         """Withdraw a step whose request could not be made; if the outcome is unknown, repeat the request later."""
-        done = await once.result(self._timeout)
-        if once.hold is not None:
-            once.hold.release()
+        done = await run.result(self._timeout)
+        if run.lock is not None:
+            run.lock.release()
         if done is None:
             entry.error = SubmissionUnknown("Whether the step was asked for is being found out.")
         elif done.exit_code and entry.folder is not None:
             await self._client.transport.remove(entry.folder.path)
             self._tracker.drop(entry)
             raise JobError(
-                f"The step could not be asked for: {printable(text_of(done.stderr)).strip()}",
+                f"The step could not be asked for: {printable(decode_output(done.stderr)).strip()}",
                 hint="Is the disk of the job directories full?",
             )
 
@@ -170,9 +170,9 @@ class Steps:
         assert allocation.folder is not None
         return allocation.folder.file(posixpath.join("steps", name))
 
-    def of(self, allocation: TrackedJob) -> list[api.Job]:
+    def steps_to_api(self, allocation: TrackedJob) -> list[api.Job]:
         """Return the steps of an allocation, oldest first."""
-        steps = [entry for entry in self._tracker.everybody() if entry.is_step and entry.allocation == allocation.key]
+        steps = [entry for entry in self._tracker.all_entries() if entry.is_step and entry.allocation == allocation.key]
         return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
 
     async def send(self, step: TrackedJob, signal: str | None, cancel: Callable[[str], Awaitable[Any]]) -> api.Job:
@@ -196,23 +196,23 @@ class Steps:
                 await cancel(allocation.key or "")
         return job_dict(step)
 
-    async def with_memory(self, step: TrackedJob, told: api.Job) -> api.Job:
+    async def with_memory(self, step: TrackedJob, text: api.Job) -> api.Job:
         """Add the memory of a process for cells, as the process recorded it on its node."""
         if step.kind == "process" and step.folder is not None and not step.is_finished:
             with contextlib.suppress(FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
-                noted = await read_left(self._client.transport, step.folder.file("memory.json"), _NOTE)
-                told["memory"] = {"now": int(noted["now"]), "most": int(noted["most"])}
-        return told
+                noted = await read_untrusted(self._client.transport, step.folder.file("memory.json"), _MAX_NOTE_BYTES)
+                text["memory"] = {"now": int(noted["now"]), "most": int(noted["most"])}
+        return text
 
     # -- background work
 
-    async def learn(self, entry: TrackedJob) -> None:
+    async def apply_start(self, entry: TrackedJob) -> None:
         """Record the start reported by the runner of an allocation or of a step."""
         if entry.folder is None or entry.record is None or not (entry.is_step or entry.kind == "allocation"):
             return
         name = "started.json" if entry.is_step else "granted.json"
         try:
-            told = await read_left(self._client.transport, entry.folder.file(name))
+            told = await read_untrusted(self._client.transport, entry.folder.file(name))
             if entry.record.step is not None:
                 number, nodes, restarts = str(int(told["id"])), str(told["nodes"] or ""), int(told.get("restarts") or 0)
                 step = replace(entry.record.step, id=number, nodes=nodes, restarts=restarts)
@@ -225,7 +225,7 @@ class Steps:
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
             return
         await self._number(entry)
-        self._tracker.save_soon(entry)
+        self._tracker.schedule_save(entry)
 
     async def _number(self, step: TrackedJob) -> None:
         allocation = await self._allocation(step) if step.is_step else None
@@ -236,10 +236,10 @@ class Steps:
     async def tend(self) -> None:
         """Renew the leases of allocations in use, and end the steps of allocations that are over."""
         active = self._tracker.active()
-        self._looked = {key: at for entry in active if (at := self._looked.get(key := entry.key or "")) is not None}
+        self._read_at = {key: at for entry in active if (at := self._read_at.get(key := entry.key or "")) is not None}
         for entry in active:
             if entry.is_step:
-                await self._look_after(entry)
+                await self._follow(entry)
             elif entry.kind == "allocation" and entry.state.is_running and self._tracker.follows(entry):
                 await self._renew(entry)
 
@@ -262,16 +262,16 @@ class Steps:
         if allocation is not None and not allocation.is_finished and step.state.is_pending:
             with contextlib.suppress(TransportError):
                 await self._client.transport.make_dir(self._request(allocation, step.key or ""))
-        await self.learn(step)
+        await self.apply_start(step)
 
-    async def _look_after(self, step: TrackedJob) -> None:
+    async def _follow(self, step: TrackedJob) -> None:
         if step.number is None:
             await self._number(step)
         allocation = await self._allocation(step)
-        if allocation is not None and not allocation.is_finished and not _is_of_earlier_run(step, allocation):
-            waits = allocation.latest if allocation.state.is_pending else self._behind_others(step, allocation)
-            self._say_why(step, waits)
-            await self._look_into(step)
+        if allocation is not None and not allocation.is_finished and not _ran_before_requeue(step, allocation):
+            waits = allocation.latest if allocation.state.is_pending else self._waiting_record(step, allocation)
+            self._apply_wait_reason(step, waits)
+            await self._read_state(step)
             return
         if not await self._has_ended(step):
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
@@ -279,32 +279,32 @@ class Steps:
             step.end_time = allocation.end_time if allocation else None
         await self._tracker.finish(step)
 
-    async def _look_into(self, step: TrackedJob) -> None:
+    async def _read_state(self, step: TrackedJob) -> None:
         """Read the job directory at intervals: signs only make the agent faster and may be lost."""
         now, key = self._tracker.clock(), step.key or ""
-        if abs(now - self._looked.setdefault(key, now)) < _LOOKS_EVERY:
+        if abs(now - self._read_at.setdefault(key, now)) < _CHECK_INTERVAL_S:
             return
-        self._looked[key] = now
+        self._read_at[key] = now
         if step.state.is_pending:
-            await self.learn(step)
+            await self.apply_start(step)
             if step.state.is_running:
-                self._tracker.tell(step)
+                self._tracker.publish(step)
         if await self._has_ended(step):
             await self._tracker.finish(step)
 
-    def _behind_others(self, step: TrackedJob, allocation: TrackedJob) -> JobRecord | None:
+    def _waiting_record(self, step: TrackedJob, allocation: TrackedJob) -> JobRecord | None:
         """Report that a step waits for other steps: srun itself prints nothing for two minutes."""
         now, created = self._tracker.clock(), step.record.created if step.record else 0.0
-        if not step.state.is_pending or not _is_alone(step) or now - created < _BEGINS or allocation.id is None:
+        if not step.state.is_pending or not _is_alone(step) or now - created < _STEP_START_S or allocation.id is None:
             return None
         others = (e for e in self._tracker.active() if e.allocation == step.allocation and e.state.is_running)
-        return JobRecord(allocation.id, step.state, reason=BUSY) if any(map(_is_alone, others)) else None
+        return JobRecord(allocation.id, step.state, reason=NODES_BUSY_TEXT) if any(map(_is_alone, others)) else None
 
-    def _say_why(self, step: TrackedJob, latest: JobRecord | None) -> None:
+    def _apply_wait_reason(self, step: TrackedJob, latest: JobRecord | None) -> None:
         """Give a step the pending reason of its allocation, or other steps as the reason."""
         if step.state.is_pending and step.latest != latest:
             step.slurm.latest = latest
-            self._tracker.tell(step)
+            self._tracker.publish(step)
 
     async def _has_ended(self, step: TrackedJob) -> bool:
         if step.folder is None:
@@ -317,11 +317,11 @@ class Steps:
         """Mark the allocation as used on its node, a few times in each lease period."""
         now, key = self._tracker.clock(), allocation.key or ""
         seconds = allocation.record.lease.seconds if allocation.record and allocation.record.lease else 0.0
-        if allocation.folder is None or abs(now - self._renewed.get(key, 0.0)) < seconds / _RENEWALS:
+        if allocation.folder is None or abs(now - self._renewed.get(key, 0.0)) < seconds / _RENEWALS_PER_LEASE:
             return
         self._renewed[key] = now
         if allocation.record is None or allocation.record.granted is None:  # its sign was not seen
-            await self.learn(allocation)
+            await self.apply_start(allocation)
         transport, path = self._client.transport, allocation.folder.file("lease")
         try:
             try:
@@ -338,7 +338,7 @@ class Steps:
         return self._tracker.entries.get(key) or await self._shelf.get(key)
 
 
-def _is_of_earlier_run(step: TrackedJob, allocation: TrackedJob) -> bool:
+def _ran_before_requeue(step: TrackedJob, allocation: TrackedJob) -> bool:
     """Return whether a step ran before its allocation was requeued: after a node failure its end is not recorded."""
     run = step.record.step.restarts if step.record and step.record.step else None
     return step.state.is_running and run is not None and allocation.restarts > run
@@ -346,4 +346,4 @@ def _is_of_earlier_run(step: TrackedJob, allocation: TrackedJob) -> bool:
 
 def _is_alone(step: TrackedJob) -> bool:
     """Return whether srun was asked for an exclusive step; a cell in a process does not involve srun."""
-    return process_of(step) is None and "--overlap" not in (step.record.argv if step.record else [])
+    return process_key(step) is None and "--overlap" not in (step.record.argv if step.record else [])

@@ -29,7 +29,7 @@ from jupyter_slurm.services.slurm.passthrough import pass_through
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
-from jupyter_slurm.services.submission.resubmit import asked_again
+from jupyter_slurm.services.submission.resubmit import repeat_request
 from jupyter_slurm.services.submission.submitter import Submitter
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Cluster:
 
     # -- submission
 
-    async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def submit(self, requested: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit a job, or return the submission without executing it.
 
         Raises
@@ -175,18 +175,18 @@ class Cluster:
         UsageError, SubmitRefused
             Nothing was submitted.
         """
-        told = await self.submitter.submit(asked)
-        self.leases.asked_for(asked)
+        told = await self.submitter.submit(requested)
+        self.leases.record_owner(requested)
         return told
 
-    async def resubmit(self, reference: str, asked: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def resubmit(self, reference: str, requested: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit a job of jupyter_slurm again, under a new key; see
-        :func:`jupyter_slurm.services.submission.resubmit.asked_again`.
+        :func:`jupyter_slurm.services.submission.resubmit.repeat_request`.
         """
-        known = self.tracker.find(asked["key"]) or await self.scan.get(asked["key"])
+        known = self.tracker.find(requested["key"]) or await self.scan.get(requested["key"])
         if known is not None:  # the request was received before, and its answer was lost
             return job_dict(known)
-        return await self.submit(await asked_again(self, reference, asked))
+        return await self.submit(await repeat_request(self, reference, requested))
 
     # -- commands
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from jupyter_slurm.domain.cluster_facts import NAMED, NamedEntity
-from jupyter_slurm.domain.profile_facts import beside, named_in
+from jupyter_slurm.domain.cluster_facts import NAMED_KINDS, NamedEntity
+from jupyter_slurm.domain.profile_facts import merge_profile_facts, named_in
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.inventory.facts import ClusterFacts
 from jupyter_slurm.services.jobs.job import TrackedJob
@@ -21,12 +21,12 @@ from jupyter_slurm.services.slurm.poller import Poller
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["NameCompletion", "told_by_site"]
+__all__ = ["NameCompletion", "profile_names_to_api"]
 
-_OWN: Final = ("job", "finished", "step", "allocation")
+_OWN_KINDS: Final = ("job", "finished", "step", "allocation")
 
-_RECENT = 60.0  # seconds; a newer query of the queue also finds jobs submitted outside jupyter_slurm
-_MOST, _MOST_FINISHED = 1000, 50  # only the newest
+_MAX_QUEUE_AGE_S = 60.0  # seconds; a newer query of the queue also finds jobs submitted outside jupyter_slurm
+_MAX_JOBS, _MAX_FINISHED_JOBS = 1000, 50  # only the newest
 
 
 class NameCompletion:
@@ -50,14 +50,18 @@ class NameCompletion:
         facts: ClusterFacts,
         tracker: Tracker,
         poller: Poller,
-        learn_names: Callable[[], Awaitable[None]],
+        request_names: Callable[[], Awaitable[None]],
         location: ClusterLocation,
     ) -> None:
         self._facts, self._tracker, self._poller = facts, tracker, poller
-        self._learn_names, self._environments, self._site = learn_names, location.environments, location.known
-        self._looking: asyncio.Task[None] | None = None
+        self._request_names, self._environments, self._site = (
+            request_names,
+            location.environments,
+            location.profile_names,
+        )
+        self._refresh_task: asyncio.Task[None] | None = None
 
-    async def told(self, kind: str, wait: float, partitions: str = "") -> api.Names:
+    async def to_api(self, kind: str, wait: float, partitions: str = "") -> api.Names:
         """Return the names of a kind in the form of the API.
 
         Parameters
@@ -69,50 +73,52 @@ class NameCompletion:
         partitions : str
             Comma-separated partitions to which generic resources, GPUs, memory and time limits are restricted.
         """
-        if kind in NAMED:
+        if kind in NAMED_KINDS:
             facts = await self._facts.get(wait)
             if facts is None:
-                return told_by_site(self._site, kind)
-            return _told(facts.taken, beside(self._site, kind, facts.named(kind, partitions.split(","))))
-        if kind in _OWN:
-            await self._look(wait)
-            return _told(self._tracker.clock(), self._own(kind))
+                return profile_names_to_api(self._site, kind)
+            return _to_api(
+                facts.collected_at, merge_profile_facts(self._site, kind, facts.named(kind, partitions.split(",")))
+            )
+        if kind in _OWN_KINDS:
+            await self._refresh_queue(wait)
+            return _to_api(self._tracker.clock(), self._own_names(kind))
         about = {name: ", ".join(sorted(described)) for name, described in self._environments.items()}
-        return _told(self._tracker.clock(), [NamedEntity(*item) for item in about.items()])
+        return _to_api(self._tracker.clock(), [NamedEntity(*item) for item in about.items()])
 
     async def stop(self) -> None:
         """Stop."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._refresh_task is not None:
+            self._refresh_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._looking
+                await self._refresh_task
 
-    async def _look(self, wait: float) -> None:
+    async def _refresh_queue(self, wait: float) -> None:
         """Query the queue if the last query is old; do not wait for a slow controller."""
         last = self._poller.last
-        if self._looking is None and (last is None or time.monotonic() - last > _RECENT):
-            self._looking = asyncio.create_task(self._look_once(), name="look for names")
-        if self._looking is not None and wait > 0:
+        if self._refresh_task is None and (last is None or time.monotonic() - last > _MAX_QUEUE_AGE_S):
+            self._refresh_task = asyncio.create_task(self._poll_queue(), name="look for names")
+        if self._refresh_task is not None and wait > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    await asyncio.shield(self._looking)
+                    await asyncio.shield(self._refresh_task)
 
-    async def _look_once(self) -> None:
+    async def _poll_queue(self) -> None:
         try:
             with contextlib.suppress(SlurmError):
-                await self._poller.fresh(_RECENT)
-                await self._learn_names()
+                await self._poller.wait_fresh(_MAX_QUEUE_AGE_S)
+                await self._request_names()
         finally:
-            self._looking = None
+            self._refresh_task = None
 
-    def _own(self, kind: str) -> list[NamedEntity]:
-        entries = self._tracker.everybody() if kind == "finished" else self._tracker.active()
+    def _own_names(self, kind: str) -> list[NamedEntity]:
+        entries = self._tracker.all_entries() if kind == "finished" else self._tracker.active()
         newest = sorted(entries, key=lambda entry: entry.submit_time or 0.0, reverse=True)
-        found = (named for entry in newest for named in _names_of(entry, kind))
-        return list(itertools.islice(found, _MOST_FINISHED if kind == "finished" else _MOST))
+        found = (named for entry in newest for named in _job_names(entry, kind))
+        return list(itertools.islice(found, _MAX_FINISHED_JOBS if kind == "finished" else _MAX_JOBS))
 
 
-def _names_of(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
+def _job_names(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
     """Return the name by which a user types a job, step or allocation of that kind."""
     if entry.is_step != (kind == "step") or entry.is_finished != (kind == "finished"):
         return
@@ -124,19 +130,19 @@ def _names_of(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
         called = (
             number if is_allocation else label or (record.name if record else None) or (latest.name if latest else None)
         )
-        nodes = (latest.nodes if latest else None) or entry.told_nodes
+        nodes = (latest.nodes if latest else None) or entry.reported_nodes
         yield NamedEntity(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
 
 
-def told_by_site(site: Mapping[str, Any], kind: str) -> api.Names:
+def profile_names_to_api(site: Mapping[str, Any], kind: str) -> api.Names:
     """Return the names of a kind from the profile, while the cluster has not answered."""
-    return _told(None, named_in(site, kind))
+    return _to_api(None, named_in(site, kind))
 
 
-def _told(taken: float | None, names: Any) -> api.Names:
+def _to_api(collected_at: float | None, names: Any) -> api.Names:
     """Return names for the API, without names that are not text: these fit neither into JSON nor a command line."""
     told: list[api.Name] = [{"name": name, "about": _text(about)} for name, about in names if name == _text(name)]
-    return {"taken": taken, "names": told}
+    return {"taken": collected_at, "names": told}
 
 
 def _text(text: str) -> str:

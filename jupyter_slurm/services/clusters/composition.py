@@ -86,7 +86,7 @@ def compose_cluster(
     recovery = SubmissionRecovery(tracker, client, poller, settings.submit_timeout)
     kernels = Kernels(client, tracker, Environments(location, transport, clock), location.home)
     steps = Steps(client, tracker, scan, kernels, settings.submit_timeout)
-    events = RunnerEvents(tracker, scan, steps.learn, poller.wake)
+    events = RunnerEvents(tracker, scan, steps.apply_start, poller.wake)
     leases = Leases(tracker)
     jobs = JobCatalog(sources, steps, location.user)
     inventory = Inventory(client, location, clock)
@@ -102,7 +102,7 @@ def compose_cluster(
         tracker=tracker,
         scan=scan,
         poller=poller,
-        runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_far),
+        runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_remote),
         recovery=recovery,
         submitter=Submitter(identity.record, location, settings, SubmissionServices(*parts)),
         leases=leases,
@@ -123,5 +123,7 @@ def _job_sources(location: ClusterLocation, transport: Transport, agent: AgentCo
     tracker = Tracker(location.id, client, ClusterFolder(location.folder), agent.store, agent.bus, agent.clock)
     scan = JobDirectoryScan(tracker)
     queue = PolledQueue(client, tracker, scan, agent.bus)
-    longest = max(location.poll_shortest, agent.settings.poll_longest)
-    return JobSources(client, tracker, scan, queue, Poller(queue, shortest=location.poll_shortest, longest=longest))
+    longest = max(location.min_poll_interval, agent.settings.poll_longest)
+    return JobSources(
+        client, tracker, scan, queue, Poller(queue, min_interval=location.min_poll_interval, max_interval=longest)
+    )

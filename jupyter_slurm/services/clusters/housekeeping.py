@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from jupyter_slurm.domain.staging import BASE
+from jupyter_slurm.domain.staging import STAGE_FOLDER_NAME
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
 from jupyter_slurm.services.jobdir.job_json import FolderRecord
@@ -25,7 +25,7 @@ __all__ = ["Housekeeping", "StagedCopies"]
 
 log = logging.getLogger(__name__)
 
-_HOUR, _DAY = 3600.0, 86400.0
+_HOUR_S, _DAY_S = 3600.0, 86400.0
 
 
 class CleanedCluster(Protocol):
@@ -83,7 +83,7 @@ class Housekeeping:
         removed: list[str] = []
         kept = 0
         for cluster in self._reached():
-            before = self._clock() - days * _DAY
+            before = self._clock() - days * _DAY_S
             copies = StagedCopies(cluster.tracker, cluster.staging)
             gone, left = await _clean(cluster.tracker, cluster.poller, copies, before, dry_run=dry_run)
             removed += gone
@@ -100,7 +100,7 @@ class Housekeeping:
             except (SlurmError, OSError):
                 log.exception("housekeeping")
             with contextlib.suppress(TimeoutError):  # few logins last a day
-                await asyncio.wait_for(self._arrived.wait(), _DAY)
+                await asyncio.wait_for(self._arrived.wait(), _DAY_S)
 
 
 async def _clean(
@@ -124,10 +124,10 @@ async def _clean(
     """
     if any(_is_old(tracker.whole(entry), before) for entry in tracker.entries.values()):
         try:
-            await watcher.fresh(within=0.0)  # a requeued job is not over
+            await watcher.wait_fresh(within=0.0)  # a requeued job is not over
         except SlurmError as error:
             log.warning("jobs that ended today stay: %s", error.message)
-            before = min(before, tracker.clock() - _DAY)  # a controller forgets finished jobs long before
+            before = min(before, tracker.clock() - _DAY_S)  # a controller forgets finished jobs long before
     removed, kept = list[TrackedJob](), list[TrackedJob]()
     old = {entry.key for entry in tracker.entries.values() if _is_old(tracker.whole(entry), before)}
     for entry in list(tracker.entries.values()):
@@ -143,7 +143,7 @@ async def _clean(
 
 
 def _is_old(entry: TrackedJob, before: float) -> bool:
-    is_over = entry.is_finished and not entry.has_results_there
+    is_over = entry.is_finished and not entry.has_remote_results
     return is_over and (entry.end_time or entry.submit_time or before) < before
 
 
@@ -177,7 +177,7 @@ async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> boo
 async def _remains(tracker: Tracker, before: float, *, dry_run: bool) -> list[str]:
     """Remove unfinished job directories: the agent died, the disk was full, or the connection was closed."""
     transport, removed = tracker.client.transport, []
-    before = min(before, tracker.clock() - _HOUR)
+    before = min(before, tracker.clock() - _HOUR_S)
     try:
         for name in await transport.list_dir(tracker.folder.path):
             path = f"{tracker.folder.path}/{name}"
@@ -210,7 +210,7 @@ class StagedCopies:
         self._tracker, self._staging = tracker, staging
 
     async def remove(
-        self, gone: Iterable[TrackedJob], kept: Iterable[TrackedJob], before: float, *, dry_run: bool
+        self, gone: Iterable[TrackedJob], retained: Iterable[TrackedJob], before: float, *, dry_run: bool
     ) -> list[str]:
         """Remove copies that belonged only to removed jobs; never a folder that the user has named.
 
@@ -233,26 +233,26 @@ class StagedCopies:
             Paths of the copies.
         """
         try:
-            candidates = {folder.dest: folder for entry in gone for folder in await self._own(entry)}
+            candidates = {folder.dest: folder for entry in gone for folder in await self._own_copies(entry)}
         except SlurmError as error:  # for example, a variable of the profile is no longer set
             log.warning("copies of folders stay: %s", error.message)
             return []
-        for dest in {folder.dest for entry in kept for folder in _folders(entry)}:
+        for dest in {folder.dest for entry in retained for folder in _folders(entry)}:
             candidates.pop(dest, None)
         removed = [folder for _, folder in sorted(candidates.items())]
         return [folder.dest for folder in removed if await self._is_removed(folder, before, dry_run=dry_run)]
 
-    async def _own(self, entry: TrackedJob) -> list[FolderRecord]:
-        is_ours = await self._staging.is_of_here(entry)
-        return [folder for folder in _folders(entry) if is_ours and await self._staging.has_own_copy(folder)]
+    async def _own_copies(self, entry: TrackedJob) -> list[FolderRecord]:
+        is_ours = await self._staging.is_local(entry)
+        return [folder for folder in _folders(entry) if is_ours and await self._staging.has_default_copy(folder)]
 
     async def _is_removed(self, folder: FolderRecord, before: float, *, dry_run: bool) -> bool:
         transport, dest = self._tracker.client.transport, folder.dest
         try:
             async with self._staging.alone(dest):
-                if (await transport.stat(posixpath.join(dest, BASE))).mtime >= before:
+                if (await transport.stat(posixpath.join(dest, STAGE_FOLDER_NAME))).mtime >= before:
                     return False
-                if await (await self._staging.pair(folder)).has_more():
+                if await (await self._staging.folder_sync(folder)).has_more():
                     log.info("%s stays: it has files that are not here", dest)
                     return False
                 if not dry_run:

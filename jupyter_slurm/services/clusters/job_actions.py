@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
-from jupyter_slurm.domain.queries.job_actions import COSTS, DONE, act_argv, refusals
+from jupyter_slurm.domain.queries.job_actions import ACTION_COSTS, ACTION_RESULTS, act_argv, refusals
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import JobError, SlurmError, SubmissionUnknown, UsageError
 from jupyter_slurm.services.allocations.leases import Leases
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.array_parts import task_of
+from jupyter_slurm.services.jobs.array_parts import task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 
 if TYPE_CHECKING:
@@ -28,11 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["JobActions"]
 
-_AT_ONCE = 50  # jobs in one command
-_QUEUE = 120.0  # seconds that jobs may wait in the queue of requests
-_LOOK_AGAIN = "Its state may have changed meanwhile: look again."
-_LIMITS = "While a job runs, its time can only be made shorter; before, partition and QOS say how long it can be."
-_FEW = 3  # for up to this number, ask Slurm at once; for more, the next query of the queue shows the result
+_JOBS_PER_COMMAND = 50  # jobs in one command
+_QUEUE_TIMEOUT_S = 120.0  # seconds that jobs may wait in the queue of requests
+_UNKNOWN_STATE_HINT = "Its state may have changed meanwhile: look again."
+_TIME_LIMIT_HINT = (
+    "While a job runs, its time can only be made shorter; before, partition and QOS say how long it can be."
+)
+_MAX_CHECKED_JOBS = (
+    3  # for up to this number, ask Slurm at once; for more, the next query of the queue shows the result
+)
 
 
 @dataclass
@@ -68,17 +72,17 @@ class JobActions:
     async def cancel(self, reference: str, signal: str | None = None) -> api.Job:
         """Cancel a job or send it a signal, then ask for its new state at once."""
         entry = await self._jobs.find(reference, is_shown=False)
-        if signal is None and entry.submission.upload is not None and entry.submission.upload.give_up():
+        if signal is None and entry.submission.upload is not None and entry.submission.upload.cancel():
             return job_dict(entry)
         if entry.is_step:
             return await self._steps.send(entry, signal, self.cancel)
-        task = task_of(reference, entry)
+        task = task_index(reference, entry)
         parts = self._tracker.parts(entry) if task is None else [entry]
         if task is None and signal is None:
             parts[0].submission.is_growing = False
         for part in parts:
             is_named = entry.part is None and reference != entry.key
-            target = reference if is_named else str(part.of_task(task).id)
+            target = reference if is_named else str(part.task_view(task).id)
             await self._cancel_one(part, target, signal, task)
         return job_dict(self._jobs.select_task(reference, entry))
 
@@ -87,16 +91,16 @@ class JobActions:
             if signal:
                 raise SubmissionUnknown(f"{entry.key} has no id yet: it can get no signal", hint="Wait a moment.")
             self._leases.note(entry, signal)
-            self._recovery.give_up(entry)
+            self._recovery.cancel(entry)
         elif not entry.is_finished:
             await self._recovery.scancel(entry, target, signal)
             self._leases.note(entry, signal)
             if task is not None and signal is None:
                 array_tasks.cancelled(entry, task, self._tracker.clock())
-                self._tracker.tell(entry)
+                self._tracker.publish(entry)
             # In a loop over many jobs, the next query of the queue shows the new state.
             if entry.id is not None and not entry.is_finished and self._client.singles.is_ready():
-                await self._tracker.see(entry, await self._client.describe(entry.id))
+                await self._tracker.update_from_slurm(entry, await self._client.describe(entry.id))
             self._poller.wake()
 
     async def act(
@@ -116,7 +120,7 @@ class JobActions:
         cases = [one for one in found if isinstance(one, _JobAction)]
         await self._run(act, cases, minutes)
         if cases:
-            await self._look(cases)
+            await self._refresh_states(cases)
         return [
             self._answer(one.reference, one.error, one.entry) if isinstance(one, _JobAction) else one for one in found
         ]
@@ -148,31 +152,31 @@ class JobActions:
                 return None
             if act != "requeue" or self._tracker.find(str(entry.id)) is not entry:
                 raise _refused(entry)
-        task = task_of(reference, entry)
+        task = task_index(reference, entry)
         parts = self._tracker.parts(entry) if task is None else [entry]
         if act == "cancel" and task is None:
             parts[0].submission.is_growing = False
         going = [part for part in parts if part.id is not None and (part is entry or not part.is_finished)]
-        return _JobAction(reference, entry, task, {str(part.of_task(task).id): part for part in going})
+        return _JobAction(reference, entry, task, {str(part.task_view(task).id): part for part in going})
 
     async def _run(self, act: str, cases: Sequence[_JobAction], minutes: int | None) -> None:
         for some in _batches(cases):
             targets = {target: case for case in some for target in case.targets}
             try:
-                await self._client.cancels.take(len(targets) * COSTS[act], longest=_QUEUE)
+                await self._client.cancels.acquire(len(targets) * ACTION_COSTS[act], max_wait=_QUEUE_TIMEOUT_S)
                 done = await self._client.act(act_argv(act, list(targets), minutes))
             except SlurmError as error:
                 for case in some:
                     case.error = error
                 continue
-            said = refusals(act, list(targets), text_of(done.stderr))
+            said = refusals(act, list(targets), decode_output(done.stderr))
             if done.exit_code and not said:  # the command failed without naming a job: success is known for none
-                said = dict.fromkeys(targets, text_of(done.stderr).strip() or f"exit code {done.exit_code}")
+                said = dict.fromkeys(targets, decode_output(done.stderr).strip() or f"exit code {done.exit_code}")
             for target, case in targets.items():
                 if target in said:
                     what = printable(said[target])
-                    hint = _LIMITS if act == "limit" else _LOOK_AGAIN
-                    case.error = JobError(f"Job {target} was not {DONE[act]}: {what}.", hint=hint)
+                    hint = _TIME_LIMIT_HINT if act == "limit" else _UNKNOWN_STATE_HINT
+                    case.error = JobError(f"Job {target} was not {ACTION_RESULTS[act]}: {what}.", hint=hint)
                 elif act == "cancel":
                     self._note_cancelled(case.targets[target], case.task)
 
@@ -180,21 +184,21 @@ class JobActions:
         self._leases.note(entry, None)
         if task is not None:
             array_tasks.cancelled(entry, task, self._tracker.clock())
-            self._tracker.tell(entry)
+            self._tracker.publish(entry)
 
-    async def _look(self, cases: Sequence[_JobAction]) -> None:
+    async def _refresh_states(self, cases: Sequence[_JobAction]) -> None:
         """Learn the new states: ask Slurm about a few jobs; for more, the next poll shows them."""
         singles = self._client.singles
         was_over = any(case.entry.is_finished for case in cases)  # the poller does not watch finished jobs
         self._poller.wake()
         with contextlib.suppress(SlurmError):
-            if was_over or (len(cases) > _FEW and singles.is_ready(_FEW)):
-                singles.reserve(_FEW)
-                await self._poller.fresh(0.0)
+            if was_over or (len(cases) > _MAX_CHECKED_JOBS and singles.is_ready(_MAX_CHECKED_JOBS)):
+                singles.reserve(_MAX_CHECKED_JOBS)
+                await self._poller.wait_fresh(0.0)
                 return
-            for case in cases if len(cases) <= _FEW else ():
+            for case in cases if len(cases) <= _MAX_CHECKED_JOBS else ():
                 if case.entry.id is not None and singles.is_ready():
-                    await self._tracker.see(case.entry, await self._client.describe(case.entry.id))
+                    await self._tracker.update_from_slurm(case.entry, await self._client.describe(case.entry.id))
 
     def _answer(self, reference: str, error: SlurmError | None, entry: TrackedJob | None) -> api.ActOnJobsResponseItem:
         return {
@@ -234,7 +238,7 @@ def _batches(cases: Sequence[_JobAction]) -> Iterator[list[_JobAction]]:
     """Divide jobs into batches of limited size; the parts of an array stay together."""
     some: list[_JobAction] = []
     for case in cases:
-        if some and sum(len(each.targets) for each in some) + len(case.targets) > _AT_ONCE:
+        if some and sum(len(each.targets) for each in some) + len(case.targets) > _JOBS_PER_COMMAND:
             yield some
             some = []
         some.append(case)

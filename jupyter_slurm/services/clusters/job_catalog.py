@@ -13,7 +13,7 @@ from jupyter_slurm.errors import CommandError, JobNotFound, SlurmError
 from jupyter_slurm.services.allocations.steps import Steps
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.array_parts import check_task, task_of
+from jupyter_slurm.services.jobs.array_parts import check_task, task_index
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import SlurmView
@@ -77,13 +77,13 @@ class JobCatalog:
         if self._poller.error is None:
             with contextlib.suppress(SlurmError):
                 await self._queue.learn_names()
-        entries = self._tracker.wholes(self._tracker.active() if active else self._tracker.everybody())
+        entries = self._tracker.wholes(self._tracker.active() if active else self._tracker.all_entries())
         newest_first = sorted((e for e in entries if not e.is_step), key=lambda e: e.submit_time or 0.0, reverse=True)
         found = []
         for place, entry in enumerate(newest_first):
             if place % _BATCH_JOBS == _BATCH_JOBS - 1:
                 await asyncio.sleep(0)  # 50,000 jobs take seconds, and other requests wait
-            if (told := self._tracker.told(entry)) is not None:
+            if (told := self._tracker.to_api(entry)) is not None:
                 found.append(told)
         return found
 
@@ -96,11 +96,11 @@ class JobCatalog:
         return await self._steps.with_memory(entry, job_dict(self.select_task(reference, entry)))
 
     async def tasks(self, reference: str, *, parameters: bool) -> api.Tasks:
-        """Return the tasks of an array; see :func:`jupyter_slurm.services.jobs.array_tasks.told`."""
+        """Return the tasks of an array; see :func:`jupyter_slurm.services.jobs.array_tasks.tasks_to_api`."""
         entry = await self.find(reference)
         for part in self._tracker.parts(entry):
             await array_tasks.load(self._client.transport, part)
-        return await array_tasks.told(self._client.transport, self._tracker.whole(entry), parameters=parameters)
+        return await array_tasks.tasks_to_api(self._client.transport, self._tracker.whole(entry), parameters=parameters)
 
     async def task_values(self, reference: str, first: int) -> api.Values:
         """Return the values of the tasks of an array; see :func:`jupyter_slurm.services.jobs.array_tasks.values`."""
@@ -128,7 +128,7 @@ class JobCatalog:
             check_task(reference, entry)
             if is_shown:
                 await self._describe_once(entry)
-            if task_of(reference, entry) is not None:
+            if task_index(reference, entry) is not None:
                 await array_tasks.load(self._client.transport, entry)
             return entry
         try:
@@ -137,7 +137,7 @@ class JobCatalog:
             raise JobNotFound(
                 f"there is no job {printable(reference)}", hint="`jupyter_slurm.jobs()` lists yours."
             ) from None
-        records = await self._client.look_up(job) or await self._remembered(job)
+        records = await self._client.find_jobs(job) or await self._remembered(job)
         mine = [record for record in records if not record.user or record.user == self._user]
         if not mine:
             raise JobNotFound(
@@ -147,7 +147,7 @@ class JobCatalog:
         entry = await self._from_directory(mine)
         if entry is None:
             entry = TrackedJob(self._tracker.name, id=job, state=mine[0].state, slurm=SlurmView(described=True))
-            entry.see(mine, self._tracker.clock())
+            entry.update_from_slurm(mine, self._tracker.clock())
             self._tracker.add(entry)
         self._poller.wake()
         return entry
@@ -158,8 +158,8 @@ class JobCatalog:
 
     def select_task(self, reference: str, entry: TrackedJob) -> TrackedJob:
         """Return the part of a job that a reference means: one task, or the whole job with its parts joined."""
-        task = task_of(reference, entry)
-        return self._tracker.whole(entry) if task is None else entry.of_task(task)
+        task = task_index(reference, entry)
+        return self._tracker.whole(entry) if task is None else entry.task_view(task)
 
     async def _from_directory(self, records: list[JobRecord]) -> TrackedJob | None:
         """Return the job if its script lies in a job directory: another agent of the user submitted the job."""
@@ -172,10 +172,10 @@ class JobCatalog:
         if entry.folder is not None or entry.id is None or entry.slurm.described:
             return
         with contextlib.suppress(SlurmError):
-            records = await self._client.look_up(entry.id)
+            records = await self._client.find_jobs(entry.id)
             entry.slurm.described = True
-            if records and entry.is_shown_by(records):
-                entry.see(records, self._tracker.clock())
+            if records and entry.is_described_by(records):
+                entry.update_from_slurm(records, self._tracker.clock())
 
     async def _remembered(self, job: JobId) -> list[JobRecord]:
         try:
@@ -196,6 +196,6 @@ class JobCatalog:
     async def _look_once(self) -> None:
         try:
             with contextlib.suppress(SlurmError):
-                await self._poller.fresh()
+                await self._poller.wait_fresh()
         finally:
             self._glancing = None

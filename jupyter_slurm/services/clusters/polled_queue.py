@@ -27,11 +27,11 @@ class PolledQueue:
     def __init__(self, client: SlurmClient, tracker: Tracker, scan: JobDirectoryScan, bus: EventBus) -> None:
         self._client, self._tracker, self._scan, self._bus = client, tracker, scan, bus
 
-    async def look(self) -> bool:
+    async def poll_once(self) -> bool:
         """Read the job directories and the queue; return whether any job has changed."""
         await self._scan.refresh()
-        changed = await self._tracker.look()
-        if self._bus.is_looked_at:
+        changed = await self._tracker.poll()
+        if self._bus.is_watched:
             with contextlib.suppress(SlurmError):
                 await self.learn_names()
         return changed
@@ -39,18 +39,20 @@ class PolledQueue:
     def is_needed(self) -> bool:
         """Return whether jobs of the user are active, or a screen would show jobs submitted in a terminal."""
         going = any(entry.id is not None for entry in self._tracker.active()) or bool(self._tracker.unverified())
-        return going or self._bus.is_looked_at
+        return going or self._bus.is_watched
 
     def is_waited_for(self) -> bool:
         """Return whether a user watches a job whose state only the queue shows."""
         if self._tracker.is_listened_to():
             return True
-        return self._bus.is_looked_at and any(
-            entry.state.is_pending or not entry.gives_signs for entry in self._tracker.active() if entry.id is not None
+        return self._bus.is_watched and any(
+            entry.state.is_pending or not entry.reports_events
+            for entry in self._tracker.active()
+            if entry.id is not None
         )
 
     async def learn_names(self) -> None:
         """Ask once for the names of jobs submitted outside jupyter_slurm: the poll requests no free text."""
         if self._tracker.nameless() and self._client.singles.is_ready():
-            await self._client.singles.take()
-            self._tracker.name_them(await self._client.names())
+            await self._client.singles.acquire()
+            self._tracker.set_names(await self._client.names())

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import ConfigError, NotConnected, PromptGone, TransportError, UsageError
 from jupyter_slurm.services.clusters.cluster import Cluster
-from jupyter_slurm.services.clusters.completion import told_by_site
+from jupyter_slurm.services.clusters.completion import profile_names_to_api
 from jupyter_slurm.services.clusters.site import Site, SiteContext, unusable
-from jupyter_slurm.services.slurm.identity import cluster_id, read_about
-from jupyter_slurm.services.slurm.location import here
+from jupyter_slurm.services.slurm.identity import cluster_id, parse_cluster_file
+from jupyter_slurm.services.slurm.location import local_location
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.local.transport import LocalTransport
 
@@ -74,7 +74,7 @@ class ClusterRegistry:
     def describe(self, name: str) -> api.Cluster:
         """Return one known cluster."""
         site = self._sites.get(name)
-        return self.get(name).as_dict() if site is None else site.now()
+        return self.get(name).as_dict() if site is None else site.to_api()
 
     async def register(self, slurm_conf: str | None, path: str | None, profile: str | None = None) -> api.Cluster:
         """Register the Slurm that a client sees with its SLURM_CONF and PATH, or the Slurm of a site profile."""
@@ -132,10 +132,10 @@ class ClusterRegistry:
         raise PromptGone("This question is settled: it was answered somewhere else, or the log-in ended.")
 
     async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> api.Names:
-        """Return names, see :meth:`NameCompletion.told`; without a login, those of the profile."""
+        """Return names, see :meth:`NameCompletion.to_api`; without a login, those of the profile."""
         if (site := self._sites.get(name)) is not None and not site.is_connected:
-            return told_by_site({**site.profile.known, "cost": site.profile.cost}, kind)
-        return await self.get(name).completion.told(kind, wait, partitions)
+            return profile_names_to_api({**site.profile.known, "cost": site.profile.cost}, kind)
+        return await self.get(name).completion.to_api(kind, wait, partitions)
 
     # -- for other services
 
@@ -178,7 +178,7 @@ class ClusterRegistry:
     def publish_site(self, name: str) -> None:
         """Publish the present state of a profile's cluster: others use its login."""
         if (site := self._sites.get(name)) is not None:
-            site.tell()
+            site.publish()
 
     @property
     def connections(self) -> int:
@@ -192,7 +192,9 @@ class ClusterRegistry:
         if name in self._clusters:
             self._clusters[name].client.use_path(path)
             return self._clusters[name]
-        cluster = await self._context.new_cluster(here(self._settings, slurm_conf, path), self._transport, None)
+        cluster = await self._context.new_cluster(
+            local_location(self._settings, slurm_conf, path), self._transport, None
+        )
         self._clusters[name] = cluster
         cluster.publish()
         return cluster
@@ -209,7 +211,7 @@ class ClusterRegistry:
             raw = await self._transport.read(posixpath.join(self._settings.job_root, name, "cluster.json"))
         except (FileNotFoundError, NotADirectoryError, TransportError):
             return
-        about = read_about(raw)
+        about = parse_cluster_file(raw)
         if about is None or cluster_id(about[0]) != name:
             log.warning("%s/cluster.json is left alone: it is not of this folder", name)
             return

@@ -57,7 +57,7 @@ class RunnerWatch:
             interested = self._bus.listeners > 0 or self._tracker.is_listened_to()
             if not interested and turn % _UNWATCHED_TURNS:
                 continue
-            if self._events.are_left or any(entry.gives_signs for entry in self._tracker.active()):
+            if self._events.has_unremoved or any(entry.reports_events for entry in self._tracker.active()):
                 try:
                     for chore in chores:
                         await chore()

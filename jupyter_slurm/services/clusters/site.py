@@ -15,8 +15,8 @@ from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection
 from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.connections.prompts import PromptQueue
 from jupyter_slurm.services.event_bus import EventBus
-from jupyter_slurm.services.jobdir.ownership import make_own
-from jupyter_slurm.services.slurm.location import ClusterLocation, look
+from jupyter_slurm.services.jobdir.ownership import make_owned_folder
+from jupyter_slurm.services.slurm.location import ClusterLocation, inspect_location
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 
@@ -28,15 +28,15 @@ __all__ = ["Site", "unusable"]
 
 log = logging.getLogger(__name__)
 
-_COMES_BACK = 30.0  # seconds to wait for a lost connection
-_SILENT = 2.0  # seconds without an answer that are normal
-_NOBODY: api.ClusterPoll = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
+_RECONNECT_TIMEOUT_S = 30.0  # seconds to wait for a lost connection
+_SILENCE_NOTICE_S = 2.0  # seconds without an answer that are normal
+_NO_LINK_STATE: api.ClusterPoll = {"seconds_since": None, "failing_for": None, "interval": None, "error": None}
 
 
 def unusable(name: str, message: str) -> api.Cluster:
     """Return the API object of a profile that cannot be read."""
     connection: api.Connection = {"state": "disconnected", "hosts": [], "since": 0.0, "message": message}
-    told: api.Cluster = {"id": name, "name": name, "slurm_conf": None, "poll": _NOBODY}
+    told: api.Cluster = {"id": name, "name": name, "slurm_conf": None, "poll": _NO_LINK_STATE}
     return {**told, "profile": name, "connection": connection, "users": []}
 
 
@@ -137,7 +137,7 @@ class Site:
         """
         if self._cluster is not None:
             if self.carried is not None:
-                await self._come_back(self.carried)
+                await self._wait_reconnected(self.carried)
             return self._cluster
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._log_in(first), name=f"log in to {self.profile.name}")
@@ -167,7 +167,7 @@ class Site:
         elif not keep:
             with contextlib.suppress(SlurmError):
                 await self._log_out()
-        self._become("disconnected", message)
+        self._set_state("disconnected", message)
 
     async def _log_out(self) -> None:
         from jupyter_slurm.services.connections.transports import log_out
@@ -179,14 +179,14 @@ class Site:
         if self._cluster is not None:
             return self._cluster.as_dict()
         name, title, slurm_conf = self.profile.name, self.profile.title, self.profile.slurm_conf
-        known: api.Cluster = {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NOBODY}
+        known: api.Cluster = {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NO_LINK_STATE}
         return {**known, **self.describe_connection()}
 
-    def now(self) -> api.Cluster:
+    def to_api(self) -> api.Cluster:
         """Return the cluster at this moment, even if its connection has just become silent."""
         told = self.as_dict()
         connection = told.get("connection")
-        if self.carried is not None and connection and (silent := self.carried.link.silent_for) >= _SILENT:
+        if self.carried is not None and connection and (silent := self.carried.link.silent_for) >= _SILENCE_NOTICE_S:
             connection["message"] = f"{self.carried.link.name} has not answered for {silent:.0f} s"
             connection["state"] = "lost"
         return told
@@ -196,19 +196,19 @@ class Site:
         hosts = list(self.carried.hosts) if self.carried else [self.profile.host]
         state, since, message = self._state, self._since, self._message
         connection: api.Connection = {"state": state, "hosts": hosts, "since": since, "message": message}
-        users = self._context.clients.of(self.profile.name) if self._cluster is not None else []
+        users = self._context.clients.clients_to_api(self.profile.name) if self._cluster is not None else []
         return {"profile": self.profile.name, "python": self.profile.python, "connection": connection, "users": users}
 
-    async def _come_back(self, carried: SiteTransports) -> None:
+    async def _wait_reconnected(self, carried: SiteTransports) -> None:
         """Wait for a connection that may be down; without a time limit only while a prompt waits for the user."""
         coming = asyncio.ensure_future(carried.connect())  # at once if the connection is up
         now = asyncio.get_running_loop().time
         since = now()
         try:
-            while not (await asyncio.wait({coming}, timeout=_COMES_BACK / 30))[0]:
+            while not (await asyncio.wait({coming}, timeout=_RECONNECT_TIMEOUT_S / 30))[0]:
                 if self.desk.waiting():
                     since = now()
-                elif now() - since > _COMES_BACK:
+                elif now() - since > _RECONNECT_TIMEOUT_S:
                     name = self.profile.name
                     raise TransportError(
                         f"The connection to {name} is lost, and not back yet.",
@@ -224,9 +224,9 @@ class Site:
             carry,  # paramiko imports slowly, and local clusters do not need it
         )
 
-        self._become("connecting", "")
+        self._set_state("connecting", "")
         self.arrival = arrival = list[Finding]()
-        carried = await carry(self.profile, self.desk, self._told, self._context.login_folder, arrival.append)
+        carried = await carry(self.profile, self.desk, self._on_link_state, self._context.login_folder, arrival.append)
         try:
             try:
                 await carried.connect()
@@ -235,8 +235,10 @@ class Site:
                 raise
             if first is not None:
                 await first(carried)
-            where = await look(carried.transport, self.profile, self._context.poll_shortest)
-            await make_own(carried.transport, where.folder)  # before any file in the folder is trusted as a job
+            where = await inspect_location(carried.transport, self.profile, self._context.poll_shortest)
+            await make_owned_folder(
+                carried.transport, where.folder
+            )  # before any file in the folder is trusted as a job
             cluster = await self._context.new_cluster(where, carried.transport, self)
         except BaseException:
             carried.transport.close()
@@ -246,32 +248,32 @@ class Site:
             since = carried.link.since or self._clock()  # the login may be older than this process
             left = max(0.0, self.profile.max_age - (self._clock() - since))
             self._expiry = asyncio.get_running_loop().call_later(left, self._expire)
-        self._become("connected", "")
+        self._set_state("connected", "")
         return cluster
 
     def _over(self, task: asyncio.Task[Cluster]) -> None:
         self._connecting = None
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._become("disconnected", error.message if isinstance(error, SlurmError) else type(error).__name__)
+            self._set_state("disconnected", error.message if isinstance(error, SlurmError) else type(error).__name__)
 
     def _expire(self) -> None:
         hours = (self.profile.max_age or 0) / 3600
         ending = asyncio.ensure_future(self.disconnect(f"the log-in was {hours:.3g} h old"))
         ending.add_done_callback(lambda task: task.exception())
 
-    def _told(self, message: str, is_up: bool) -> None:
+    def _on_link_state(self, message: str, is_up: bool) -> None:
         """React to a change of the connection."""
         log.info("%s", message)
         if self._cluster is not None:
-            self._become("connected" if is_up else "lost", message)
+            self._set_state("connected" if is_up else "lost", message)
 
-    def _become(self, state: str, message: str) -> None:
+    def _set_state(self, state: str, message: str) -> None:
         if state != self._state:
             self._since = self._clock()
         self._state, self._message = state, message
-        self.tell()
+        self.publish()
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Publish the present state."""
         with contextlib.suppress(SlurmError):
             self._context.bus.publish("cluster", self.as_dict())

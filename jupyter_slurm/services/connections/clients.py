@@ -66,7 +66,7 @@ class ClientRegistry:
         if (before := self._at.pop(user.key, None)) is not None:
             self._changed(before[1])
 
-    def of(self, cluster: str) -> list[api.User]:
+    def clients_to_api(self, cluster: str) -> list[api.User]:
         """Return the clients of a cluster in the form of the API, first one first."""
         return [
             {"kind": user.kind, "name": user.name, "pid": user.pid, "since": since}

@@ -36,9 +36,9 @@ class PromptQueue:
     """
 
     def __init__(
-        self, cluster: str, bus: EventBus, *, patience: float = 600.0, clock: Callable[[], float] = time.time
+        self, cluster: str, bus: EventBus, *, timeout: float = 600.0, clock: Callable[[], float] = time.time
     ) -> None:
-        self._cluster, self._bus, self._patience, self._clock = cluster, bus, patience, clock
+        self._cluster, self._bus, self._timeout, self._clock = cluster, bus, timeout, clock
         self._open: dict[str, tuple[api.Prompt, asyncio.Future[list[str] | None]]] = {}
 
     def waiting(self) -> list[api.Prompt]:
@@ -66,7 +66,7 @@ class PromptQueue:
         self._open[key] = (told, answered)
         self._bus.publish("prompt", told)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 return await answered
         except TimeoutError:
             return None

@@ -11,7 +11,7 @@ from typing import Final
 
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.connections.transports import way_of
+from jupyter_slurm.services.connections.transports import route_hosts
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
@@ -19,12 +19,12 @@ from jupyter_slurm.transport.ssh.keys.identities import identities
 from jupyter_slurm.transport.ssh.keys.ssh_agent import SshAgent
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import HopReport
-from jupyter_slurm.transport.ssh.via_paramiko.key_probe import takes_key
+from jupyter_slurm.transport.ssh.via_paramiko.key_probe import accepts_key
 
-__all__ = ["KeyEnrolment", "SshKeys", "keys_for", "lacking", "let_in", "public_key_of"]
+__all__ = ["KeyEnrolment", "SshKeys", "enrol_key", "find_public_key", "hosts_without_key", "keys_for"]
 
 # LINE BLOB MARK. A commented line does not count; an unterminated last line is first completed.
-_PUT: Final = r"""
+_ADD_KEY_SCRIPT: Final = r"""
 umask 077
 cd || exit
 mkdir -p .ssh || exit
@@ -50,7 +50,7 @@ class SshKeys:
         Path of a key that would be created.
     """
 
-    way: tuple[HostConfig, ...]
+    route: tuple[HostConfig, ...]
     has_any: bool
     path: str | None
 
@@ -63,16 +63,16 @@ async def keys_for(profile: Profile) -> SshKeys:
     ConfigError
         The route cannot be determined.
     """
-    way = await way_of(profile)
+    way = await route_hosts(profile)
     host = way[-1]
     agent = SshAgent(host.identity_agent) if host.identity_agent else None
     found, _ = await asyncio.to_thread(identities, host, agent)
     paths = host.identity_files
     path = next((path for path in paths if path.endswith("ed25519")), paths[0] if paths else None)
-    return SshKeys(tuple(way), bool(found) or public_key_of(host) is not None, path)
+    return SshKeys(tuple(way), bool(found) or find_public_key(host) is not None, path)
 
 
-def public_key_of(host: HostConfig) -> str | None:
+def find_public_key(host: HostConfig) -> str | None:
     """Return the file of the public key for a host; None: there is no such file."""
     return next((f"{path}.pub" for path in host.identity_files if os.path.exists(f"{path}.pub")), None)
 
@@ -82,10 +82,10 @@ class KeyEnrolment:
     """Outcome of a key's installation: ``is_new`` on the host, and ``is_taken`` by the host (None: unknown)."""
 
     is_new: bool
-    is_taken: bool | None
+    is_accepted: bool | None
 
 
-async def let_in(hops: Sequence[HopReport], number: int, public: str, transport: Transport) -> KeyEnrolment:
+async def enrol_key(hops: Sequence[HopReport], number: int, public: str, transport: Transport) -> KeyEnrolment:
     """Install a public key on a host.
 
     Parameters
@@ -112,7 +112,7 @@ async def let_in(hops: Sequence[HopReport], number: int, public: str, transport:
             f"{public} is no public key", hint="`ssh-keygen -y -f KEY` prints it from the private one."
         )
     mark = secrets.token_hex(8)
-    script = f"set -- {quote_argv([line, words[1], mark])}\n{_PUT}"
+    script = f"set -- {quote_argv([line, words[1], mark])}\n{_ADD_KEY_SCRIPT}"
     if hop.transport is None and hop is hops[-1]:
         done = await transport.run(["/bin/sh", "-s"], stdin=script.encode("utf-8", "surrogateescape"))
         code, said = done.exit_code, printable(done.stdout + done.stderr, 4000)
@@ -122,7 +122,7 @@ async def let_in(hops: Sequence[HopReport], number: int, public: str, transport:
         for answer, is_new in ((f"{mark} added", True), (f"{mark} there", False)):
             if answer in said:
                 before = hops[number - 1] if number else None
-                return KeyEnrolment(is_new, await asyncio.to_thread(takes_key, hop, before, line))
+                return KeyEnrolment(is_new, await asyncio.to_thread(accepts_key, hop, before, line))
     reason = said.replace(mark, "").strip()[-500:] or f"exit code {code}"
     raise TransportError(
         f"~/.ssh/authorized_keys on {hop.host.name} could not be written: {reason}",
@@ -135,7 +135,7 @@ def _first_line(path: str) -> str:
         return file.readline().strip()
 
 
-def lacking(hops: Sequence[HopReport]) -> list[tuple[int, str]]:
+def hosts_without_key(hops: Sequence[HopReport]) -> list[tuple[int, str]]:
     """Return the indices of hosts that accept keys but none of the user's, each with a suitable public key."""
-    found = [(number, public_key_of(hop.host)) for number, hop in enumerate(hops) if hop.refused_keys]
+    found = [(number, find_public_key(hop.host)) for number, hop in enumerate(hops) if hop.refused_keys]
     return [(number, public) for number, public in found if public is not None]

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.queries.queue import SCRUBBED_FORMATS
 from jupyter_slurm.sites.profile import Profile
-from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, resolve_route
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.hops import kept_path
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.hops import own_socket_path
+from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginDiagnosis, LoginLogDiagnosis
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
 
-__all__ = ["SiteTransports", "carry", "control_socket", "log_out", "over", "way_of"]
+__all__ = ["SiteTransports", "carry", "control_socket", "log_out", "over", "route_hosts"]
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class SiteTransports:
 async def carry(
     profile: Profile,
     prompter: Prompter,
-    told: Callable[[str, bool], None],
+    on_result: Callable[[str, bool], None],
     folder: str,
-    found: Callable[[Finding], None] = lambda finding: None,
+    on_finding: Callable[[Finding], None] = lambda finding: None,
 ) -> SiteTransports:
     """Return the transport of a profile, not yet connected.
 
@@ -64,26 +64,28 @@ async def carry(
     ConfigError
         The route cannot be determined.
     """
-    way = await way_of(profile)
+    way = await route_hosts(profile)
     walk: LoginDiagnosis | LoginLogDiagnosis
     link: PersistentLink
 
     def line(text: str) -> None:
-        told(text, link.is_alive)
+        on_result(text, link.is_alive)
 
     if profile.carrier == "openssh":
-        walk = LoginLogDiagnosis(way, found)
-        link = OpenSshLink(_target(profile), way, prompter, folder, max_age=profile.max_age, heard=walk.hear, told=line)
+        walk = LoginLogDiagnosis(way, on_finding)
+        link = OpenSshLink(
+            _target(profile), way, prompter, folder, max_age=profile.max_age, on_line=walk.read_log, told=line
+        )
     else:
-        walk = LoginDiagnosis(way, lambda opened: personal_gate(prompter, opened), found)
+        walk = LoginDiagnosis(way, lambda opened: personal_gate(prompter, opened), on_finding)
         link = ParamikoLink(way, walk.gate, told=line)
     return SiteTransports(over(link, profile, prompter, way[-1].label), [host.name for host in way], link, walk)
 
 
-def control_socket(profile: Profile, way: Sequence[HostConfig], folder: str) -> str | None:
+def control_socket(profile: Profile, route: Sequence[HostConfig], folder: str) -> str | None:
     """Return the control socket of a login that OpenSSH keeps for jupyter_slurm; None if there is none."""
-    theirs = (way[-1].control_path or "none").lower() != "none"  # the user's own socket; ssh finds it by itself
-    return None if profile.carrier != "openssh" or theirs else kept_path(_target(profile), way, folder)
+    theirs = (route[-1].control_path or "none").lower() != "none"  # the user's own socket; ssh finds it by itself
+    return None if profile.carrier != "openssh" or theirs else own_socket_path(_target(profile), route, folder)
 
 
 async def log_out(profile: Profile, folder: str) -> None:
@@ -95,8 +97,8 @@ async def log_out(profile: Profile, folder: str) -> None:
         The route cannot be determined.
     """
     if profile.carrier == "openssh":
-        way = await way_of(profile)
-        await asyncio.to_thread(end_kept, _target(profile), way, folder)
+        way = await route_hosts(profile)
+        await asyncio.to_thread(end_own_masters, _target(profile), way, folder)
 
 
 def _target(profile: Profile) -> LoginTarget:
@@ -107,7 +109,7 @@ def _target(profile: Profile) -> LoginTarget:
     return LoginTarget(name, tuple(options), profile.ssh_config)
 
 
-async def way_of(profile: Profile) -> list[HostConfig]:
+async def route_hosts(profile: Profile) -> list[HostConfig]:
     """Return the hosts on the route to a cluster, the login node last.
 
     Raises
@@ -115,7 +117,7 @@ async def way_of(profile: Profile) -> list[HostConfig]:
     ConfigError
         The route cannot be determined.
     """
-    return await way_to(
+    return await resolve_route(
         profile.host,
         user=profile.user,
         port=profile.port,
@@ -134,4 +136,4 @@ def over(link: PersistentLink, profile: Profile, prompter: Prompter, label: str)
 
     # A user's format settings must not change the output that jupyter_slurm parses.
     prelude = f"unset {' '.join(sorted(SCRUBBED_FORMATS))}\n{profile.prelude}"
-    return SshTransport(link, prelude=prelude, login_shell=profile.login_shell, patience=profile.patience, slow=slow)
+    return SshTransport(link, prelude=prelude, login_shell=profile.login_shell, timeout=profile.patience, slow=slow)

@@ -12,8 +12,8 @@ from typing import Final
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import CommandMissing, TunnelError
-from jupyter_slurm.services.environments.path_visibility import doubt_about, file_system_of
-from jupyter_slurm.services.slurm.client import SlurmClient, text_of
+from jupyter_slurm.services.environments.path_visibility import file_system_type, visibility_warning
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
@@ -24,10 +24,10 @@ from jupyter_slurm.transport.ssh.prompts import Prompter
 
 __all__ = ["job_folder", "node_access", "ports", "python"]
 
-_MOST_PORTS: Final = 12
+_MAX_PORTS: Final = 12
 _PYTHON: Final = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable)"
 _OLDEST_PYTHON: Final = (3, 8)
-_WAYS: Final = {
+_ROUTE_NAMES: Final = {
     "ssh": "by ssh",
     "nested": "by ssh from the login node",
     "step": "by a step of the job",
@@ -35,9 +35,9 @@ _WAYS: Final = {
 }
 
 
-async def job_folder(transport: Transport, where: ClusterLocation, nodes: Sequence[str]) -> Finding:
+async def job_folder(transport: Transport, location: ClusterLocation, nodes: Sequence[str]) -> Finding:
     """Write, read and remove a file in the folder of job directories."""
-    about, folder = "job folder", where.folder
+    about, folder = "job folder", location.folder
     probe, content = f"{folder}/.doctor-{secrets.token_hex(8)}", secrets.token_bytes(64)
     await transport.make_dir(folder)
     try:
@@ -49,10 +49,10 @@ async def job_folder(transport: Transport, where: ClusterLocation, nodes: Sequen
         todo = "Is the disk there in order, and not full?"
         return Finding("failed", about, f"what is written to {folder} comes back changed", todo)
     found = await transport.run(["readlink", "-f", "--", folder])
-    path = text_of(found.stdout).rstrip("\n") or folder
-    mounts = text_of(await transport.read("/proc/self/mounts"))
-    kind = file_system_of(path, mounts)
-    if doubt_about(path, nodes, where.host, mounts):
+    path = decode_output(found.stdout).rstrip("\n") or folder
+    mounts = decode_output(await transport.read("/proc/self/mounts"))
+    kind = file_system_type(path, mounts)
+    if visibility_warning(path, nodes, location.host, mounts):
         said = f"{folder} can be written, and lies on a local file system ({kind}) as it seems"
         todo = "If jobs do not find their files: `job_root` under [slurm] in the profile names a folder that nodes see."
         return Finding("warning", about, said, todo)
@@ -61,7 +61,7 @@ async def job_folder(transport: Transport, where: ClusterLocation, nodes: Sequen
 
 async def node_access(
     transport: Transport,
-    where: ClusterLocation,
+    location: ClusterLocation,
     profile: Profile,
     client: SlurmClient,
     prompter: Prompter,
@@ -69,15 +69,21 @@ async def node_access(
     job: str,
 ) -> Finding:
     """Check the route to the node of a running job."""
-    about, reach, goal = "node access", NodeRoutes(transport, where, profile, client, prompter), RouteTarget(node, job)
+    about, reach, goal = (
+        "node access",
+        NodeRoutes(transport, location, profile, client, prompter),
+        RouteTarget(node, job),
+    )
     try:
-        await reach.way(goal, asked=True)
+        await reach.find_route(goal, is_requested=True)
     except TunnelError as error:
         return Finding("failed", about, error.message, error.hint)
     finally:
         kind, failed = reach.kind(goal), reach.failed(goal)
         await asyncio.to_thread(reach.close)
-    said = f"{node} is reached {_WAYS[kind]}" + "".join(f"\nnot {_WAYS[way]}: {why}" for way, why in failed.items())
+    said = f"{node} is reached {_ROUTE_NAMES[kind]}" + "".join(
+        f"\nnot {_ROUTE_NAMES[way]}: {why}" for way, why in failed.items()
+    )
     if "ssh" not in failed:
         return Finding("ok", about, said)
     if kind == "direct":
@@ -109,9 +115,9 @@ def ports(first: int, last: int) -> Finding:
     return Finding("ok", "ports", said + (f"; taken: {by}" if by else ""))
 
 
-def _listed(taken: list[int]) -> str:
-    more = len(taken) - _MOST_PORTS
-    return ", ".join(map(str, taken[:_MOST_PORTS])) + (f" and {more} more" if more > 0 else "")
+def _listed(ports: list[int]) -> str:
+    more = len(ports) - _MAX_PORTS
+    return ", ".join(map(str, ports[:_MAX_PORTS])) + (f" and {more} more" if more > 0 else "")
 
 
 def _user(uid: int) -> str:
@@ -124,7 +130,7 @@ def _user(uid: int) -> str:
 
 
 async def python(
-    transport: Transport, where: ClusterLocation, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
+    transport: Transport, location: ClusterLocation, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
 ) -> Finding:
     """Check the Python for cells on the login node; ``is_asked_there``: a probe job checks it on a node."""
     todo = "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
@@ -138,16 +144,16 @@ async def python(
             )
             return Finding("ok", about, said)
         return Finding("warning", about, "there is no python3 on the PATH, and cells in Python need one", todo)
-    version, _, path = text_of(done.stdout).strip().partition("\n")
+    version, _, path = decode_output(done.stdout).strip().partition("\n")
     found = re.match(r"(\d+)\.(\d+)", version)
     if done.exit_code or found is None:
         return Finding("warning", about, f"{profile.python} there does not run", todo)
     if (int(found[1]), int(found[2])) < _OLDEST_PYTHON:
         return Finding("warning", about, f"{path} is {version}, and cells in Python need 3.8", todo)
-    said = f"{version} ({path}) on {where.host}"
-    short = where.host.split(".")[0]
+    said = f"{version} ({path}) on {location.host}"
+    short = location.host.split(".")[0]
     if is_asked_there or (nodes and all(node.split(".")[0] == short for node in nodes)):
         return Finding("ok", about, said)
-    doubt = doubt_about(path, nodes, where.host, text_of(await transport.read("/proc/self/mounts")))
+    doubt = visibility_warning(path, nodes, location.host, decode_output(await transport.read("/proc/self/mounts")))
     there = "the nodes may not have it" if doubt else "each node may have its own"
     return Finding("ok", about, f"{said}; {there}, `--job` looks")

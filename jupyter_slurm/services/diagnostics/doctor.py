@@ -10,29 +10,34 @@ from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.queries.cluster import Partition, expand_hosts, parse_partitions, partitions_argv
 from jupyter_slurm.errors import CommandMissing, SlurmError, TransportError
 from jupyter_slurm.services.diagnostics.checks import job_folder, node_access, ports, python
-from jupyter_slurm.services.diagnostics.probe_job import about_node, trial
-from jupyter_slurm.services.slurm.client import SlurmClient, text_of
-from jupyter_slurm.services.slurm.location import ClusterLocation, look
+from jupyter_slurm.services.diagnostics.probe_job import node_findings, run_probe
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
+from jupyter_slurm.services.slurm.location import ClusterLocation, inspect_location
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompter
-from jupyter_slurm.transport.ssh.shell.login_shell_check import count_sessions, has_sftp, look_at_prelude, look_at_shell
-from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND
+from jupyter_slurm.transport.ssh.shell.login_shell_check import (
+    check_login_shell,
+    check_prelude,
+    count_sessions,
+    has_sftp,
+)
+from jupyter_slurm.transport.ssh.shell.shell import NO_COMMAND_HINT
 
 __all__ = ["ClusterCheck"]
 
-_SLOW: Final = 3.0  # seconds that a command may take in the login shell; each connection runs a few
-_FEW: Final = 4  # sessions, and so many concurrent commands
-_QUESTION: Final = 60.0
-_MOST_NAMES: Final = 12
+_SLOW_COMMAND_S: Final = 3.0  # seconds that a command may take in the login shell; each connection runs a few
+_MIN_SESSIONS: Final = 4  # sessions, and so many concurrent commands
+_COMMAND_TIMEOUT_S: Final = 60.0
+_MAX_LISTED_NAMES: Final = 12
 # Usual locations of a Slurm that is not a system package.
-_PLACES: Final = (
+_FIND_SLURM_SCRIPT: Final = (
     "for d in /usr/local/bin /usr/local/slurm*/bin /opt/slurm*/bin /opt/slurm/*/bin /opt/*/slurm*/bin "
     '/cm/shared/apps/slurm/*/bin /usr/slurm*/bin; do [ ! -x "$d/sbatch" ] || printf "%s\\n" "$d"; done'
 )
 # Whether a login shell finds the command; csh accepts no -c after -l.
-_FOUND: Final = (
+_LOGIN_SHELL_SCRIPT: Final = (
     'case "$SHELL" in *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source '
     '~/.login; which sbatch" ;; *) exec "$SHELL" -l -c "command -v sbatch" ;; esac >/dev/null 2>&1 </dev/null'
 )
@@ -61,11 +66,11 @@ class ClusterCheck:
         link: PersistentLink,
         transport: Transport,
         prompter: Prompter,
-        tell: Callable[[Finding], None],
+        report: Callable[[Finding], None],
         *,
         has_job: bool = False,
     ) -> None:
-        self._profile, self._link, self._prompter, self._tell = profile, link, prompter, tell
+        self._profile, self._link, self._prompter, self._report = profile, link, prompter, report
         self._transport, self._has_job = transport, has_job
         self._nodes: list[str] = []
 
@@ -78,59 +83,59 @@ class ClusterCheck:
             if not await self._step(about, step):
                 return
 
-    async def look_around(self) -> bool:
+    async def run_checks(self) -> bool:
         """Run the checks in order; skip those that depend on a failed one. Return False if no probe job is possible."""
         try:
-            where = await look(self._transport, self._profile, 0)
+            where = await inspect_location(self._transport, self._profile, 0)
         except SlurmError as error:
-            self._tell(Finding("failed", "shell", error.message, error.hint))
+            self._report(Finding("failed", "shell", error.message, error.hint))
             return False
-        client = SlurmClient(self._transport, where, _QUESTION)
+        client = SlurmClient(self._transport, where, _COMMAND_TIMEOUT_S)
         answers = await self._step("Slurm", lambda: self._slurm(client)) and await self._step(
             "controller", lambda: self._controller(client, where)
         )
         folder = await self._step("job folder", lambda: self._folder(where))
         if answers:
             await self._step("node access", lambda: self._access(client, where))
-        self._tell(ports(*self._profile.ports))
+        self._report(ports(*self._profile.ports))
         await self._step("Python", lambda: self._python(where))
         return answers and folder
 
-    async def try_job(self, options: Sequence[str]) -> None:
+    async def check_by_job(self, options: Sequence[str]) -> None:
         """Check a node with a short probe job."""
-        await self._step("test job", lambda: self._trial(options))
+        await self._step("test job", lambda: self._check_node(options))
 
-    async def _step(self, about: str, step: Callable[[], Awaitable[None]]) -> bool:
+    async def _step(self, check: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:
             await step()
         except SlurmError as error:
-            self._tell(Finding("failed", about, error.message, error.hint))
+            self._report(Finding("failed", check, error.message, error.hint))
         except OSError as error:  # of a file on the remote host
-            self._tell(Finding("failed", about, str(error), "Are its permissions right, and is there room?"))
+            self._report(Finding("failed", check, str(error), "Are its permissions right, and is there room?"))
         else:
             return True
         return False
 
-    def _ok(self, about: str, said: str) -> None:
-        self._tell(Finding("ok", about, said))
+    def _ok(self, check: str, message: str) -> None:
+        self._report(Finding("ok", check, message))
 
-    def _warn(self, about: str, said: str, todo: str) -> None:
-        self._tell(Finding("warning", about, said, todo))
+    def _warn(self, check: str, message: str, todo: str) -> None:
+        self._report(Finding("warning", check, message, todo))
 
     # -- server and shell
 
     async def _shell(self) -> None:
-        seen = await look_at_shell(self._link, self._profile.patience)
+        seen = await check_login_shell(self._link, self._profile.patience)
         if not seen.answered:
             said = f": {seen.noise}" if seen.noise else ""
             self._warn(
                 "shell",
                 f"the login shell ran no command in {seen.seconds:.0f} s{said}",
-                NO_COMMAND,
+                NO_COMMAND_HINT,
             )
             return
         self._ok("shell", f"{seen.shell} runs a command after {seen.seconds:.1f} s")
-        if seen.seconds > _SLOW:
+        if seen.seconds > _SLOW_COMMAND_S:
             self._warn(
                 "shell",
                 "its start-up files are slow; every new session waits for them",
@@ -148,7 +153,7 @@ class ClusterCheck:
 
     async def _prelude(self) -> None:
         profile = self._profile
-        end = await look_at_prelude(self._link, profile.prelude, profile.login_shell, profile.patience)
+        end = await check_prelude(self._link, profile.prelude, profile.login_shell, profile.patience)
         if end.exit_code:
             self._warn(
                 "prelude",
@@ -157,7 +162,7 @@ class ClusterCheck:
                 "after `sh`? A module may need another one before it, `module use FOLDER`, or `login_shell = true`.",
             )
         else:
-            self._ok("prelude", f"it prints: {end.said[:200]}" if end.said else "done")
+            self._ok("prelude", f"it prints: {end.output[:200]}" if end.output else "done")
 
     async def _sessions(self) -> None:
         count = await count_sessions(self._link)
@@ -173,7 +178,7 @@ class ClusterCheck:
                 "It works, slowly. Ask the administrators for MaxSessions 10, which is OpenSSH's own.",
             )
         else:
-            self._ok("sessions", f"{count} at once" if count < _FEW else f"{_FEW} and more at once")
+            self._ok("sessions", f"{count} at once" if count < _MIN_SESSIONS else f"{_MIN_SESSIONS} and more at once")
 
     async def _sftp(self) -> None:
         self._ok("SFTP", "there" if await has_sftp(self._link) else "switched off; files go by the shell")
@@ -182,7 +187,7 @@ class ClusterCheck:
 
     async def _slurm(self, client: SlurmClient) -> None:
         try:
-            said = text_of(await client.ask(["sbatch", "--version"])).strip()
+            said = decode_output(await client.query(["sbatch", "--version"])).strip()
         except CommandMissing as error:
             raise CommandMissing("sbatch is not on the PATH there", hint=await self._remedy()) from error
         version = re.search(r"^slurm\S* \d.*$", said, re.MULTILINE)  # a site wrapper may print more
@@ -191,18 +196,18 @@ class ClusterCheck:
     async def _remedy(self) -> str:
         """Find a setting that puts Slurm on the PATH."""
         if not self._profile.login_shell:
-            done = await self._transport.run(["/bin/sh", "-c", _FOUND])
+            done = await self._transport.run(["/bin/sh", "-c", _LOGIN_SHELL_SCRIPT])
             if done.exit_code == 0:
                 return "A login shell has it: write `login_shell = true` under [shell] in the profile."
-        done = await self._transport.run(["/bin/sh", "-c", _PLACES])
-        for place in text_of(done.stdout).splitlines()[:1]:
+        done = await self._transport.run(["/bin/sh", "-c", _FIND_SLURM_SCRIPT])
+        for place in decode_output(done.stdout).splitlines()[:1]:
             return f"It lies in {place}: write `prelude = 'PATH={place}:$PATH'` under [shell] in the profile."
         return (
             "Where does the site say it is? With modules, `prelude = 'module load slurm'` under [shell] in the "
             "profile, and `login_shell = true` where only terminals know that module. Is it a login node?"
         )
 
-    async def _controller(self, client: SlurmClient, where: ClusterLocation) -> None:
+    async def _controller(self, client: SlurmClient, location: ClusterLocation) -> None:
         configuration = await client.configuration()
         self._ok("controller", f"answers; the cluster calls itself {configuration.get('ClusterName') or '?'}")
         nodes = await client.nodes()
@@ -216,13 +221,21 @@ class ClusterCheck:
         if configuration.get("AccountingStorageType", "") in ("", "accounting_storage/none"):
             self._ok("accounts", "the cluster keeps none")
         else:
-            accounts = await self._accounts(client, where, configuration.get("AccountingStorageEnforce", ""))
+            accounts = await self._accounts(client, location, configuration.get("AccountingStorageEnforce", ""))
         await self._step("partitions", lambda: self._partitions(client, accounts))
 
-    async def _accounts(self, client: SlurmClient, where: ClusterLocation, enforced: str) -> set[str] | None:
-        argv = ["sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={where.user}", "format=account"]
+    async def _accounts(self, client: SlurmClient, location: ClusterLocation, enforced: str) -> set[str] | None:
+        argv = [
+            "sacctmgr",
+            "--noheader",
+            "--parsable2",
+            "show",
+            "associations",
+            f"user={location.user}",
+            "format=account",
+        ]
         try:
-            said = text_of(await client.ask(argv))
+            said = decode_output(await client.query(argv))
         except SlurmError as error:
             self._warn("accounts", f"they are not known: {error.message}", error.hint)
             return None
@@ -231,19 +244,19 @@ class ClusterCheck:
             self._ok("accounts", _names(sorted(accounts)))
         elif "associations" in enforced:
             todo = "Ask the site for an account; without one no job is taken."
-            self._tell(Finding("failed", "accounts", f"{where.user} has none", todo))
+            self._report(Finding("failed", "accounts", f"{location.user} has none", todo))
         else:
-            self._ok("accounts", f"{where.user} has none, and needs none")
+            self._ok("accounts", f"{location.user} has none, and needs none")
         return accounts or None
 
     async def _partitions(self, client: SlurmClient, accounts: set[str] | None) -> None:
-        groups = set(text_of((await self._transport.run(["id", "-Gn"])).stdout).split())
-        partitions = parse_partitions(await client.ask(partitions_argv()))
+        groups = set(decode_output((await self._transport.run(["id", "-Gn"])).stdout).split())
+        partitions = parse_partitions(await client.query(partitions_argv()))
         mine = [each for each in partitions if _may_use(each, accounts, groups)]
         if not mine:
             todo = "Ask the site which partition is for you."
             said = f"none of {len(partitions)} takes jobs of yours now"
-            self._tell(Finding("failed", "partitions", said, todo))
+            self._report(Finding("failed", "partitions", said, todo))
             return
         self._ok("partitions", _names([f"{each.name} (default)" if each.is_default else each.name for each in mine]))
         if not any(each.is_default for each in mine):
@@ -251,33 +264,33 @@ class ClusterCheck:
 
     # -- needs of jobs
 
-    async def _folder(self, where: ClusterLocation) -> None:
-        self._tell(await job_folder(self._transport, where, self._nodes))
+    async def _folder(self, location: ClusterLocation) -> None:
+        self._report(await job_folder(self._transport, location, self._nodes))
 
-    async def _python(self, where: ClusterLocation) -> None:
-        self._tell(await python(self._transport, where, self._profile, self._nodes, is_asked_there=self._has_job))
+    async def _python(self, location: ClusterLocation) -> None:
+        self._report(await python(self._transport, location, self._profile, self._nodes, is_asked_there=self._has_job))
 
-    async def _access(self, client: SlurmClient, where: ClusterLocation) -> None:
+    async def _access(self, client: SlurmClient, location: ClusterLocation) -> None:
         running = [job for job in await client.queue() if job.state.is_running and job.nodes]
         if running:
             job = running[0]
-            await self._reach(client, where, expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job))
+            await self._reach(client, location, expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job))
         elif not self._has_job:
             self._ok("node access", "not looked at, since no job of yours runs; `--job` starts a short one for that")
 
-    async def _reach(self, client: SlurmClient, where: ClusterLocation, node: str, job: str) -> None:
-        self._tell(await node_access(self._transport, where, self._profile, client, self._prompter, node, job))
+    async def _reach(self, client: SlurmClient, location: ClusterLocation, node: str, job: str) -> None:
+        self._report(await node_access(self._transport, location, self._profile, client, self._prompter, node, job))
 
-    async def _trial(self, options: Sequence[str]) -> None:
-        where = await look(self._transport, self._profile, 0)
-        client = SlurmClient(self._transport, where, _QUESTION)
+    async def _check_node(self, options: Sequence[str]) -> None:
+        where = await inspect_location(self._transport, self._profile, 0)
+        client = SlurmClient(self._transport, where, _COMMAND_TIMEOUT_S)
 
         def told(text: str) -> None:
             self._ok("test job", text)
 
-        async with trial(client, where, options, python=self._profile.python, told=told) as report:
-            for finding in about_node(report):
-                self._tell(finding)
+        async with run_probe(client, where, options, python=self._profile.python, notify=told) as report:
+            for finding in node_findings(report):
+                self._report(finding)
             await self._reach(client, where, report.node, str(report.job.job))
 
 
@@ -294,5 +307,5 @@ def _may_use(partition: Partition, accounts: set[str] | None, groups: set[str]) 
 
 
 def _names(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _MAX_LISTED_NAMES
+    return ", ".join(names[:_MAX_LISTED_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, UsageError
 from jupyter_slurm.services.clusters.site import Site
-from jupyter_slurm.services.connections.ssh_keys import lacking, let_in
-from jupyter_slurm.services.connections.transports import SiteTransports, way_of
+from jupyter_slurm.services.connections.ssh_keys import enrol_key, hosts_without_key
+from jupyter_slurm.services.connections.transports import SiteTransports, route_hosts
 from jupyter_slurm.services.diagnostics.doctor import ClusterCheck
 
 if TYPE_CHECKING:
@@ -30,25 +30,27 @@ class Examination:
 
     def __init__(self, site: Site) -> None:
         self._site, self._before, self._after = site, list[Finding](), list[Finding]()
-        self._shows_way = False
+        self._has_route = False
 
-    def told(self) -> api.Examination:
+    def to_api(self) -> api.Examination:
         """Return the findings so far in the form of the API."""
-        way = self._site.arrival if self._shows_way else []
+        way = self._site.arrival if self._has_route else []
         findings = (*self._before, *way, *self._after)
         carried = self._site.carried
         hops = carried.walk.hops if carried is not None else []
         return {
             "findings": [_finding(one) for one in findings],
             "failed": any(finding.status == "failed" for finding in findings),
-            "keyless": [{"host": hops[number].host.name, "public": public} for number, public in lacking(hops)],
+            "keyless": [
+                {"host": hops[number].host.name, "public": public} for number, public in hosts_without_key(hops)
+            ],
         }
 
-    async def look_over(self, *, has_job: bool) -> None:
+    async def run_checks(self, *, has_job: bool) -> None:
         """Check the route and the cluster; ``has_job``: a probe job follows."""
         site, profile = self._site, self._site.profile
         try:
-            way = await way_of(profile)
+            way = await route_hosts(profile)
         except SlurmError as error:
             self._before.append(Finding("failed", "way", error.message, error.hint))
             return
@@ -58,19 +60,19 @@ class Examination:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
             said = f"that of {when} is used; what was found then:" if site.arrival else f"that of {when} is used"
             self._before.append(Finding("ok", "log-in", said))
-        self._shows_way = not is_lost  # findings of an earlier login do not describe a route that is broken now
+        self._has_route = not is_lost  # findings of an earlier login do not describe a route that is broken now
         carried = await self._arrive(has_job, is_lost)
         if carried is not None:
-            await self._visit(carried, has_job).look_around()
+            await self._visit(carried, has_job).run_checks()
 
-    async def try_job(self, options: Sequence[str]) -> None:
+    async def check_by_job(self, options: Sequence[str]) -> None:
         """Check a node with a short probe job."""
         carried = self._site.carried
         if carried is None:
             await self._site.connect()
             carried = self._site.carried
         if carried is not None:
-            await self._visit(carried, has_job=True).try_job(options)
+            await self._visit(carried, has_job=True).check_by_job(options)
 
     async def _arrive(self, has_job: bool, is_lost: bool) -> SiteTransports | None:
         """Log in, unless connected, and run the first checks."""
@@ -120,8 +122,8 @@ async def admit(site: Site, host: str) -> api.AdmitKeyResponse:
     """
     carried = site.carried
     hops = carried.walk.hops if carried is not None else []
-    for number, public in lacking(hops):
+    for number, public in hosts_without_key(hops):
         if carried is not None and hops[number].host.name == host:
-            found = await let_in(hops, number, public, carried.transport)
-            return {"host": host, "public": public, "is_new": found.is_new, "is_taken": found.is_taken}
+            found = await enrol_key(hops, number, public, carried.transport)
+            return {"host": host, "public": public, "is_new": found.is_new, "is_taken": found.is_accepted}
     raise UsageError(f"{host} is not a host of this log-in that lacks your key.", hint="`doctor` says which ones do.")

@@ -27,7 +27,7 @@ class Examinations:
     def __init__(self, site: Callable[[str], Site]) -> None:
         self._site = site
         self._last: dict[str, Examination] = {}
-        self._under_way: set[str] = set()
+        self._running: set[str] = set()
 
     async def examine(self, cluster: str, *, job: str, options: Sequence[str]) -> api.Examination:
         """Examine the cluster of a profile and its route; see :class:`Examination`.
@@ -40,21 +40,23 @@ class Examinations:
         from jupyter_slurm.services.diagnostics.examination import Examination  # imports paramiko, which is slow
 
         site = self._site(cluster)
-        if cluster in self._under_way:
+        if cluster in self._running:
             raise AgentBusy(f"{cluster} is being looked over.", hint="Wait for its end.", retry_after=10)
         self._last[cluster] = examination = Examination(site)
-        self._under_way.add(cluster)
+        self._running.add(cluster)
         try:
-            await (examination.try_job(options) if job == "now" else examination.look_over(has_job=job == "later"))
+            await (
+                examination.check_by_job(options) if job == "now" else examination.run_checks(has_job=job == "later")
+            )
         finally:
-            self._under_way.discard(cluster)
-        return examination.told()
+            self._running.discard(cluster)
+        return examination.to_api()
 
-    def told(self, cluster: str) -> api.Examination:
+    def to_api(self, cluster: str) -> api.Examination:
         """Return the findings of the last examination so far."""
         if cluster not in self._last:
             raise UsageError(f"{cluster} was not looked over.", hint=f"`jupyter slurm doctor {cluster}` does it.")
-        return self._last[cluster].told()
+        return self._last[cluster].to_api()
 
     async def admit(self, cluster: str, host: str) -> api.AdmitKeyResponse:
         """Install the user's key on a host; see :func:`jupyter_slurm.services.diagnostics.examination.admit`."""

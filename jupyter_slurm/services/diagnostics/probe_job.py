@@ -17,20 +17,20 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandError, ControllerError, JobError, JobFailed, SlurmError
-from jupyter_slurm.services.slurm.client import SlurmClient, text_of
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
-__all__ = ["LASTS", "ProbeReport", "about_node", "submit", "trial"]
+__all__ = ["TIME_LIMIT_MINUTES", "ProbeReport", "node_findings", "run_probe", "submit"]
 
-LASTS: Final = 5  # minutes at most
-_LOOK: Final = 1.0  # seconds
-_ASK: Final = 10.0  # seconds between two requests to the controller
-_LINGERS: Final = 120  # seconds that the job stays after its report, so that its node accepts a login
-_MOST: Final = 100_000  # bytes of a report
+TIME_LIMIT_MINUTES: Final = 5  # minutes at most
+_CHECK_INTERVAL_S: Final = 1.0  # seconds
+_CONTROLLER_INTERVAL_S: Final = 10.0  # seconds between two requests to the controller
+_LINGER_S: Final = 120  # seconds that the job stays after its report, so that its node accepts a login
+_MAX_REPORT_BYTES: Final = 100_000  # bytes of a report
 _OLDEST_PYTHON: Final = (3, 8)
 _PYTHONS: Final = " ".join(["python3", *(f"python3.{minor}" for minor in range(8, 16))])
 _MODULES: Final = ("IPython", "cloudpickle", "jupyter_server", "notebook", "jupyterlab")
-_ASKED: Final = f"""
+_PYTHON_PROGRAM: Final = f"""
 import sys
 print("python %d.%d.%d %s" % (sys.version_info[:3] + (sys.executable,)))
 from importlib import metadata
@@ -91,12 +91,26 @@ async def submit(client: SlurmClient, report: str, options: Sequence[str], pytho
     CommandError
         sbatch failed.
     """
-    names = {"pythons": _PYTHONS, "asked": _ASKED, "report": report, "lingers": str(_LINGERS), "python": python}
+    names = {
+        "pythons": _PYTHONS,
+        "asked": _PYTHON_PROGRAM,
+        "report": report,
+        "lingers": str(_LINGER_S),
+        "python": python,
+    }
     head, _, body = _SCRIPT.partition("umask 077")
     settings = "".join(f"{name}={quote_argv([value])}\n" for name, value in names.items())
-    argv = ["sbatch", "--parsable", "--ntasks=1", f"--time={LASTS}", "--output=/dev/null", "--chdir=/", *options]
+    argv = [
+        "sbatch",
+        "--parsable",
+        "--ntasks=1",
+        f"--time={TIME_LIMIT_MINUTES}",
+        "--output=/dev/null",
+        "--chdir=/",
+        *options,
+    ]
     done = await client.transport.run(argv, stdin=f"{head}{settings}umask 077{body}".encode())
-    said = text_of(client.judge(argv, done).stdout)
+    said = decode_output(client.check_result(argv, done).stdout)
     found = re.search(r"^(\d+)(?:;\S*)?$", said, re.MULTILINE)  # a wrapper may print more
     if found is None:
         raise CommandError(f"sbatch did not say the number of the job: {said.strip()[:200]}", hint="Is it a wrapper?")
@@ -104,14 +118,14 @@ async def submit(client: SlurmClient, report: str, options: Sequence[str], pytho
 
 
 @contextlib.asynccontextmanager
-async def trial(
+async def run_probe(
     client: SlurmClient,
-    where: ClusterLocation,
+    location: ClusterLocation,
     options: Sequence[str],
     *,
     python: str = "python3",
-    patience: float = 300.0,
-    told: Callable[[str], None] = lambda text: None,
+    timeout: float = 300.0,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> AsyncIterator[ProbeReport]:
     """Submit the probe job, wait for its report and yield it; cancel the job at the end of the block.
 
@@ -135,14 +149,14 @@ async def trial(
     JobError
         The job did not start in time, or ended without a report.
     """
-    report = f"{where.folder}/.doctor-{secrets.token_hex(8)}"
+    report = f"{location.folder}/.doctor-{secrets.token_hex(8)}"
     begun = time.monotonic()
     job = await submit(client, report, options, python)
     try:
-        told(f"job {job} is submitted")
-        raw = await _wait(client, job, report, patience, told)
+        notify(f"job {job} is submitted")
+        raw = await _wait(client, job, report, timeout, notify)
         lines: dict[str, list[str]] = {}
-        for line in text_of(raw).splitlines():
+        for line in decode_output(raw).splitlines():
             kind, _, rest = line.partition(" ")
             lines.setdefault(kind, []).append(rest)
         yield ProbeReport(job, lines.get("node", ["?"])[0], time.monotonic() - begun, lines)
@@ -152,32 +166,32 @@ async def trial(
             await client.transport.remove(path)
 
 
-async def _wait(client: SlurmClient, job: JobId, report: str, patience: float, told: Callable[[str], None]) -> bytes:
+async def _wait(client: SlurmClient, job: JobId, report: str, timeout: float, notify: Callable[[str], None]) -> bytes:
     begun, asked, said, record = time.monotonic(), time.monotonic(), "", None
     while True:
         # Opening the directory refreshes its content: NFS caches the absence of a file.
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             await client.transport.list_dir(report.rpartition("/")[0])
-            return await client.transport.read(report, 0, _MOST)
+            return await client.transport.read(report, 0, _MAX_REPORT_BYTES)
         now = time.monotonic()
-        if now - asked >= _ASK:
+        if now - asked >= _CONTROLLER_INTERVAL_S:
             asked = now
-            record = await _look(client, job, record)
+            record = await _poll_job(client, job, record)
             words = explain(record.reason, record)[0] if record is not None and record.state.is_pending else ""
             if record is not None and record.state.is_finished:
                 raise _silent(job, record, report)
             if words and words != said:
                 said = words
-                told(words)
-        if now - begun > patience:
+                notify(words)
+        if now - begun > timeout:
             raise JobError(
-                f"Job {job} did not start within {patience / 60:g} minutes, and was cancelled. {said}".strip(),
+                f"Job {job} did not start within {timeout / 60:g} minutes, and was cancelled. {said}".strip(),
                 hint="Options may get it in sooner: `jupyter slurm doctor NAME --sbatch='-p PARTITION'`.",
             )
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_CHECK_INTERVAL_S)
 
 
-async def _look(client: SlurmClient, job: JobId, before: JobRecord | None) -> JobRecord | None:
+async def _poll_job(client: SlurmClient, job: JobId, before: JobRecord | None) -> JobRecord | None:
     try:
         return next((record for record in await client.queue() if record.id == job), before)
     except ControllerError:  # reported by the check of the controller
@@ -192,7 +206,7 @@ def _silent(job: JobId, record: JobRecord, report: str) -> SlurmError:
     )
 
 
-def about_node(report: ProbeReport) -> list[Finding]:
+def node_findings(report: ProbeReport) -> list[Finding]:
     """Report the findings of the job."""
     node, lines = report.node, report.lines
     findings = [Finding("ok", "test job", f"{report.job} spoke on {node} {report.waited:.0f} s after its submission")]

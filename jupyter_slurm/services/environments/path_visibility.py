@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
-__all__ = ["doubt_about"]
+__all__ = ["visibility_warning"]
 
-_SHARED = frozenset(
+_SHARED_FILE_SYSTEMS = frozenset(
     [
         "9p",
         "afs",
@@ -32,10 +32,10 @@ _SHARED = frozenset(
         "wekafs",
     ]
 )
-_EVERYWHERE = ("/usr/", "/bin/", "/opt/")
+_NODE_FOLDERS = ("/usr/", "/bin/", "/opt/")
 
 
-def file_system_of(path: str, mounts: str) -> str:
+def file_system_type(path: str, mounts: str) -> str:
     """Return the type of the file system that holds a path.
 
     Parameters
@@ -56,7 +56,7 @@ def file_system_of(path: str, mounts: str) -> str:
     return kind
 
 
-def doubt_about(path: str, hosts: Iterable[str], here: str, mounts: str) -> str | None:
+def visibility_warning(path: str, hosts: Iterable[str], local_text: str, mounts: str) -> str | None:
     """Return a reason why the nodes may not see a program of this machine; None: no such reason.
 
     Parameters
@@ -70,12 +70,12 @@ def doubt_about(path: str, hosts: Iterable[str], here: str, mounts: str) -> str 
     mounts : str
         Text of /proc/self/mounts.
     """
-    short = here.split(".")[0]
+    short = local_text.split(".")[0]
     if all(host.split(".")[0] in (short, "localhost") for host in hosts):
         return None
     path = posixpath.normpath(path)
-    kind = file_system_of(path, mounts)
-    if not kind or kind in _SHARED or path.startswith(_EVERYWHERE):
+    kind = file_system_type(path, mounts)
+    if not kind or kind in _SHARED_FILE_SYSTEMS or path.startswith(_NODE_FOLDERS):
         return None
     return (
         f"{path} lies on a local file system ({kind}) of {short}: the nodes may not have it. "

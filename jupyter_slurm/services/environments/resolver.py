@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
-from jupyter_slurm.domain.scripts.environments import FAILED, Environment, keeps_environment
+from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, Environment, inherits_environment
 from jupyter_slurm.errors import TransportError, UsageError
-from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.transport.base import Context, Transport
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Environments", "PreparedEnvironment", "is_failure"]
 
-_FRESH = 600.0  # seconds for which successfully loaded modules are assumed to exist
-_STATE = 1_000_000  # bytes of a file of conda
-_MOST_FILES = 100
-_UNSET = "***unset***"  # conda's mark for a removed variable
+_MODULE_CACHE_AGE_S = 600.0  # seconds for which successfully loaded modules are assumed to exist
+_MAX_STATE_FILE_BYTES = 1_000_000  # bytes of a file of conda
+_MAX_STATE_FILES = 100
+_UNSET_MARK = "***unset***"  # conda's mark for a removed variable
 _IMAGES = (".sif", ".simg", ".img", ".sqfs")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -68,7 +68,7 @@ class PreparedEnvironment:
         """Refuse an --export that keeps the environment from the job."""
         environment = self.environment
         is_carried = bool(environment.variables) or (kind == "script" and environment.is_activated)
-        if is_carried and not keeps_environment(export):
+        if is_carried and not inherits_environment(export):
             raise UsageError(
                 f"--export={export} would keep the environment {environment.name} from the job.",
                 hint="Leave it out, or say --export=ALL,NAME=value.",
@@ -103,11 +103,11 @@ class Environments:
         Seconds since the epoch.
     """
 
-    def __init__(self, where: ClusterLocation, transport: Transport, clock: Callable[[], float]) -> None:
-        self._where, self._transport, self._clock = where, transport, clock
-        self._tried: dict[tuple[object, ...], float] = {}
+    def __init__(self, location: ClusterLocation, transport: Transport, clock: Callable[[], float]) -> None:
+        self._location, self._transport, self._clock = location, transport, clock
+        self._checked_modules: dict[tuple[object, ...], float] = {}
 
-    async def prepare(self, asked: api.Submission | api.Step, context: Context) -> PreparedEnvironment:
+    async def prepare(self, requested: api.Submission | api.Step, context: Context) -> PreparedEnvironment:
         """Find the environment that a submission requests.
 
         Raises
@@ -115,77 +115,77 @@ class Environments:
         UsageError
             The environment does not exist, or cannot be activated on the login node: nothing was submitted.
         """
-        environment = await self._found(asked["env"] or "", context)
-        if asked["kind"] not in ("python", "session", "kernel"):
+        environment = await self._find_environment(requested["env"] or "", context)
+        if requested["kind"] not in ("python", "session", "kernel"):
             return PreparedEnvironment(environment, None)
         if environment.modules:  # modules of a script are loaded at submission
-            await self._try(environment, context)
+            await self._check_modules(environment, context)
         if environment.image:
-            return PreparedEnvironment(environment, asked.get("python") or environment.python or "python3")
-        python = asked.get("python") or environment.python or await self._own_python(environment)
+            return PreparedEnvironment(environment, requested.get("python") or environment.python or "python3")
+        python = requested.get("python") or environment.python or await self._find_own_python(environment)
         if python is None and environment.modules and not (environment.venv or environment.conda):
             python = "python3"  # first one on the modules' PATH
-        return PreparedEnvironment(environment, python or asked.get("default_python"))
+        return PreparedEnvironment(environment, python or requested.get("default_python"))
 
-    async def _found(self, asked: str, context: Context) -> Environment:
-        if asked.startswith("docker://"):
-            return self._contained(asked, {"image": asked})
-        if "/" in asked:
-            return await self._at_path(asked, self._absolute(asked, context))
-        known = self._where.environments
-        if asked not in known:
-            near = get_close_matches(asked, known, n=1)
+    async def _find_environment(self, requested: str, context: Context) -> Environment:
+        if requested.startswith("docker://"):
+            return self._contained(requested, {"image": requested})
+        if "/" in requested:
+            return await self._at_path(requested, self._absolute(requested, context))
+        known = self._location.environments
+        if requested not in known:
+            near = get_close_matches(requested, known, n=1)
             there = f"There are: {', '.join(sorted(known))}" if known else "None has a name yet"
             raise UsageError(
-                f"There is no environment {printable(asked)!r}." + (f" Did you mean {near[0]}?" if near else ""),
+                f"There is no environment {printable(requested)!r}." + (f" Did you mean {near[0]}?" if near else ""),
                 hint=f"{there}. A folder of a venv or of conda is taken as well: env=~/venvs/torch; and an image: "
                 "env=docker://NAME:TAG, or its path.",
             )
-        told = dict(known[asked])
+        told = dict(known[requested])
         if "image" in told:
-            return await self._described_image(asked, told, context)
+            return await self._described_image(requested, told, context)
         for name in ("venv", "conda", "work_dir", "python"):
             if "/" in told.get(name, ""):
                 told[name] = self._absolute(told[name], context)
         if "conda" in told and "/" not in told["conda"]:
-            told["conda"] = await self._conda_of(told["conda"], context)
-        environment = Environment.described(asked, told)
+            told["conda"] = await self._find_conda_prefix(told["conda"], context)
+        environment = Environment.described(requested, told)
         await self._check(environment)
         return await self._with_variables(environment)
 
-    async def _at_path(self, asked: str, path: str) -> Environment:
+    async def _at_path(self, requested: str, path: str) -> Environment:
         signs = {"venv": posixpath.join(path, "pyvenv.cfg"), "conda": posixpath.join(path, "conda-meta")}
         tree, folder = [posixpath.join(path, name) for name in ("etc", "usr")], posixpath.join(path, ".")
         there = await self._transport.stat_all([*signs.values(), *tree, path, folder])
         for kind, sign in signs.items():
             if sign in there:
-                return await self._with_variables(Environment.described(asked, {kind: path}))
+                return await self._with_variables(Environment.described(requested, {kind: path}))
         if path in there and (all(name in there for name in tree) if folder in there else path.endswith(_IMAGES)):
-            return self._contained(asked, {"image": path})
-        host, lacks = self._where.host, "it has no pyvenv.cfg (venv), no conda-meta, and is no image"
+            return self._contained(requested, {"image": path})
+        host, lacks = self._location.host, "it has no pyvenv.cfg (venv), no conda-meta, and is no image"
         raise UsageError(
             printable(f"{path} is no environment on {host}: {lacks}." if path in there else f"{host} has no {path}."),
             hint="env= takes the folder that `python -m venv` or conda made, the name of an environment, a SIF file, "
             "the folder of an unpacked image, or docker://NAME:TAG.",
         )
 
-    def _contained(self, name: str, told: Mapping[str, Any]) -> Environment:
+    def _contained(self, name: str, text: Mapping[str, Any]) -> Environment:
         """Return the environment of an image, with the settings of all containers of the cluster."""
-        site, image = self._where.container, told["image"]
+        site, image = self._location.container, text["image"]
         if not is_path(image):
             image = reference(image)
-        merged = {**told, "image": image, "bind": [*site.get("bind", ()), *told.get("bind", ())]}
+        merged = {**text, "image": image, "bind": [*site.get("bind", ()), *text.get("bind", ())]}
         if site.get("runtime") in runtimes_for(image):
             merged = {"runtime": site["runtime"], **merged}
         merged |= {name: site[name] for name in ("gpu_variable", "image_dir", "gpus") if name in site}
         return Environment.described(name, merged)
 
-    async def _described_image(self, name: str, told: dict[str, Any], context: Context) -> Environment:
+    async def _described_image(self, name: str, text: dict[str, Any], context: Context) -> Environment:
         """Return an image environment of a profile, if its files exist."""
         for field in ("image", "work_dir"):
-            if is_path(told.get(field, "")):
-                told[field] = self._absolute(told[field], context)
-        environment = self._contained(name, told)
+            if is_path(text.get(field, "")):
+                text[field] = self._absolute(text[field], context)
+        environment = self._contained(name, text)
         await self._check(environment)
         return environment
 
@@ -200,7 +200,8 @@ class Environments:
         missing = sorted(paths - set(await self._transport.stat_all(sorted(paths))))
         if missing:
             raise UsageError(
-                f"The environment {environment.name} is not there: {self._where.host} has no {printable(missing[0])}.",
+                f"The environment {environment.name} is not there: "
+                f"{self._location.host} has no {printable(missing[0])}.",
                 hint="Correct it where it is described: the profile of the cluster, or c.Settings.environments here.",
             )
 
@@ -216,69 +217,71 @@ class Environments:
         except (FileNotFoundError, TransportError):
             names = []
         kept: dict[str, str] = {}
-        for name in sorted(names)[:_MOST_FILES]:
-            kept |= _own_variables(await self._json(posixpath.join(folder, name)))
-        kept |= _own_variables(
+        for name in sorted(names)[:_MAX_STATE_FILES]:
+            kept |= _job_variables(await self._json(posixpath.join(folder, name)))
+        kept |= _job_variables(
             (await self._json(posixpath.join(environment.conda, "conda-meta", "state"))).get("env_vars")
         )
-        kept = {name: value for name, value in kept.items() if value != _UNSET}
+        kept = {name: value for name, value in kept.items() if value != _UNSET_MARK}
         return replace(environment, variables={**kept, **environment.variables})
 
     async def _json(self, path: str) -> dict[str, Any]:
         """Return the content of a JSON file, if readable."""
         try:
-            told = json.loads(await self._transport.read(path, 0, _STATE))
+            told = json.loads(await self._transport.read(path, 0, _MAX_STATE_FILE_BYTES))
         except (FileNotFoundError, TransportError, ValueError, RecursionError):
             return {}
         return told if isinstance(told, dict) else {}
 
-    async def _own_python(self, environment: Environment) -> str | None:
+    async def _find_own_python(self, environment: Environment) -> str | None:
         folder = environment.venv or environment.conda
         path = posixpath.join(folder, "bin", "python") if folder else ""
         return path if path and path in await self._transport.stat_all([path]) else None
 
-    async def _conda_of(self, name: str, context: Context) -> str:
+    async def _find_conda_prefix(self, name: str, context: Context) -> str:
         """Return the prefix of a named conda environment."""
         done = await self._transport.run(["/bin/sh", "-c", _FIND, "sh", name], context=context)
-        found = text_of(done.stdout).split("\n")[:-1]
+        found = decode_output(done.stdout).split("\n")[:-1]
         if len(found) != 1:
             said = f"are several: {', '.join(found)}" if found else "is none in the usual places"
             raise UsageError(
-                printable(f"Which conda environment is {name!r} on {self._where.host}? There {said}."),
+                printable(f"Which conda environment is {name!r} on {self._location.host}? There {said}."),
                 hint='Say its folder: conda = "/…/envs/NAME"; `conda env list` shows it.',
             )
         return found[0]
 
-    async def _try(self, environment: Environment, context: Context) -> None:
+    async def _check_modules(self, environment: Environment, context: Context) -> None:
         """Load modules once on the login node: the node would report an error only when the job starts."""
         text, given = environment.activation(), environment.variables  # MODULEPATH may be one of the variables
         tried = (text, *sorted(given.items()))
-        if self._clock() - self._tried.get(tried, float("-inf")) < _FRESH:
+        if self._clock() - self._checked_modules.get(tried, float("-inf")) < _MODULE_CACHE_AGE_S:
             return
         context = replace(context, env={**(context.env or {}), **given})
         done = await self._transport.run(["bash", "-c", text], context=context)
         if done.exit_code:
-            said = printable(text_of(done.stderr)).strip()
+            said = printable(decode_output(done.stderr)).strip()
             raise UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
-        self._tried[tried] = self._clock()
+        self._checked_modules[tried] = self._clock()
 
     def _absolute(self, path: str, context: Context) -> str:
         if path == "~" or path.startswith("~/"):
-            path = self._where.home + path[1:]
-        return posixpath.normpath(posixpath.join(context.cwd or self._where.home, path))
+            path = self._location.home + path[1:]
+        return posixpath.normpath(posixpath.join(context.cwd or self._location.home, path))
 
 
-def _is_jobs_own(name: str) -> bool:
+def _is_job_variable(name: str) -> bool:
     """Return whether a variable of conda is for the job, not for the place and manner of its submission."""
     return _NAME.fullmatch(name) is not None and name != "PATH" and not name.startswith(("SBATCH_", "SLURM_"))
 
 
-def _own_variables(told: object) -> dict[str, str]:
+def _job_variables(on_result: object) -> dict[str, str]:
     """Return the entries that are valid variables for the job."""
-    pairs = told.items() if isinstance(told, dict) else ()
-    return {name: value for name, value in pairs if _is_jobs_own(name) and isinstance(value, str) and "\0" not in value}
+    pairs = on_result.items() if isinstance(on_result, dict) else ()
+    return {
+        name: value for name, value in pairs if _is_job_variable(name) and isinstance(value, str) and "\0" not in value
+    }
 
 
-def is_failure(exit_code: int | None, said: str) -> bool:
+def is_failure(exit_code: int | None, message: str) -> bool:
     """Return whether the environment failed, not sbatch in it."""
-    return exit_code == FAILED and "the environment " in said
+    return exit_code == FAILED_EXIT and "the environment " in message

@@ -14,8 +14,8 @@ import stat
 import tarfile
 from pathlib import Path
 
-from jupyter_slurm.domain.containers.build_context import LARGEST_CONTEXT, IgnoreRules
-from jupyter_slurm.domain.containers.build_files import Kind, files_taken
+from jupyter_slurm.domain.containers.build_context import MAX_CONTEXT_BYTES, IgnoreRules
+from jupyter_slurm.domain.containers.build_files import Kind, context_sources
 from jupyter_slurm.domain.staging import leads_out
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.slurm.client import printable
@@ -25,9 +25,9 @@ __all__ = ["ARCHIVE", "PackedContext", "packed"]
 ARCHIVE = "context.tar"
 """Its name in the job directory; ``runner/container/build.py`` unpacks it."""
 
-_MOST = 100_000  # files and folders
-_MOST_SEEN = 500_000  # those that are looked at, and stay
-_IGNORE = 1 << 20  # bytes of a .dockerignore
+_MAX_ENTRIES = 100_000  # files and folders
+_MAX_SCANNED_ENTRIES = 500_000  # those that are looked at, and stay
+_MAX_IGNORE_FILE_BYTES = 1 << 20  # bytes of a .dockerignore
 _HINT = "Copy it there; or have the folder on the cluster, and say context=FOLDER, as it is called there."
 
 
@@ -43,13 +43,13 @@ class PackedContext:
     """
 
     def __init__(self, folder: str, kind: Kind, name: str, largest: int) -> None:
-        self.left: list[str] = []
+        self.skipped: list[str] = []
         self._folder, self._name, self._largest = Path(folder), name, largest
         self._real = os.path.realpath(folder)
         self._follows = kind == "definition"  # %files copies what links lead to, COPY the links
         self._ignored = self._ignore() if kind == "dockerfile" else IgnoreRules()
         self._paths: dict[str, os.stat_result] = {}
-        self._size = self._seen = 0
+        self._size = self._scanned = 0
 
     def _ignore(self) -> IgnoreRules:
         """Read what is left out: of this one Dockerfile where it has a list of its own, else of all."""
@@ -62,7 +62,7 @@ class PackedContext:
                 raise UsageError(printable(f"{self._folder / name} cannot be read: {error.strerror}.")) from None
         return IgnoreRules()
 
-    def take(self, source: str) -> None:
+    def add_source(self, source: str) -> None:
         """Take what a path or a pattern means, with all below it.
 
         Raises
@@ -78,7 +78,7 @@ class PackedContext:
         found = [path]
         if not os.path.lexists(self._folder / path):
             found = sorted(glob.glob(path, root_dir=self._folder, include_hidden=True))
-        met = [self._take_named(one) for one in found]
+        met = [self._add_named(one) for one in found]
         if path != "." and not any(self._has(one) for one in met):
             raise UsageError(
                 printable(f"{self._name} takes {source}, and {self._folder} has no such file that may go along."),
@@ -88,7 +88,7 @@ class PackedContext:
     def _has(self, path: str) -> bool:
         return path in self._paths or any(one.startswith(f"{path}/") for one in self._paths)
 
-    def _take_named(self, path: str) -> str:
+    def _add_named(self, path: str) -> str:
         """Take what was named: where links lead to it, these and what they lead to; return where that is."""
         place, parts = "", path.split("/")
         for count, part in enumerate(parts, 1):
@@ -102,8 +102,8 @@ class PackedContext:
                         ),
                         hint=_HINT,
                     )
-                return self._take_named(os.path.join(met, *parts[count:]))
-        self._take_all(path)
+                return self._add_named(os.path.join(met, *parts[count:]))
+        self._add_tree(path)
         return path
 
     def _within(self, link: str) -> str | None:
@@ -114,26 +114,26 @@ class PackedContext:
             return None
         return os.path.normpath(os.path.join(os.path.dirname(link), target))
 
-    def _take_all(self, path: str) -> None:
+    def _add_tree(self, path: str) -> None:
         """Take a file, or a folder with all in it."""
         waiting = [path]
         while waiting:
             path = waiting.pop()
             is_out = path != "." and self._ignored.leaves_out(path)
-            if path in self._paths or (is_out and not self._ignored.may_keep_below(path)):
+            if path in self._paths or (is_out and not self._ignored.may_include_below(path)):
                 continue
-            found = self._add(path) if not is_out else self._look_at(path)
+            found = self._add(path) if not is_out else self._scan_excluded(path)
             if stat.S_ISLNK(found.st_mode) and self._follows:
                 self._follow(path)
             elif stat.S_ISDIR(found.st_mode):
                 waiting += [os.path.normpath(os.path.join(path, name)) for name in self._listed(path)]
 
-    def _look_at(self, path: str) -> os.stat_result:
+    def _scan_excluded(self, path: str) -> os.stat_result:
         """Look at what stays; below it there may be what goes along."""
-        self._seen += 1
-        if self._seen > _MOST_SEEN:
+        self._scanned += 1
+        if self._scanned > _MAX_SCANNED_ENTRIES:
             raise UsageError(
-                printable(f".dockerignore leaves out more than {_MOST_SEEN:,} files of {self._folder}."),
+                printable(f".dockerignore leaves out more than {_MAX_SCANNED_ENTRIES:,} files of {self._folder}."),
                 hint="A line with ! and a wildcard may keep any of them, so that all are looked at. Name the folder "
                 "in that line: !data/*.csv instead of !**/*.csv; or context=FOLDER, with less in it.",
             )
@@ -141,10 +141,10 @@ class PackedContext:
 
     def _follow(self, link: str) -> None:
         if (met := self._within(link)) is None:
-            self.left.append(link)
+            self.skipped.append(link)
             del self._paths[link]
         else:
-            self._take_named(met)
+            self._add_named(met)
 
     def _listed(self, path: str) -> list[str]:
         try:
@@ -155,12 +155,12 @@ class PackedContext:
     def _add(self, path: str) -> os.stat_result:
         """Note what goes along; of pipes, sockets and devices nothing does."""
         found = os.lstat(self._folder / path)
-        if path == "." or path in self._paths or not _is_kept(found.st_mode):
+        if path == "." or path in self._paths or not _is_excluded_kept(found.st_mode):
             return found
         self._paths[path] = found
         self._size += found.st_size if stat.S_ISREG(found.st_mode) else 0
-        if self._size > self._largest or len(self._paths) > _MOST:
-            many = f"{self._largest / 1e6:.0f} MB" if self._size > self._largest else f"{_MOST:,} files"
+        if self._size > self._largest or len(self._paths) > _MAX_ENTRIES:
+            many = f"{self._largest / 1e6:.0f} MB" if self._size > self._largest else f"{_MAX_ENTRIES:,} files"
             raise UsageError(
                 printable(f"What {self._name} takes along of {self._folder} is more than {many}."),
                 hint="A .dockerignore there leaves out what an image does not need; what it needs can be on the "
@@ -173,10 +173,10 @@ class PackedContext:
         made = io.BytesIO()
         with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for path in sorted(self._paths):
-                self._put(archive, path)
+                self._add_entry(archive, path)
         return made.getvalue()
 
-    def _put(self, archive: tarfile.TarFile, path: str) -> None:
+    def _add_entry(self, archive: tarfile.TarFile, path: str) -> None:
         found, member = self._paths[path], tarfile.TarInfo(path)
         member.mode, member.mtime = stat.S_IMODE(found.st_mode) & 0o777, int(found.st_mtime)
         try:
@@ -194,7 +194,7 @@ class PackedContext:
             raise UsageError(printable(f"{self._folder / path} cannot be read: {error.strerror}.")) from None
 
 
-def _is_kept(mode: int) -> bool:
+def _is_excluded_kept(mode: int) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
@@ -203,19 +203,19 @@ def _beginning(path: Path) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "it is no file")
-        return file.read(_IGNORE)
+        return file.read(_MAX_IGNORE_FILE_BYTES)
 
 
-def _content(path: Path, found: os.stat_result) -> bytes:
+def _content(path: Path, status: os.stat_result) -> bytes:
     """Read the file that was found there, and none that has taken its place since: a link would lead anywhere."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         now = os.fstat(file.fileno())
-        if (now.st_dev, now.st_ino) != (found.st_dev, found.st_ino):
+        if (now.st_dev, now.st_ino) != (status.st_dev, status.st_ino):
             raise OSError(0, "it has changed meanwhile")
-        return file.read(found.st_size)
+        return file.read(status.st_size)
 
 
-def packed(folder: str, kind: Kind, name: str, text: str, largest: int = LARGEST_CONTEXT) -> PackedContext:
+def packed(folder: str, kind: Kind, name: str, text: str, largest: int = MAX_CONTEXT_BYTES) -> PackedContext:
     """Return what a file that says how an image is made takes of a folder of this machine.
 
     Parameters
@@ -237,6 +237,6 @@ def packed(folder: str, kind: Kind, name: str, text: str, largest: int = LARGEST
     if not os.path.isdir(folder):
         raise UsageError(printable(f"There is no folder {folder} on this machine."), hint="Look at context=.")
     made = PackedContext(folder, kind, name, largest)
-    for source in files_taken(kind, text):
-        made.take(source)
+    for source in context_sources(kind, text):
+        made.add_source(source)
     return made

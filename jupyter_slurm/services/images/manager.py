@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_slurm.domain.containers.build_context import has_add
-from jupyter_slurm.domain.containers.build_files import kind_of
+from jupyter_slurm.domain.containers.build_files import detect_kind
 from jupyter_slurm.domain.containers.image_reference import is_path, reference
 from jupyter_slurm.domain.scripts.script import job_script
 from jupyter_slurm.domain.staging import names
@@ -16,7 +16,7 @@ from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 from jupyter_slurm.services.jobdir.job_directory import is_key
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["ImageCluster", "Images", "RunnerFiles"]
 
 _PYTHON = "python3"  # of the login node, and of any node: it only begins
-_LOOKS = 60.0  # seconds
-_ASKED = ("act", "from", "replace", "base", "environment")
-_OF_THE_SITE = ("image_dir", "build_dir")
+_LIST_TIMEOUT_S = 60.0  # seconds
+_REQUEST_KEYS = ("act", "from", "replace", "base", "environment")
+_SITE_KEYS = ("image_dir", "build_dir")
 _RUNTIMES_OF_FILES = {
     "dockerfile": ("docker", "podman", "charliecloud"),
     "definition": ("apptainer", "singularity"),
 }
-_OTHERWISE = {
+_ALTERNATIVES = {
     "dockerfile": "A definition file (Bootstrap: docker, From: …) is what Apptainer and Singularity take.",
     "definition": "A Dockerfile is what Docker, Podman and Charliecloud take.",
 }
@@ -74,7 +74,7 @@ class Images:
     def __init__(self, cluster: Callable[[str], ImageCluster]) -> None:
         self._cluster = cluster
 
-    async def make(self, name: str, asked: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def submit_image(self, name: str, requested: Mapping[str, Any]) -> api.Job | api.Preview:
         """Submit the job that gets or makes an image, once for one key; ``dry_run``: show what would be submitted.
 
         Raises
@@ -83,12 +83,12 @@ class Images:
             Nothing was submitted.
         """
         cluster = self._cluster(name)
-        if not is_key(asked["key"]):
-            raise UsageError(f"{asked['key']!r} is not a submission key")
+        if not is_key(requested["key"]):
+            raise UsageError(f"{requested['key']!r} is not a submission key")
         site, storage = cluster.location.container, cluster.location.storage
         if local := storage.get("local"):  # a disk of each node's own
             site = {"build_dir": local, **site}
-        wish = _wish(asked, site)
+        wish = _validated_request(requested, site)
         is_kept = wish.get("runtime") not in ("docker", "podman")
         if is_kept and storage.get("home_on_nodes") is False and "image_dir" not in site:
             raise UsageError(
@@ -99,18 +99,18 @@ class Images:
             _PYTHON,
             "-u",
             cluster.submitter.runner_path("container/build.py"),
-            cluster.tracker.folder.job(asked["key"]).path,
+            cluster.tracker.folder.job(requested["key"]).path,
         ]
-        beside = await _beside(asked.get("file"))
-        passed = {field: asked[field] for field in ("key", "context", "origin", "dry_run") if field in asked}
-        options = [*site.get("build_options", ()), *(asked.get("options") or ())]
+        beside = await _transferred_files(requested.get("file"))
+        passed = {field: requested[field] for field in ("key", "context", "origin", "dry_run") if field in requested}
+        options = [*site.get("build_options", ()), *(requested.get("options") or ())]
         script = {"kind": "script", "text": job_script(begun), "script_name": "image", "args": [], "image": wish}
         return await cluster.submit({"python": None, "label": None, **passed, **script, **beside, "options": options})
 
-    async def told(self, name: str) -> api.Images:
+    async def list_to_api(self, name: str) -> api.Images:
         """Return the images that there are, the latest first, and where they are kept."""
         cluster = self._cluster(name)
-        answer = await self._ask(cluster, "list")
+        answer = await self._query_remote(cluster, "list")
         named = cluster.location.environments
         found = [one for one in answer["images"] if isinstance(one.get("image"), str)]
         told: list[api.Image] = [
@@ -134,27 +134,27 @@ class Images:
     async def remove(self, name: str, image: str) -> api.RemoveImageResponse:
         """Remove an image from the folder of images; Docker's stores of nodes are not reached from here."""
         wanted = reference(image)
-        answer = await self._ask(self._cluster(name), "remove", image=wanted)
+        answer = await self._query_remote(self._cluster(name), "remove", image=wanted)
         if said := answer.get("error"):
             raise UsageError(printable(f"{wanted} was not removed: {said}."), hint="Try it again when that is over.")
         if not answer["removed"] and not answer["nodes"]:
             raise UsageError(f"There is no image {wanted}.", hint="`%slurm image list` shows which there are.")
         return {"removed": answer["removed"], "nodes": answer["nodes"]}
 
-    async def _ask(self, cluster: ImageCluster, what: str, **more: str) -> dict[str, Any]:
+    async def _query_remote(self, cluster: ImageCluster, subject: str, **more: str) -> dict[str, Any]:
         """Ask where sbatch runs: the folder is one that the nodes share."""
         site = cluster.location.container
         asked = {"shared": list(site.get("shared", ())), **more}
         asked |= {"image_dir": site["image_dir"]} if "image_dir" in site else {}
         await cluster.submitter.prepare()
-        argv = [_PYTHON, cluster.submitter.runner_path("container/image_notes.py"), what]
-        done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_LOOKS)
+        argv = [_PYTHON, cluster.submitter.runner_path("container/image_notes.py"), subject]
+        done = await cluster.client.transport.run(argv, stdin=json.dumps(asked).encode(), timeout=_LIST_TIMEOUT_S)
         try:
             answer = json.loads(done.stdout)
         except (ValueError, RecursionError):
             answer = None
         if done.exit_code or not isinstance(answer, dict):
-            said = printable(text_of(done.stderr)).strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
+            said = printable(decode_output(done.stderr)).strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
             raise CommandError(
                 f"The images of {cluster.location.host} could not be looked at: {said}.",
                 hint="It takes a python3 (3.8 or newer) there.",
@@ -162,47 +162,47 @@ class Images:
         return answer
 
 
-async def _beside(file: Mapping[str, Any] | None) -> dict[str, Any]:
+async def _transferred_files(file: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what travels with the job: what a file takes of a folder of this machine."""
     if not file or not file.get("context"):
         return {}
-    kind = kind_of(file["name"], file["text"])
+    kind = detect_kind(file["name"], file["text"])
     made = await asyncio.to_thread(packed, file["context"], kind, file["name"], file["text"])
     told = {"files": {ARCHIVE: await asyncio.to_thread(lambda: made.data)}}
-    if not made.left:
+    if not made.skipped:
         return told
-    left = printable(names(made.left))
+    left = printable(names(made.skipped))
     return {**told, "warnings": [f"Links that lead out of {printable(file['context'])} did not go along: {left}."]}
 
 
-def _wish(asked: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
+def _validated_request(requested: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the job is to do; what cannot be is refused before anything is queued."""
-    file, runtime = asked.get("file"), asked.get("runtime") or site.get("runtime")
-    if asked["act"] == "build" and bool(file) == bool(asked.get("environment")):
+    file, runtime = requested.get("file"), requested.get("runtime") or site.get("runtime")
+    if requested["act"] == "build" and bool(file) == bool(requested.get("environment")):
         raise UsageError("An image is built from a file or from the packages of a Python.", hint="Name one of them.")
-    if asked["act"] == "build" and asked.get("from"):
+    if requested["act"] == "build" and requested.get("from"):
         raise UsageError("What is an image already is pulled, not built.", hint="image pull NAME from=docker")
     if file:
-        file = {**file, "kind": kind_of(file["name"], file["text"])}
+        file = {**file, "kind": detect_kind(file["name"], file["text"])}
         if file.pop("context", None):  # a folder of this machine, of which the cluster has no use
             file["archive"] = ARCHIVE
         fit = _RUNTIMES_OF_FILES[file["kind"]]
         if runtime and runtime not in fit:
             raise UsageError(
                 printable(f"{runtime} makes no image from {file['name']}, which is a {_called(file['kind'])}."),
-                hint=_OTHERWISE[file["kind"]],
+                hint=_ALTERNATIVES[file["kind"]],
             )
         if runtime == "charliecloud" and file["kind"] == "dockerfile" and has_add(file["text"]):
             raise UsageError(
                 printable(f"Charliecloud leaves out ADD, of which there is one in {file['name']}."),
                 hint="COPY does the same for files and folders; RUN can fetch and unpack.",
             )
-    if asked.get("from") in ("docker", "podman") and runtime in ("docker", "podman"):
+    if requested.get("from") in ("docker", "podman") and runtime in ("docker", "podman"):
         raise UsageError(f"{runtime} has what is in its store.", hint="runtime=apptainer or runtime=charliecloud")
-    base = asked.get("base") or site.get("base")
-    wish = {"name": reference(asked["image"]), "runtime": runtime, "file": file}
-    wish |= {field: asked.get(field) for field in _ASKED} | {"base": reference(base) if base else None}
-    wish |= {field: site[field] for field in _OF_THE_SITE if field in site}
+    base = requested.get("base") or site.get("base")
+    wish = {"name": reference(requested["image"]), "runtime": runtime, "file": file}
+    wish |= {field: requested.get(field) for field in _REQUEST_KEYS} | {"base": reference(base) if base else None}
+    wish |= {field: site[field] for field in _SITE_KEYS if field in site}
     return {field: value for field, value in wish.items() if value not in (None, False)}
 
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 __all__ = ["UsageReports"]
 
-_DAYS = 30
-_FRESH = 60  # seconds for which an answer serves everybody
-_KEPT = 16
-_LONGEST = 60.0  # seconds in line, where much was asked of Slurm
-_JOBS = 10_000  # that are told one by one
+_DEFAULT_DAYS = 30
+_CACHE_AGE_S = 60  # seconds for which an answer serves everybody
+_MAX_REPORTS = 16
+_QUEUE_TIMEOUT_S = 60.0  # seconds in line, where much was asked of Slurm
+_MAX_LISTED_JOBS = 10_000  # that are told one by one
 
 
 @dataclass(frozen=True)
 class _Report:
-    asked_at: float
+    requested_at: float
     until: float  # on the monotonic clock
     accounts: tuple[str, ...]
     jobs: list[AccountedJob]
@@ -60,10 +60,10 @@ class UsageReports:
     ) -> None:
         self._client, self._user, self._cost = client, user, dict(cost)
         self._clock, self._monotonic = clock, monotonic
-        self._known: dict[tuple[Any, ...], _Report] = {}
+        self._reports: dict[tuple[Any, ...], _Report] = {}
         self._gate = asyncio.Lock()
 
-    async def told(
+    async def to_api(
         self, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
     ) -> api.AccountedUsage:
         """Return what was used, as the API tells it.
@@ -86,48 +86,48 @@ class UsageReports:
         """
         now = int(self._clock())
         if start is None:
-            start = (end or now - now % _FRESH) - _DAYS * 86400
+            start = (end or now - now % _CACHE_AGE_S) - _DEFAULT_DAYS * 86400
         if (end or now) <= start:
             raise UsageError("The period ends before it begins.", hint="start= comes first; without end= it is now.")
         report = await self._report(start, end, account)
         jobs = sorted(report.jobs, key=lambda job: (job.start or 0, job.id)) if has_jobs else []
         return {
-            "asked_at": report.asked_at,
+            "asked_at": report.requested_at,
             "start": start,
-            "end": end or int(report.asked_at),
+            "end": end or int(report.requested_at),
             "user": None if account else self._user,
             "accounts": list(report.accounts),
             "sums": [cast("api.AccountedUsageSum", _plain(one)) for one in accounting_usage.summed(report.jobs)],
-            "jobs": [cast("api.AccountedUsageJob", _plain(job.as_dict())) for job in jobs[-_JOBS:]],
-            "left_out": max(0, len(jobs) - _JOBS),
+            "jobs": [cast("api.AccountedUsageJob", _plain(job.as_dict())) for job in jobs[-_MAX_LISTED_JOBS:]],
+            "left_out": max(0, len(jobs) - _MAX_LISTED_JOBS),
             "cost": self._cost or None,
         }
 
     async def _report(self, start: int, end: int | None, account: str | None) -> _Report:
         asked = (start, end, account)
         async with self._gate:
-            known = self._known.get(asked)
+            known = self._reports.get(asked)
             if known is None or self._monotonic() >= known.until:
-                known = await self._ask(start, end, account)
-                self._known.pop(asked, None)
-                self._known[asked] = known
-                while len(self._known) > _KEPT:
-                    del self._known[next(iter(self._known))]
+                known = await self._query_slurm(start, end, account)
+                self._reports.pop(asked, None)
+                self._reports[asked] = known
+                while len(self._reports) > _MAX_REPORTS:
+                    del self._reports[next(iter(self._reports))]
         return known
 
-    async def _ask(self, start: int, end: int | None, account: str | None) -> _Report:
-        await self._client.people.take(longest=_LONGEST)
+    async def _query_slurm(self, start: int, end: int | None, account: str | None) -> _Report:
+        await self._client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)
         now, mark = self._clock(), secrets.token_hex(8)
         accounts = tuple(await self._accounts(account)) if account else ()
         users = [] if account else [self._user]
         argv = accounting_usage.accounted_argv(start, end or int(now), mark, users, accounts)
-        jobs = accounting_usage.parse_accounted(await self._client.ask(argv), mark)
-        return _Report(now, self._monotonic() + _FRESH, accounts, jobs)
+        jobs = accounting_usage.parse_accounted(await self._client.query(argv), mark)
+        return _Report(now, self._monotonic() + _CACHE_AGE_S, accounts, jobs)
 
     async def _accounts(self, account: str) -> list[str]:
         """Return an account and those below it, as far as the site tells them."""
-        name = cluster_name(await self._client.known_configuration(), "")
-        above = associations.parse_accounts(await self._client.ask(associations.accounts_argv(name))) if name else {}
+        name = cluster_name(await self._client.cached_configuration(), "")
+        above = associations.parse_accounts(await self._client.query(associations.accounts_argv(name))) if name else {}
         if above and account.lower() not in above:
             raise UsageError(
                 f"There is no account {printable(account)!r} on this cluster.",
@@ -136,5 +136,5 @@ class UsageReports:
         return accounting_usage.below(account, above)
 
 
-def _plain(told: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: printable(value) if isinstance(value, str) else value for name, value in told.items()}
+def _plain(text: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: printable(value) if isinstance(value, str) else value for name, value in text.items()}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
+from jupyter_slurm.domain.queries.all_jobs import COLUMNS, all_jobs_argv, hides_jobs, parse_all_jobs
 from jupyter_slurm.services.inventory.shared_query import SharedQuery
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AllJobs"]
 
-_FRESH = 30.0  # seconds for which an answer serves everybody
-_MARK = 4  # bytes: no field holds free text, and each mark stands eleven times in each of fifty thousand rows
-_LONGEST = 45.0  # seconds in line, where much was asked of Slurm
+_CACHE_AGE_S = 30.0  # seconds for which an answer serves everybody
+_MARK_BYTES = 4  # bytes: no field holds free text, and each mark stands eleven times in each of fifty thousand rows
+_QUEUE_TIMEOUT_S = 45.0  # seconds in line, where much was asked of Slurm
 
 
 @dataclass(frozen=True)
 class _AllJobsAnswer:
-    asked_at: float
+    requested_at: float
     is_private: bool
     rows: list[list[Any]]
 
@@ -45,7 +45,7 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         Seconds since the epoch, and monotonic ones.
     """
 
-    what = "what is in the queue"
+    subject = "what is in the queue"
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(max(_FRESH, interval), clock=clock, monotonic=monotonic)
+        super().__init__(max(_CACHE_AGE_S, interval), clock=clock, monotonic=monotonic)
         self._client, self._user = client, user
 
-    async def told(self, *, wait: float) -> api.Queue:
-        """Return the jobs of others as the API tells them; see :meth:`SharedQuery._look`."""
-        known, standing = await self._look(wait=wait, is_newer=False)
+    async def to_api(self, *, wait: float) -> api.Queue:
+        """Return the jobs of others as the API tells them; see :meth:`SharedQuery._current_answer`."""
+        known, standing = await self._current_answer(wait=wait, is_newer=False)
         return {
-            "asked_at": known.asked_at,
+            "asked_at": known.requested_at,
             **standing,
             "interval": self._interval,
             "user": printable(self._user),
@@ -72,14 +72,14 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
             "rows": known.rows,
         }
 
-    async def _ask_slurm(self, begun: float) -> _AllJobsAnswer:
-        await self._client.people.take(longest=_LONGEST)
-        mark = secrets.token_hex(_MARK)
-        answer = await self._client.ask(everybody_argv(mark))
+    async def _query_slurm(self, started_at: float) -> _AllJobsAnswer:
+        await self._client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)
+        mark = secrets.token_hex(_MARK_BYTES)
+        answer = await self._client.query(all_jobs_argv(mark))
         rows = await asyncio.to_thread(_read, answer, mark, self._user)  # fifty thousand take a second
-        return _AllJobsAnswer(begun, hides_jobs(await self._client.known_configuration()), rows)
+        return _AllJobsAnswer(started_at, hides_jobs(await self._client.cached_configuration()), rows)
 
 
 def _read(answer: bytes, mark: str, user: str) -> list[list[Any]]:
-    rows = parse_everybody(answer, mark, user)
+    rows = parse_all_jobs(answer, mark, user)
     return [[printable(cell) if isinstance(cell, str) and not cell.isascii() else cell for cell in row] for row in rows]

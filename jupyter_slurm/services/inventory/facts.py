@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jupyter_slurm.domain.advice.feasibility import doubts_about
+from jupyter_slurm.domain.advice.feasibility import feasibility_warnings
 from jupyter_slurm.domain.advice.site_advice import advised
 from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.options.request import Request
@@ -23,16 +23,16 @@ from jupyter_slurm.domain.queries.cluster import (
     partitions_argv,
 )
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.slurm.client import SlurmClient, text_of
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
 
 __all__ = ["ClusterFacts", "FeasibilityWarnings"]
 
 log = logging.getLogger(__name__)
 
-_FRESH = 600.0  # seconds for which facts serve without a new question
-_AGAIN = 60.0  # seconds after which what was not answered is asked again
-_OLDEST = 86400.0  # seconds after which nothing is concluded from them any more
-_ALL = "ALL"
+_CACHE_AGE_S = 600.0  # seconds for which facts serve without a new question
+_RETRY_INTERVAL_S = 60.0  # seconds after which what was not answered is asked again
+_MAX_AGE_S = 86400.0  # seconds after which nothing is concluded from them any more
+_ANY_NAME = "ALL"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class FeasibilityWarnings:
     """
 
     refused: str = ""
-    taken: tuple[str, ...] = ()
+    collected: tuple[str, ...] = ()
     is_old: bool = False
 
 
@@ -83,102 +83,102 @@ class ClusterFacts:
         self._client, self._user, self._clock, self._monotonic = client, user, clock, monotonic
         self._advice = advice or {}
         self._facts: Facts | None = None
-        self._due = -1.0  # on the monotonic clock
-        self._asking: asyncio.Task[None] | None = None
+        self._next_query_at = -1.0  # on the monotonic clock
+        self._query_task: asyncio.Task[None] | None = None
 
     @property
     def facts(self) -> Facts | None:
         """What is known; None before the first answer, and when the last one is too long ago."""
         facts = self._facts
-        return facts if facts is not None and self._clock() - facts.taken < _OLDEST else None
+        return facts if facts is not None and self._clock() - facts.collected_at < _MAX_AGE_S else None
 
-    def want(self) -> None:
+    def refresh(self) -> None:
         """Have them asked for, where that is due; nobody waits."""
-        if self._asking is None and self._monotonic() >= self._due:
-            self._due = self._monotonic() + _AGAIN
-            self._asking = asyncio.create_task(self._ask(), name="facts")
+        if self._query_task is None and self._monotonic() >= self._next_query_at:
+            self._next_query_at = self._monotonic() + _RETRY_INTERVAL_S
+            self._query_task = asyncio.create_task(self._query_slurm(), name="facts")
 
-    def doubt(self) -> None:
+    def mark_stale(self) -> None:
         """Note that something of them was wrong: who wants them in a minute, or later, has them asked for anew."""
-        self._due = min(self._due, self._monotonic() + _AGAIN)
+        self._next_query_at = min(self._next_query_at, self._monotonic() + _RETRY_INTERVAL_S)
 
-    def doubts(self, requests: Sequence[Request]) -> FeasibilityWarnings:
+    def check_submission(self, requests: Sequence[Request]) -> FeasibilityWarnings:
         """Compare a submission, component by component, with what is known and advised; nobody is asked."""
-        known = self._doubts(requests)
+        known = self._compare(requests)
         if not self._advice:
             return known
         said = dict.fromkeys(text for one in requests for text in advised(self._advice, one))
-        return replace(known, taken=(*known.taken, *said))
+        return replace(known, collected=(*known.collected, *said))
 
-    def _doubts(self, requests: Sequence[Request]) -> FeasibilityWarnings:
+    def _compare(self, requests: Sequence[Request]) -> FeasibilityWarnings:
         facts = self.facts
         if facts is None:
             return FeasibilityWarnings()
         try:
-            found = list(dict.fromkeys(doubt for one in requests for doubt in doubts_about(facts, one)))
+            found = list(dict.fromkeys(doubt for one in requests for doubt in feasibility_warnings(facts, one)))
         except Exception:  # odd words must not keep a job from sbatch
             log.exception("what speaks against a job could not be found out")
             return FeasibilityWarnings()
         if not found:
             return FeasibilityWarnings()
-        since = f"(facts as of {_clock_time(facts.taken, self._clock())})"
+        since = f"(facts as of {_clock_time(facts.collected_at, self._clock())})"
         refused = " ".join([*(doubt.text for doubt in found), since])
         taken = tuple(f"{doubt.text} {since}" for doubt in found if not doubt.is_about_names)
         return FeasibilityWarnings(refused, taken, any(doubt.is_about_names for doubt in found))
 
-    async def get(self, patience: float) -> Facts | None:
+    async def get(self, timeout: float) -> Facts | None:
         """Return what is known; wait for it as long as ``patience`` says (in seconds) where nothing is."""
-        self.want()
+        self.refresh()
         is_partial = self.facts is None or self.facts.qos is None  # accounting answers last
-        if is_partial and self._asking is not None and patience > 0:
+        if is_partial and self._query_task is not None and timeout > 0:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
-                    await asyncio.shield(self._asking)
+                async with asyncio.timeout(timeout):
+                    await asyncio.shield(self._query_task)
         return self.facts
 
     async def stop(self) -> None:
         """End."""
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._query_task is not None:
+            self._query_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
+                await self._query_task
 
-    async def _ask(self) -> None:
+    async def _query_slurm(self) -> None:
         before = self._facts
         try:
-            facts = await self._of_controller()
+            facts = await self._controller_facts()
             if before is not None:  # until accounting has answered
                 known = {name: getattr(before, name) for name in ("associations", "qos", "clusters", "accounts")}
                 facts = replace(facts, **known)
             self._facts = facts
             self._facts = await self._with_accounting(facts)
-            self._due = self._monotonic() + _FRESH
+            self._next_query_at = self._monotonic() + _CACHE_AGE_S
         except SlurmError as error:
             log.info("the facts of the cluster are not known: %s", error.message)
         finally:
-            self._asking = None
+            self._query_task = None
 
-    async def _of_controller(self) -> Facts:
-        ask, mark, taken = self._client.ask, secrets.token_hex(8), self._clock()
+    async def _controller_facts(self) -> Facts:
+        ask, mark, taken = self._client.query, secrets.token_hex(8), self._clock()
         partitions = parse_partitions(await ask(partitions_argv()))
         nodes = parse_nodes(await ask(nodes_argv(mark)), mark)
         reservations = associations.parse_reservations(await ask(associations.reservations_argv()))
         config = await self._client.configuration()
-        is_grouped = any(one.fields.get("AllowGroups", _ALL) != _ALL for one in partitions)
+        is_grouped = any(one.fields.get("AllowGroups", _ANY_NAME) != _ANY_NAME for one in partitions)
         groups = await self._groups() if is_grouped else frozenset[str]()
-        is_placed = any(one.fields.get("AllocNodes", _ALL) != _ALL for one in partitions)
+        is_placed = any(one.fields.get("AllocNodes", _ANY_NAME) != _ANY_NAME for one in partitions)
         host = await self._host() if is_placed else ""
         return Facts(taken, tuple(partitions), tuple(nodes), tuple(reservations), config, groups=groups, host=host)
 
     async def _host(self) -> str:
         try:
-            return text_of(await self._client.ask(["uname", "-n"])).strip().partition(".")[0]
+            return decode_output(await self._client.query(["uname", "-n"])).strip().partition(".")[0]
         except SlurmError:
             return ""
 
     async def _groups(self) -> frozenset[str]:
         try:  # a name may hold a blank
-            return frozenset(filter(None, text_of(await self._client.ask(["id", "-Gnz"])).split("\0")))
+            return frozenset(filter(None, decode_output(await self._client.query(["id", "-Gnz"])).split("\0")))
         except SlurmError:
             return frozenset()
 
@@ -186,7 +186,7 @@ class ClusterFacts:
         """Ask slurmdbd; what was known stands where it does not answer."""
         if "slurmdbd" not in facts.config.get("AccountingStorageType", ""):
             return facts
-        ask, name = self._client.ask, facts.config.get("ClusterName", "")
+        ask, name = self._client.query, facts.config.get("ClusterName", "")
         try:
             mine = associations.parse_associations(await ask(associations.associations_argv(self._user)), name)
             qos = associations.parse_qos(await ask(associations.qos_argv()))

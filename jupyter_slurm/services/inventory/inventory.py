@@ -28,7 +28,7 @@ class Inventory:
     """
 
     def __init__(self, client: SlurmClient, location: ClusterLocation, clock: Callable[[], float]) -> None:
-        user, interval, cost = location.user, location.poll_shortest, location.cost
+        user, interval, cost = location.user, location.min_poll_interval, location.cost
         self.facts = ClusterFacts(client, user, clock, location.advice)
         self.resources = ResourceInventory(client, self.facts, user, interval=interval, cost=cost, clock=clock)
         self.all_jobs = AllJobs(client, user, interval=interval, clock=clock)

@@ -24,9 +24,9 @@ __all__ = ["ResourceInventory"]
 
 log = logging.getLogger(__name__)
 
-_FRESH = 60.0  # seconds for which an answer serves everybody
-_BURST = 3  # newer answers that a person may have beside that, before one a minute
-_SOON = 5.0  # seconds in which the controller has said which partitions there are
+_CACHE_AGE_S = 60.0  # seconds for which an answer serves everybody
+_MAX_BURST_QUERIES = 3  # newer answers that a person may have beside that, before one a minute
+_PARTITIONS_TIMEOUT_S = 5.0  # seconds in which the controller has said which partitions there are
 
 
 class ResourceInventory(SharedQuery[Resources]):
@@ -49,7 +49,7 @@ class ResourceInventory(SharedQuery[Resources]):
         Seconds since the epoch.
     """
 
-    what = "what is free"
+    subject = "what is free"
 
     def __init__(
         self,
@@ -61,44 +61,46 @@ class ResourceInventory(SharedQuery[Resources]):
         cost: Mapping[str, Any],
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(max(_FRESH, interval), impatient=_BURST, clock=clock)
+        super().__init__(max(_CACHE_AGE_S, interval), impatient=_MAX_BURST_QUERIES, clock=clock)
         self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
 
-    async def told(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> api.Resources:
-        """Return what is free as the API tells it; see :meth:`SharedQuery._look`.
+    async def to_api(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> api.Resources:
+        """Return what is free as the API tells it; see :meth:`SharedQuery._current_answer`.
 
         Parameters
         ----------
         has_nodes : bool
             Whether each node is told.
         """
-        known, standing = await self._look(wait=wait, is_newer=is_newer)
+        known, standing = await self._current_answer(wait=wait, is_newer=is_newer)
         cost = cast("api.ResourcesCost", self._cost) if self._cost else None
         return {**known.as_dict(has_nodes=has_nodes), **standing, "cost": cost}
 
-    async def _ask_slurm(self, begun: float) -> Resources:
+    async def _query_slurm(self, started_at: float) -> Resources:
         mark = secrets.token_hex(8)
-        answer = await self._client.ask(nodes_argv(mark, has_load=True))
+        answer = await self._client.query(nodes_argv(mark, has_load=True))
         nodes = tuple(parse_nodes(answer, mark, has_load=True))
-        if self._known is None and (facts := await self._facts.get(_SOON)):
-            self._known = Resources(begun, nodes, _shown(facts), None)  # accounting answers last, and may take long
+        if self._answer is None and (facts := await self._facts.get(_PARTITIONS_TIMEOUT_S)):
+            self._answer = Resources(
+                started_at, nodes, _visible_partitions(facts), None
+            )  # accounting answers last, and may take long
         facts = await self._facts.get(self._interval)
-        return Resources(begun, nodes, _shown(facts), await self._limits(facts))
+        return Resources(started_at, nodes, _visible_partitions(facts), await self._limits(facts))
 
     async def _limits(self, facts: Facts | None) -> Limits | None:
         """Return limits and use; what the controller does not say of them hides nothing of the rest."""
         try:
-            if facts is not None and "limits" in facts.words_of("AccountingStorageEnforce"):
+            if facts is not None and "limits" in facts.setting_words("AccountingStorageEnforce"):
                 usable = {name for one in facts.associations or () for name in one.qos}
                 name = facts.config.get("ClusterName", "")
-                answer = await self._client.ask(limits.limits_argv(self._user))
+                answer = await self._client.query(limits.limits_argv(self._user))
                 return limits.parse_limits(answer, self._user, name, facts.qos or (), usable)
             mark = secrets.token_hex(8)
-            return Limits((), limits.parse_use(await self._client.ask(limits.use_argv(mark)), mark))
+            return Limits((), limits.parse_use(await self._client.query(limits.use_argv(mark)), mark))
         except SlurmError as error:
             log.info("the limits of %s are not known: %s", self._user, error.message)
             return None
 
 
-def _shown(facts: Facts | None) -> tuple[Partition, ...]:
+def _visible_partitions(facts: Facts | None) -> tuple[Partition, ...]:
     return tuple(one for one in facts.partitions if not one.is_hidden) if facts else ()

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_SOON = 1  # seconds after which it is worth asking us again for what Slurm has not said yet
+_RETRY_AFTER_S = 1  # seconds after which it is worth asking us again for what Slurm has not said yet
 
 
 class AnswerAge(TypedDict):
@@ -42,7 +42,7 @@ class SharedQuery(ABC, Generic[T]):
         Seconds since the epoch, and monotonic ones.
     """
 
-    what: ClassVar[str]  # is asked for, in words
+    subject: ClassVar[str]  # is asked for, in words
 
     def __init__(
         self,
@@ -54,17 +54,17 @@ class SharedQuery(ABC, Generic[T]):
     ) -> None:
         self._interval, self._clock, self._monotonic = interval, clock, monotonic
         self._impatient = TokenBucket(rate=1 / interval, burst=impatient, clock=monotonic) if impatient else None
-        self._known: T | None = None
-        self._due = -1.0  # on the monotonic clock
-        self._asking: asyncio.Task[None] | None = None
+        self._answer: T | None = None
+        self._next_query_at = -1.0  # on the monotonic clock
+        self._query_task: asyncio.Task[None] | None = None
         self._unknown_since: float | None = None
         self._error: SlurmError | None = None
 
     @abstractmethod
-    async def _ask_slurm(self, begun: float) -> T:
+    async def _query_slurm(self, started_at: float) -> T:
         """Return what Slurm says; ``begun`` is when it was asked."""
 
-    async def _look(self, *, wait: float, is_newer: bool) -> tuple[T, AnswerAge]:
+    async def _current_answer(self, *, wait: float, is_newer: bool) -> tuple[T, AnswerAge]:
         """Return what is known, and what the API tells of how old it is.
 
         Parameters
@@ -79,44 +79,44 @@ class SharedQuery(ABC, Generic[T]):
         SlurmError
             Nothing is known, and Slurm does not say it.
         """
-        self._want(is_newer=is_newer)
-        if self._asking is not None and wait > 0:
+        self._refresh(is_newer=is_newer)
+        if self._query_task is not None and wait > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):
-                    await asyncio.shield(self._asking)
-        if self._known is None:
+                    await asyncio.shield(self._query_task)
+        if self._answer is None:
             raise self._error or ControllerError(
-                f"Slurm has not yet said {self.what}.",
+                f"Slurm has not yet said {self.subject}.",
                 hint="Its answer is waited for; try again in a moment.",
-                retry_after=_SOON,
+                retry_after=_RETRY_AFTER_S,
             )
         said = "" if self._error is None else self._error.message
-        return self._known, {"unknown_since": self._unknown_since, "said": said}
+        return self._answer, {"unknown_since": self._unknown_since, "said": said}
 
     async def stop(self) -> None:
         """End."""
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._query_task is not None:
+            self._query_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
+                await self._query_task
 
-    def _want(self, *, is_newer: bool) -> None:
-        if self._asking is not None:
+    def _refresh(self, *, is_newer: bool) -> None:
+        if self._query_task is not None:
             return
-        if self._monotonic() < self._due:
+        if self._monotonic() < self._next_query_at:
             if not (is_newer and self._impatient is not None and self._impatient.is_ready()):
                 return
             self._impatient.reserve()
-        self._due = self._monotonic() + self._interval
-        self._asking = asyncio.create_task(self._ask(), name=self.what)
+        self._next_query_at = self._monotonic() + self._interval
+        self._query_task = asyncio.create_task(self._run_query(), name=self.subject)
 
-    async def _ask(self) -> None:
+    async def _run_query(self) -> None:
         begun = self._clock()
         try:
-            self._known = await self._ask_slurm(begun)
+            self._answer = await self._query_slurm(begun)
             self._unknown_since = self._error = None
         except SlurmError as error:
-            log.info("%s is not known: %s", self.what, error.message)
+            log.info("%s is not known: %s", self.subject, error.message)
             self._unknown_since, self._error = self._unknown_since or begun, error
         finally:
-            self._asking = None
+            self._query_task = None

@@ -67,7 +67,7 @@ from jupyter_slurm.services.jobdir.job_json import JobRecordFile
 from jupyter_slurm.services.jobdir.untrusted import read_whole
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["FORMAT", "SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
+__all__ = ["FORMAT", "SWEEP_SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
 
 FORMAT = 1
 """Format number of job.json. A reader refuses a higher one: it would not know what it means."""
@@ -200,5 +200,5 @@ def dump(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, separators=(",\n", ": ")).encode() + b"\n"
 
 
-SCRIPT = "sweep.script"
+SWEEP_SCRIPT = "sweep.script"
 """The person's own script, in the job directory, where Slurm has one that does something else first."""

@@ -20,7 +20,7 @@ DISPLAY = "display"
 VALUES = "values"
 """The stream of what a Python cell leaves for the notebook (jupyter_slurm/runner/variables/values.py)."""
 
-_OWN = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
+_VALUE_FILES = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
 
 _BY_TASK = frozenset("abJjN")  # what these stand for differs between the tasks of an array
 
@@ -31,7 +31,7 @@ def runner_path(
     """Return the file of what a Python cell shows or leaves; None for a script, and for an array without a task."""
     if folder is None or kind != "python":
         return None
-    name, ending = _OWN[stream]
+    name, ending = _VALUE_FILES[stream]
     if not is_array:
         return folder.file(name + ending)
     return None if job is None or job.task is None else folder.file(f"{name}.{job.task}{ending}")

@@ -10,7 +10,7 @@ from jupyter_slurm.errors import ConfigError, TransportError, UsageError
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import FileStat, Transport
 
-__all__ = ["doubt", "is_own", "make_own", "read_own"]
+__all__ = ["is_owned", "make_owned_folder", "ownership_error", "read_values"]
 
 # Every folder from there to the root, as it is named and as it is meant: symbolic links have owners as well.
 _SCRIPT = r"""umask 077
@@ -32,33 +32,33 @@ _VALUES = b"jupyter-slurm values 1\n"  # no other file of the person's leaves th
 _LINE = re.compile(r"(\d+) ([0-9a-f]+) (/.*)")
 
 
-async def is_own(transport: Transport, folder: str) -> bool:
+async def is_owned(transport: Transport, folder: str) -> bool:
     """Tell whether nobody else can have written what is in a job directory: more than text may be taken from it.
 
-    On a far machine this is known: :func:`make_own` looked at what the directory lies in.
+    On a far machine this is known: :func:`make_owned_folder` looked at what the directory lies in.
     """
     try:
-        return not _doubt(folder, await transport.stat(folder))
+        return not _ownership_error(folder, await transport.stat(folder))
     except (FileNotFoundError, TransportError):
         return False
 
 
-async def doubt(transport: Transport, folder: str) -> str:
-    """Return why what is in a job directory is not believed, as :func:`is_own` has it; empty: it is, or it is gone."""
+async def ownership_error(transport: Transport, folder: str) -> str:
+    """Return why what is in a job directory is not believed, as :func:`is_owned` has it; empty: it is, or is gone."""
     try:
-        return _doubt(folder, await transport.stat(folder))
+        return _ownership_error(folder, await transport.stat(folder))
     except FileNotFoundError:
         return ""
 
 
-def _doubt(folder: str, found: FileStat) -> str:
-    if found.owner not in (None, os.geteuid()):
-        return printable(f"the job's folder {folder} belongs to another user (uid {found.owner})")
-    shared = (found.mode or 0) & (stat.S_IWGRP | stat.S_IWOTH)
+def _ownership_error(folder: str, status: FileStat) -> str:
+    if status.owner not in (None, os.geteuid()):
+        return printable(f"the job's folder {folder} belongs to another user (uid {status.owner})")
+    shared = (status.mode or 0) & (stat.S_IWGRP | stat.S_IWOTH)
     return printable(f"others can write to the job's folder {folder}") if shared else ""
 
 
-def read_own(path: str) -> bytes:
+def read_values(path: str) -> bytes:
     """Read a file of values of this machine (runner/variables/values.py) that nobody else can have written.
 
     Raises
@@ -77,7 +77,7 @@ def read_own(path: str) -> bytes:
     raise UsageError("the file of values is not a file of this user alone", hint="Submit the cell again.")
 
 
-async def make_own(transport: Transport, folder: str) -> None:
+async def make_owned_folder(transport: Transport, folder: str) -> None:
     """Make a folder, if that can be done, and see that it and all above it belong to us or to root.
 
     As sshd looks at an ``authorized_keys`` (StrictModes), but that a group may write: sites make project folders so.
@@ -102,12 +102,12 @@ async def make_own(transport: Transport, folder: str) -> None:
     for owner, bits, path in seen:
         mode = int(bits, 16)
         if owner not in (me, "0"):
-            raise _not_ours(folder, f"{path} belongs to another user (uid {owner})")
+            raise _foreign_folder_error(folder, f"{path} belongs to another user (uid {owner})")
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not stat.S_ISLNK(mode):
-            raise _not_ours(folder, f"everybody can write to {path}")
+            raise _foreign_folder_error(folder, f"everybody can write to {path}")
 
 
-def _not_ours(folder: str, reason: str) -> ConfigError:
+def _foreign_folder_error(folder: str, reason: str) -> ConfigError:
     return ConfigError(
         printable(f"Jobs cannot be kept in {folder}: {reason}."),
         hint='Set a folder of your own in the profile: [slurm] job_root = "~/…".',

@@ -14,13 +14,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jupyter_slurm.domain.ids import JobId, TaskRange
-from jupyter_slurm.domain.records import JobRecord, rank_of
+from jupyter_slurm.domain.records import JobRecord, state_rank
 from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json import PartRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, TrackedJob
 
-__all__ = ["ArrayPart", "check_task", "divided", "found", "joined", "keys_of", "shared_folder", "task_of", "with_task"]
+__all__ = [
+    "ArrayPart",
+    "check_task",
+    "divided",
+    "joined",
+    "list_parts",
+    "part_keys",
+    "shared_folder",
+    "task_index",
+    "with_task",
+]
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class ArrayPart:
         Id of the part that has to be over before this one starts: that is how a throttle holds for all of them.
     """
 
-    of: str
+    array_key: str
     tasks: str
     size: int
     numbers: tuple[int, ...]
@@ -53,7 +63,7 @@ class ArrayPart:
     @property
     def key(self) -> str:
         """The submission key."""
-        return _key(self.of, self.number, self.numbers)
+        return _key(self.array_key, self.number, self.numbers)
 
     @property
     def offset(self) -> int:
@@ -65,13 +75,13 @@ class ArrayPart:
         """Whether only so many tasks may run at once."""
         return TaskRange.parse(self.tasks).limit is not None
 
-    def own_tasks(self) -> str:
+    def part_tasks(self) -> str:
         """Return the tasks of this part as its --array has them."""
         return str(TaskRange.parse(self.tasks).split(self.size)[self.number].shifted(-self.offset))
 
     def options(self, chosen: Mapping[str, str | None]) -> list[str]:
         """Return the options that say so, whatever was said of them before."""
-        said = [f"--array={self.own_tasks()}"]
+        said = [f"--array={self.part_tasks()}"]
         if self.before is not None:
             conditions = [*([chosen["dependency"]] if chosen.get("dependency") else []), f"afterany:{self.before}"]
             said.append(f"--dependency={','.join(map(str, conditions))}")
@@ -79,7 +89,9 @@ class ArrayPart:
 
     def as_record(self) -> PartRecord:
         """Return what stands in the record of the part."""
-        return PartRecord(of=self.of, tasks=self.tasks, size=self.size, numbers=list(self.numbers), number=self.number)
+        return PartRecord(
+            of=self.array_key, tasks=self.tasks, size=self.size, numbers=list(self.numbers), number=self.number
+        )
 
     def named(self) -> str:
         """Return its tasks, by the indices that the person knows."""
@@ -126,7 +138,7 @@ def divided(
     return [ArrayPart(key, str(tasks), size, numbers, number) for number in numbers]
 
 
-def _check_options(asked: TaskRange, chosen: Mapping[str, str | None], why: str) -> None:
+def _check_options(requested: TaskRange, chosen: Mapping[str, str | None], why: str) -> None:
     """Refuse what cannot be said of several arrays."""
     for option in ("output", "error"):
         pattern = (chosen.get(option) or "").replace("%%", "")
@@ -136,7 +148,7 @@ def _check_options(asked: TaskRange, chosen: Mapping[str, str | None], why: str)
                 hint=f"Use %A_%a, the number of the array and of the task; or leave --{option} out.",
                 option=option,
             )
-    if asked.limit is not None and "?" in (chosen.get("dependency") or ""):
+    if requested.limit is not None and "?" in (chosen.get("dependency") or ""):
         raise OptionError(
             f"{why} none can have both a throttle (%) and a dependency with `?`.",
             hint="Leave one of them out.",
@@ -148,13 +160,13 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _key(of: str, number: int, numbers: Sequence[int]) -> str:
+def _key(array_key: str, number: int, numbers: Sequence[int]) -> str:
     if number == numbers[0]:
-        return of
-    return of[: len("20000101-000000-")] + hashlib.sha256(f"{of}.{number}".encode()).hexdigest()[:16]
+        return array_key
+    return array_key[: len("20000101-000000-")] + hashlib.sha256(f"{array_key}.{number}".encode()).hexdigest()[:16]
 
 
-def keys_of(entry: TrackedJob) -> dict[int, str]:
+def part_keys(entry: TrackedJob) -> dict[int, str]:
     """Return the keys of all parts by their numbers; of what has none, its own."""
     part = entry.part
     if part is None:
@@ -162,9 +174,9 @@ def keys_of(entry: TrackedJob) -> dict[int, str]:
     return {number: _key(part.of, number, part.numbers) for number in part.numbers}
 
 
-def found(entry: TrackedJob, entries: Mapping[str, TrackedJob]) -> list[TrackedJob]:
+def list_parts(entry: TrackedJob, entries: Mapping[str, TrackedJob]) -> list[TrackedJob]:
     """Return the parts of an array that are known, in their order; of any other job, itself."""
-    return [entry] if entry.part is None else [entries[key] for key in keys_of(entry).values() if key in entries]
+    return [entry] if entry.part is None else [entries[key] for key in part_keys(entry).values() if key in entries]
 
 
 def with_task(entry: TrackedJob, task: int | None, entries: Mapping[str, TrackedJob]) -> TrackedJob:
@@ -172,7 +184,7 @@ def with_task(entry: TrackedJob, task: int | None, entries: Mapping[str, Tracked
     part = entry.part
     if part is None or task is None or task < part.size:
         return entry
-    return entries.get(keys_of(entry).get(task // part.size, ""), entry)
+    return entries.get(part_keys(entry).get(task // part.size, ""), entry)
 
 
 def _local(entry: TrackedJob, task: int) -> int | None:
@@ -183,9 +195,9 @@ def _local(entry: TrackedJob, task: int) -> int | None:
     return local if is_here and (own is None or local in own) else None
 
 
-def task_of(reference: str, entry: TrackedJob) -> int | None:
+def task_index(reference: str, entry: TrackedJob) -> int | None:
     """Return Slurm's index of the task that a reference names of its entry; None: it names all of it."""
-    task = _said(reference, entry)
+    task = _reported_exit_code(reference, entry)
     local = None if task is None else _local(entry, task)
     return task if local is None else local
 
@@ -198,13 +210,13 @@ def check_task(reference: str, entry: TrackedJob) -> None:
     JobNotFound
         There is none of that number.
     """
-    task, tasks = _said(reference, entry), entry.all_tasks
+    task, tasks = _reported_exit_code(reference, entry), entry.all_tasks
     if task is not None and tasks is not None and _local(entry, task) is None:
         named = entry.part.tasks if entry.part else str(replace(tasks, limit=None))
         raise JobNotFound(f"job {reference.partition('_')[0]} has no task {task}", hint=f"Its tasks are {named}.")
 
 
-def _said(reference: str, entry: TrackedJob) -> int | None:
+def _reported_exit_code(reference: str, entry: TrackedJob) -> int | None:
     if reference == entry.key:
         return None
     try:
@@ -234,7 +246,7 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
     about = entry.part
     if about is None:
         return entry
-    known = {number: find(key) for number, key in keys_of(entry).items()}
+    known = {number: find(key) for number, key in part_keys(entry).items()}
     first = known[about.numbers[0]] or entry
     absent = TrackedJob(entry.cluster, state=SUBMITTING if first.submission.is_growing else NOT_SUBMITTED)
     asked = TaskRange.parse(about.tasks).split(about.size)
@@ -249,7 +261,7 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
         latest=speaker.latest or first.latest,
         tasks=_tasks(known, about.size),
         rest=rest,
-        known=all(part.known for part in there),
+        known=all(part.is_current for part in there),
         unknown_since=min((part.slurm.unknown_since for part in there if part.slurm.unknown_since), default=None),
         blame=speaker.slurm.blame,
         tasks_read=True,
@@ -265,7 +277,7 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
         signal=speaker.signal,
         start_time=min((part.start_time for part in there if part.start_time), default=None),
         end_time=max((part.end_time for part in there if part.end_time), default=None) if speaker.is_finished else None,
-        error=next((part.error for part in there if part.error), None) or _lack(missing, is_over=is_over),
+        error=next((part.error for part in there if part.error), None) or _missing_part_error(missing, is_over=is_over),
         warnings=list(dict.fromkeys(warning for part in there for warning in part.warnings)),
         members=[(number * about.size, part) for number, part in known.items()],
     )
@@ -278,36 +290,38 @@ def _tasks(known: Mapping[int, TrackedJob | None], size: int) -> dict[int, JobRe
         for number, part in known.items()
         if part is not None
         for task, record in part.slurm.tasks.items()
-        if _stands(record, part)
+        if _is_current(record, part)
     }
 
 
 def _rank(part: TrackedJob) -> int:
-    return rank_of(part.state, is_finished=part.is_finished)
+    return state_rank(part.state, is_finished=part.is_finished)
 
 
-def _rest(part: TrackedJob, asked: TaskRange, offset: int) -> list[JobRecord]:
+def _rest(part: TrackedJob, requested: TaskRange, offset: int) -> list[JobRecord]:
     """Return the rows of a part that stand for several tasks, by the indices that the person knows."""
     if not part.slurm.tasks and not part.slurm.rest and (part.id is None or not part.is_finished):
         return [
-            JobRecord(id=part.id or JobId(0), state=part.state, tasks=replace(asked, limit=None))
+            JobRecord(id=part.id or JobId(0), state=part.state, tasks=replace(requested, limit=None))
         ]  # nobody has told of it yet
     rows = []
     for record in part.slurm.rest:
-        if record.tasks is not None and _stands(record, part):
+        if record.tasks is not None and _is_current(record, part):
             named = record.tasks.shifted(offset)
             if named.truncated:  # Slurm cut it: it stands for all that it has not told alone
-                named = TaskRange.of(task for task in asked.tasks() if task - offset not in part.slurm.tasks)
+                named = TaskRange.from_tasks(
+                    task for task in requested.tasks() if task - offset not in part.slurm.tasks
+                )
             rows.append(replace(record, tasks=named))
     return rows
 
 
-def _stands(record: JobRecord, part: TrackedJob) -> bool:
+def _is_current(record: JobRecord, part: TrackedJob) -> bool:
     """Whether what was seen last of a task still says something: nothing waits in a part that is over."""
     return not part.is_finished or record.state.is_finished
 
 
-def _lack(missing: Sequence[TaskRange], *, is_over: bool) -> JobError | None:
+def _missing_part_error(missing: Sequence[TaskRange], *, is_over: bool) -> JobError | None:
     if not missing or not is_over:
         return None
     named = ",".join(str(replace(tasks, limit=None)) for tasks in missing)

@@ -17,35 +17,35 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.domain.advice.endings import exit_code_of
+from jupyter_slurm.domain.advice.endings import own_exit_code
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, TransportError
 from jupyter_slurm.runner.cell.sweep import FILE as SWEEP
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.ownership import is_own
-from jupyter_slurm.services.jobdir.untrusted import parse_left, read_whole
+from jupyter_slurm.services.jobdir.ownership import is_owned
+from jupyter_slurm.services.jobdir.untrusted import parse_untrusted, read_whole
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["COLUMNS", "cancelled", "load", "save", "told", "values"]
+__all__ = ["COLUMNS", "cancelled", "load", "save", "tasks_to_api", "values"]
 
 log = logging.getLogger(__name__)
 
 COLUMNS = ("task", "state", "exit_code", "signal", "start_time", "end_time", "nodes", "reason")
 FILE = "tasks.json"
 
-_AT_ONCE = 4 * 1024 * 1024  # bytes of values in one answer
-_MARKER = 65536  # bytes that an end marker has at most
+_MAX_VALUES_BYTES = 4 * 1024 * 1024  # bytes of values in one answer
+_MAX_END_MARKER_BYTES = 65536  # bytes that an end marker has at most
 _END = re.compile(r"end\.([0-9]{1,10})\.json")
 _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 
 
-async def told(transport: Transport, entry: TrackedJob, *, parameters: bool) -> api.Tasks:
+async def tasks_to_api(transport: Transport, entry: TrackedJob, *, parameters: bool) -> api.Tasks:
     """Return the tasks of an array as the API tells them: no question to Slurm, however many there are.
 
     Parameters
@@ -81,14 +81,14 @@ def _indices(entry: TrackedJob) -> list[int]:
 
 def _row(entry: TrackedJob, task: int, waiting: JobRecord | None = None) -> list[Any]:
     record = entry.slurm.tasks.get(task) or waiting
-    state = entry.state_of(record)
+    state = entry.task_state(record)
     if record is None or state is None or state.name in (NOT_SUBMITTED.name, UNKNOWN.name):
         return [task, state.name if state else "PENDING", None, None, None, None, "", ""]
     has_ended = record.state.is_finished
     begun = record.start_time if not record.state.is_pending else None
     end = record.end_time if has_ended else None
     signal = (record.signal or None) if has_ended else None
-    code = exit_code_of(record.state, record.exit_code, signal) if has_ended else None
+    code = own_exit_code(record.state, record.exit_code, signal) if has_ended else None
     return [task, record.state.name, code, signal, begun, end, record.nodes, record.reason]
 
 
@@ -108,7 +108,7 @@ def _without(row: JobRecord, task: int) -> JobRecord | None:
     """Return a row that stands for several tasks without one of them; None: it stood for that one."""
     if row.tasks is None or row.tasks.truncated or task not in row.tasks:
         return row
-    left = TaskRange.of((other for other in row.tasks.tasks() if other != task), row.tasks.limit)
+    left = TaskRange.from_tasks((other for other in row.tasks.tasks() if other != task), row.tasks.limit)
     return replace(row, tasks=left) if left.ranges else None
 
 
@@ -135,8 +135,8 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
     entry.slurm.tasks_read = True
     number = entry.id.job
     try:
-        told = json.loads(await read_whole(transport, entry.folder.file(FILE)))
-        found = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+        tasks_to_api = json.loads(await read_whole(transport, entry.folder.file(FILE)))
+        found = [dict(zip(tasks_to_api["columns"], row, strict=True)) for row in tasks_to_api["rows"]]
         records = {int(row["task"]): _record(number, row) for row in found}
     except FileNotFoundError:
         records = {}
@@ -175,14 +175,16 @@ async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: 
             name for name in await transport.list_dir(folder.path) if (m := _END.fullmatch(name)) and int(m[1]) in tasks
         ]
         sizes = await transport.stat_all([folder.file(name) for name in names])
-        small = [n for n in names if (stat := sizes.get(folder.file(n))) is not None and stat.size <= _MARKER]
-        found = [content async for content in _read_many(transport, folder, small)]
+        small = [
+            n for n in names if (stat := sizes.get(folder.file(n))) is not None and stat.size <= _MAX_END_MARKER_BYTES
+        ]
+        found = [content async for content in _read_files(transport, folder, small)]
     except (FileNotFoundError, TransportError):
         return {}
     records = {}
     for name, content in found:
         try:
-            marker = parse_left(content)
+            marker = parse_untrusted(content)
             task, code, end = int(_task(name)), int(marker["exit_code"]), int(marker["time"])
         except (ValueError, KeyError, TypeError):
             continue
@@ -218,30 +220,30 @@ async def values(transport: Transport, parts: Sequence[TrackedJob], first: int) 
     for part, after in itertools.zip_longest(parts, parts[1:]):
         if after is not None and first >= after.offset:
             continue
-        told = await _values(transport, part, max(0, first - part.offset))
-        following = None if told["next"] is None else told["next"] + part.offset
+        tasks_to_api = await _values(transport, part, max(0, first - part.offset))
+        following = None if tasks_to_api["next"] is None else tasks_to_api["next"] + part.offset
         if following is None and after is not None:
             following = after.offset
-        if told["values"] or after is None:
-            found = [[task + part.offset, content] for task, content in told["values"]]
+        if tasks_to_api["values"] or after is None:
+            found = [[task + part.offset, content] for task, content in tasks_to_api["values"]]
             return {"values": found, "next": following}
     return {"values": [], "next": None}
 
 
 async def _values(transport: Transport, entry: TrackedJob, first: int) -> api.Values:
     folder = entry.folder
-    if folder is None or not entry.is_array or not await is_own(transport, folder.path):
+    if folder is None or not entry.is_array or not await is_owned(transport, folder.path):
         return {"values": [], "next": None}
     names = [name for name in await transport.list_dir(folder.path) if _OUT.fullmatch(name)]
     tasks = sorted(task for name in names if (task := _task(name)) >= first)
     sizes = await transport.stat_all([folder.file(f"out.{task}.values") for task in tasks])
     taken: list[int] = []
     large: list[int] = []
-    room, following = _AT_ONCE, None
+    room, following = _MAX_VALUES_BYTES, None
     for task in tasks:
         stat = sizes.get(folder.file(f"out.{task}.values"))
         size = stat.size if stat is not None else 0
-        if size > _AT_ONCE:
+        if size > _MAX_VALUES_BYTES:
             large.append(task)
         elif size > room:
             following = task
@@ -250,12 +252,14 @@ async def _values(transport: Transport, entry: TrackedJob, first: int) -> api.Va
             taken.append(task)
             room -= size
     found: list[list[Any]] = [[task, None] for task in large]
-    async for name, content in _read_many(transport, folder, [f"out.{task}.values" for task in taken]):
+    async for name, content in _read_files(transport, folder, [f"out.{task}.values" for task in taken]):
         found.append([_task(name), base64.b64encode(content).decode("ascii")])
     return {"values": sorted(found, key=lambda pair: pair[0]), "next": following}
 
 
-async def _read_many(transport: Transport, folder: JobFolder, names: Iterable[str]) -> AsyncIterator[tuple[str, bytes]]:
+async def _read_files(
+    transport: Transport, folder: JobFolder, names: Iterable[str]
+) -> AsyncIterator[tuple[str, bytes]]:
     """Yield the name and content of many small files, with one command; what is gone is left out."""
     listed = "".join(f"{name}\n" for name in names).encode()
     if not listed:

@@ -14,7 +14,7 @@ __all__ = ["JobDirectoryScan"]
 
 log = logging.getLogger(__name__)
 
-_TICK = 2.0
+_SCAN_INTERVAL_S = 2.0
 
 
 class JobDirectoryScan:
@@ -29,7 +29,7 @@ class JobDirectoryScan:
     def __init__(self, tracker: Tracker) -> None:
         self._tracker = tracker
         self._changed: float | None = None
-        self._left_alone: set[str] = set()
+        self._ignored: set[str] = set()
 
     async def refresh(self) -> None:
         """Know what is there now; reads nothing where no directory came or went since the last time."""
@@ -45,10 +45,10 @@ class JobDirectoryScan:
             return
         index = tracker.store.finished(tracker.name) if self._changed is None else {}
         # What comes within the same tick of the file system's clock would not be noticed.
-        self._changed = changed if tracker.clock() - changed > _TICK else 0.0
-        for key in names - known - self._left_alone:
+        self._changed = changed if tracker.clock() - changed > _SCAN_INTERVAL_S else 0.0
+        for key in names - known - self._ignored:
             if await self.get(key, index.get(key)) is None:
-                self._left_alone.add(key)
+                self._ignored.add(key)
         for key in known - names:  # another agent has cleaned up, or sbatch refused what it submitted
             entry = tracker.entries.get(key)
             if entry is not None and entry.is_finished:

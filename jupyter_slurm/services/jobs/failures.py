@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, TransportError
-from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
 from jupyter_slurm.transport.base import Transport
@@ -17,25 +17,25 @@ from jupyter_slurm.transport.base import Transport
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["note_blame", "ranks_of", "read_ranks", "why_ended"]
+__all__ = ["note_blame", "ranks_from_end_marker", "read_ranks", "why_ended"]
 
-_NEVER = "DependencyNeverSatisfied"
+_NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 _MAX_MARKER_BYTES = 1_000_000
-_ANOTHER = "%%remote starts another one."
-_RESTART = "Its notebook can restart it."
+_HINT_ANOTHER_PROCESS = "%%remote starts another one."
+_HINT_RESTART = "Its notebook can restart it."
 
 
 def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> bool:
     """Note with a job whose dependency can never be satisfied whose fault that is; return whether that is news."""
     latest, before = entry.latest, entry.slurm.blame
-    if latest is None or _NEVER not in latest.reason:
+    if latest is None or _NEVER_SATISFIED_REASON not in latest.reason:
         return False
     said = []
-    for number in _ID.findall(" ".join(_said(entry.record.argv if entry.record else []))):
+    for number in _ID.findall(" ".join(_dependency_values(entry.record.argv if entry.record else []))):
         whole, _, task = number.partition("_")
         other = find(whole)
-        other = other.of_task(int(task)) if other is not None and task else other
+        other = other.task_view(int(task)) if other is not None and task else other
         if other is not None and other is not entry and other.is_finished:
             name = (other.record.name if other.record else None) or (other.latest.name if other.latest else None)
             said.append(f"Job {number}{f' ({name})' if name else ''} ended as {other.state.name}.")
@@ -43,7 +43,7 @@ def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> b
     return entry.slurm.blame != before
 
 
-def _said(argv: Sequence[str]) -> list[str]:
+def _dependency_values(argv: Sequence[str]) -> list[str]:
     """Return the values of --dependency, which may be abbreviated, and of -d."""
     found = []
     for word, following in itertools.zip_longest(argv, argv[1:], fillvalue=""):
@@ -64,12 +64,12 @@ async def read_ranks(transport: Transport, entry: TrackedJob) -> api.JobRanks | 
     if not (entry.record and entry.record.launcher) or entry.is_array:
         return None
     try:
-        return ranks_of(await read_left(transport, entry.folder.end_marker(None), _MAX_MARKER_BYTES))
+        return ranks_from_end_marker(await read_untrusted(transport, entry.folder.end_marker(None), _MAX_MARKER_BYTES))
     except (FileNotFoundError, TransportError, ValueError, RecursionError):
         return None
 
 
-def ranks_of(marker: Any) -> api.JobRanks | None:
+def ranks_from_end_marker(marker: Any) -> api.JobRanks | None:
     """Return what an end marker says of the ranks; None where that is nothing, or nothing that we know."""
     try:
         told = marker["ranks"]
@@ -88,25 +88,25 @@ def why_ended(entry: TrackedJob, marker: Mapping[str, Any]) -> SlurmError | None
     if entry.kind == "session":
         return end_error(marker)
     if entry.kind == "kernel" and marker.get("said"):
-        return _in_slurms_words(str(marker["said"]))
+        return _error_of_slurm(str(marker["said"]))
     if "refused" in marker and (step := advise_refused(str(marker["refused"]))):
         is_process = entry.kind == "process"
         said = f"It ended before it began ({marker['refused']})." if is_process else "Slurm did not start it."
         return JobError(said, hint=step)
-    return _lost(entry, marker) if "lost" in marker else None
+    return _error_of_lost_process(entry, marker) if "lost" in marker else None
 
 
-def _in_slurms_words(said: str) -> JobError:
+def _error_of_slurm(message: str) -> JobError:
     """Return the error of a kernel that was ended: what Slurm has said of it is the reason, if there is one."""
-    if is_out_of_memory(said):
+    if is_out_of_memory(message):
         more = "It has the memory of its allocation: a kernel with a larger --mem has more."
-        return JobError(f"It used more memory than its allocation has ({said}).", hint=more)
-    return JobError(f"Slurm said: {said}")
+        return JobError(f"It used more memory than its allocation has ({message}).", hint=more)
+    return JobError(f"Slurm said: {message}")
 
 
-def _lost(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
+def _error_of_lost_process(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
     """Return the error of a cell whose process, or kernel, is gone."""
     why, is_kernel = str(marker["lost"]), bool(entry.record and entry.record.kernel)
-    what, hint = ("kernel", _RESTART) if is_kernel else ("process", _ANOTHER)
+    what, hint = ("kernel", _HINT_RESTART) if is_kernel else ("process", _HINT_ANOTHER_PROCESS)
     when = "before it began" if marker.get("interrupted") else f"while it ran: all variables of the {what} are gone"
     return JobError(f"Its {what} ended {when} ({why}).", hint=advise_refused(why) or hint)

@@ -19,9 +19,9 @@ from jupyter_slurm.services.jobs.job_views import RunnerView, SessionView, Slurm
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["HAD", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "TrackedJob"]
+__all__ = ["ALLOCATED_FIELDS", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "TrackedJob"]
 
-HAD = ("nodes", "partition", "account", "qos")
+ALLOCATED_FIELDS = ("nodes", "partition", "account", "qos")
 """What is kept of what a job had, once it is over."""
 
 SUBMITTING = JobState("SUBMITTING")
@@ -33,7 +33,7 @@ NOT_SUBMITTED = JobState("NOT_SUBMITTED")
 UNKNOWN = JobState("UNKNOWN")
 """The job is over and nobody remembers how it ended."""
 
-_ENDS = {NOT_SUBMITTED.name, UNKNOWN.name}
+_FINAL_STATES = {NOT_SUBMITTED.name, UNKNOWN.name}
 
 
 @dataclass
@@ -85,8 +85,8 @@ class TrackedJob:
         return self.slurm.submitted
 
     @property
-    def known(self) -> bool:
-        """False while the controller does not answer: the state is the last one known."""
+    def is_current(self) -> bool:
+        """Return whether the state is current; False while the controller does not answer."""
         return self.slurm.known
 
     @property
@@ -121,14 +121,14 @@ class TrackedJob:
         return part.number * part.size if part else 0
 
     @property
-    def told_nodes(self) -> str | None:
+    def reported_nodes(self) -> str | None:
         """The nodes that a runner has told, which may be before the queue does."""
         record = self.record
         given = (record.step or (record.granted if self.state.is_running else None)) if record else None
         return (given.nodes if given else None) or self.runner.had.get("nodes")
 
     @property
-    def gives_signs(self) -> bool:
+    def reports_events(self) -> bool:
         """Whether a runner of ours tells its start and its end."""
         is_ours = self.record is not None and not (self.record.run is None and self.record.image is None)
         return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
@@ -144,14 +144,14 @@ class TrackedJob:
         return self.record.stage if self.record else None
 
     @property
-    def is_owed(self) -> bool:
+    def is_copy_back_due(self) -> bool:
         """Whether it is over and what is new in its folders is still to come back (services/staging/manager.py)."""
         if self.folders is None or not self.is_finished or self.state == NOT_SUBMITTED or self.staging.is_elsewhere:
             return False
         return not self.folders.is_back(self.restarts) and not (self.id and self.id.task is not None)
 
     @property
-    def has_results_there(self) -> bool:
+    def has_remote_results(self) -> bool:
         """Whether what is new in its folders is on the cluster alone: still to come back, or that was given up."""
         if self.folders is None or self.state == NOT_SUBMITTED or (self.id is not None and self.id.task is not None):
             return False
@@ -166,7 +166,7 @@ class TrackedJob:
     @property
     def is_finished(self) -> bool:
         """Whether nothing more will happen."""
-        return self.state.is_finished or self.state.name in _ENDS
+        return self.state.is_finished or self.state.name in _FINAL_STATES
 
     def recall(self, record: JobRecordFile, now: float) -> None:
         """Take in a record from disk: what we, or another agent, knew when it was written.
@@ -188,16 +188,16 @@ class TrackedJob:
             self.slurm.lose_sight(now)
         if end:
             self.state = JobState(end.state)
-            self.slurm.find_again()
+            self.slurm.regain_sight()
             self.exit_code, self.signal = end.exit_code, end.signal
             self.start_time, self.end_time = end.start_time, end.end_time
             self.runner.ranks = end.ranks
             self.error = from_problem(end.error) if end.error else None
         if end and self.id is not None:
-            had: dict[str, Any] = {name: getattr(end, name) or "" for name in HAD}
+            had: dict[str, Any] = {name: getattr(end, name) or "" for name in ALLOCATED_FIELDS}
             self.slurm.latest = JobRecord(id=self.id, state=self.state, reason=end.reason or "", **had)
 
-    def is_shown_by(self, records: Iterable[JobRecord]) -> bool:
+    def is_described_by(self, records: Iterable[JobRecord]) -> bool:
         """Tell whether records that bear our number are certainly of this job, and not of one that got it later."""
         records, path = list(records), self.script_path
         if self.slurm.submitted is not None and any(record.submit_time == self.slurm.submitted for record in records):
@@ -215,19 +215,19 @@ class TrackedJob:
         self.state, self.state_since = state, now
         return True
 
-    def see(self, records: Iterable[JobRecord], now: float) -> bool:
+    def update_from_slurm(self, records: Iterable[JobRecord], now: float) -> bool:
         """Take in what Slurm says; return whether something changed that a person would notice."""
         before = self._visible()
         records = list(records)
         self.slurm.take_rows(records)
         chosen = representative([*self.slurm.tasks.values(), *(r for r in records if r.id.task is None)])
         if chosen is not None:
-            self._take(chosen, now)
+            self._apply_record(chosen, now)
         return self._visible() != before
 
     def lose_sight(self, now: float) -> bool:
         """Note that the controller does not answer."""
-        if not self.known or self.is_finished:
+        if not self.is_current or self.is_finished:
             return False
         self.slurm.lose_sight(now)
         return True
@@ -242,29 +242,32 @@ class TrackedJob:
     def ended(self, exit_code: int, end_time: float, now: float, *, interrupted: bool = False) -> bool:
         """Take in the runner's end marker: it comes first, but of a job it does not see everything."""
         self.exit_code, self.end_time, self.runner.unverified = exit_code, end_time, not self.is_step
-        self.slurm.find_again()
+        self.slurm.regain_sight()
         return self.set_state(
             JobState("COMPLETED" if exit_code == 0 else "CANCELLED" if interrupted else "FAILED"), now
         )
 
-    def _take(self, chosen: JobRecord, now: float) -> None:
+    def _apply_record(self, chosen: JobRecord, now: float) -> None:
         self.slurm.take_latest(chosen)
         if self.id is None:
             self.id = JobId(chosen.id.job)
         self.submit_time = self.slurm.submitted or self.submit_time
         if (chosen.restarts or 0) > self.restarts:
-            self._begin_again(chosen.restarts or 0)
+            self._reset_run(chosen.restarts or 0)
         elif (
-            self.state.is_finished and not chosen.state.is_finished and self.exit_code is not None and self.gives_signs
+            self.state.is_finished
+            and not chosen.state.is_finished
+            and self.exit_code is not None
+            and self.reports_events
         ):
             return  # the runner's end marker came first; the queue follows in a moment
         if not chosen.state.is_pending:
             self.start_time = chosen.start_time or self.start_time
         if chosen.state.is_finished:
-            self._take_end(chosen)
+            self._apply_end(chosen)
         self.set_state(chosen.state, now)
 
-    def _take_end(self, chosen: JobRecord) -> None:
+    def _apply_end(self, chosen: JobRecord) -> None:
         """Take in how a job ended: what Slurm says holds also where the runner, which saw less, said something else."""
         agrees = chosen.exit_code is None or (self.exit_code, self.signal) == (chosen.exit_code, chosen.signal or None)
         if not agrees:
@@ -273,7 +276,7 @@ class TrackedJob:
             self.end_time = chosen.end_time or self.end_time
         self.runner.unverified = False
 
-    def _begin_again(self, restarts: int) -> None:
+    def _reset_run(self, restarts: int) -> None:
         """Forget how an earlier run ended: the job was requeued."""
         self.restarts = restarts
         self.start_time = self.end_time = self.exit_code = self.signal = None
@@ -286,7 +289,7 @@ class TrackedJob:
         return (
             self.id,
             self.state,
-            self.known,
+            self.is_current,
             latest and (latest.reason, latest.nodes, latest.start_time, latest.time_limit, latest.partition),
             self.exit_code,
             tuple(sorted(self.counts().items())),
@@ -341,16 +344,16 @@ class TrackedJob:
             return self.paths()[stream]
         return runner_path(stream, self.id, self.folder, self.kind, is_array=self.is_array)
 
-    def state_of(self, row: JobRecord | None) -> JobState | None:
+    def task_state(self, row: JobRecord | None) -> JobState | None:
         """Return the state of a task from the row that tells of it; None: nobody has told of any yet.
 
         One that is not told of any more is over: Slurm forgets at once what is cancelled before it begins.
         """
-        if row is not None and (not self.is_finished or row.state.is_finished or row.state.name in _ENDS):
+        if row is not None and (not self.is_finished or row.state.is_finished or row.state.name in _FINAL_STATES):
             return row.state
         return UNKNOWN if self.is_finished or self.latest is not None else None
 
-    def of_task(self, task: int | None) -> TrackedJob:
+    def task_view(self, task: int | None) -> TrackedJob:
         """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
         if task is None or self.id is None:
             return self
@@ -359,7 +362,7 @@ class TrackedJob:
         return replace(
             self,
             id=JobId(self.id.job, task),
-            state=self.state_of(latest) or self.state,
+            state=self.task_state(latest) or self.state,
             slurm=replace(self.slurm, latest=latest, tasks={}, rest=[]),
             start_time=seen.start_time if seen else None,
             end_time=seen.end_time if seen and seen.state.is_finished else None,

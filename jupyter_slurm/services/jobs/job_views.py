@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import TaskRange
-from jupyter_slurm.domain.records import JobRecord, with_what_was_told
+from jupyter_slurm.domain.records import JobRecord, merge_detail
 from jupyter_slurm.errors import JobError
 from jupyter_slurm.services.jobs.upload import Upload
 from jupyter_slurm.transport.base import DirectoryLock, Sent
@@ -28,7 +28,7 @@ class SubmissionView:
 
     Attributes
     ----------
-    hold : DirectoryLock or None
+    lock : DirectoryLock or None
         The lock of the job directory while it is up to us to bring the submission to its end.
     upload : Upload or None
         While what it takes along is on its way to the cluster.
@@ -38,16 +38,16 @@ class SubmissionView:
         Held while the record is written.
     """
 
-    hold: DirectoryLock | None = None
+    lock: DirectoryLock | None = None
     upload: Upload | None = None
     is_growing: bool = False
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def release_lock(self) -> None:
         """Leave the submission to whoever wants to look after it: it is settled, or not ours any more."""
-        if self.hold is not None:
-            self.hold.release()
-            self.hold = None
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
 
     @contextlib.contextmanager
     def sending(self, name: str) -> Iterator[Sent]:
@@ -65,13 +65,13 @@ class SubmissionView:
         upload = Upload(task)
 
         def sent(done: int, total: int) -> None:
-            upload.done, upload.total = done, total
+            upload.sent_bytes, upload.total = done, total
             self.upload = upload if done < total else None  # what is all there may be at work
 
         try:
             yield sent
         except asyncio.CancelledError:
-            if not upload.is_given_up:
+            if not upload.is_cancelled:
                 raise
             task.uncancel()
             raise JobError(
@@ -86,7 +86,7 @@ class SubmissionView:
 class SlurmView:
     """What Slurm says of a job; written by the tracker and what it calls, for a step by services/allocations.
 
-    Recovery of a submission says when the state is known and when it is not (``lose_sight``, ``find_again``).
+    Recovery of a submission says when the state is known and when it is not (``lose_sight``, ``regain_sight``).
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class SlurmView:
         """Note that the state is not known from ``now`` on."""
         self.known, self.unknown_since = False, now
 
-    def find_again(self) -> None:
+    def regain_sight(self) -> None:
         """Note that the state is known."""
         self.known, self.unknown_since = True, None
 
@@ -135,14 +135,14 @@ class SlurmView:
         for row in rows:
             if row.id.task is not None:
                 before = self.tasks.get(row.id.task)
-                self.tasks[row.id.task] = with_what_was_told(row, before) if before else row
-        self.find_again()
+                self.tasks[row.id.task] = merge_detail(row, before) if before else row
+        self.regain_sight()
         self.rest = [row for row in rows if row.id.task is None and row.tasks is not None]
         self.parts |= {row.id.het: row for row in rows if row.id.het is not None}
 
     def take_latest(self, row: JobRecord) -> None:
         """Take in the row that the state is taken from."""
-        self.latest = row if self.latest is None else with_what_was_told(row, self.latest)
+        self.latest = row if self.latest is None else merge_detail(row, self.latest)
         self.submitted = row.submit_time or self.submitted
 
     def components(self) -> list[api.JobComponent]:

@@ -15,18 +15,20 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["owner_of", "process_of", "to_kernel_record"]
+__all__ = ["find_owner", "process_key", "to_kernel_record"]
 
-_ANOTHER = "%%remote starts another one."
-_RESTART = "Its notebook can restart it."
+_NEW_PROCESS_HINT = "%%remote starts another one."
+_RESTART_HINT = "Its notebook can restart it."
 
 
-def process_of(entry: TrackedJob) -> str | None:
+def process_key(entry: TrackedJob) -> str | None:
     """Return the key of the process that a cell runs in: they share a number. None for what is no such cell."""
     return entry.record.step.process if entry.record and entry.record.step else None
 
 
-def owner_of(asked: api.Step, find: Callable[[str], TrackedJob | None], allocation: TrackedJob) -> TrackedJob | None:
+def find_owner(
+    requested: api.Step, find: Callable[[str], TrackedJob | None], allocation: TrackedJob
+) -> TrackedJob | None:
     """Return the process, or the kernel, that a step is asked for in, of those that are found by a key; None: in none.
 
     Raises
@@ -34,20 +36,20 @@ def owner_of(asked: api.Step, find: Callable[[str], TrackedJob | None], allocati
     UsageError, JobError
         It is no process of this allocation, or it is over.
     """
-    if asked.get("process") is None:
+    if requested.get("process") is None:
         return None
-    process = find(asked["process"])
+    process = find(requested["process"])
     if process is None or process.kind not in ("process", "kernel") or process.allocation != allocation.key:
-        raise UsageError(f"{asked['process']!r} is not a process of this allocation")
-    if asked["kind"] != "python":
+        raise UsageError(f"{requested['process']!r} is not a process of this allocation")
+    if requested["kind"] != "python":
         raise UsageError("only Python cells run in a process", hint="%%srun runs scripts, %srun commands.")
     if process.is_finished and process.kind == "kernel":
-        raise JobError(f"The kernel {process.number or process.key} has ended.", hint=_RESTART)
+        raise JobError(f"The kernel {process.number or process.key} has ended.", hint=_RESTART_HINT)
     # One that never began since there was one: its cells run in that.
     if process.is_finished and not (process.number is None and process.exit_code == 0):
         if process.number is None and process.error is not None:
             raise JobError(f"The process for this cell: {process.error.message}", hint=process.error.hint)
-        raise JobError(f"The process {process.number or process.key} has ended.", hint=_ANOTHER)
+        raise JobError(f"The process {process.number or process.key} has ended.", hint=_NEW_PROCESS_HINT)
     return process
 
 

@@ -11,16 +11,16 @@ from typing import Any
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.services.jobdir.job_json import EndRecord
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.job import HAD, TrackedJob
+from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 
 __all__ = ["RecordWriter", "describe_end"]
 
 log = logging.getLogger(__name__)
 
-_LAST = 5.0  # seconds in which all of it is written at the end
+_FINAL_WRITE_TIMEOUT_S = 5.0  # seconds in which all of it is written at the end
 _UNWRITTEN = "The record of this job could not be written: "
-_ANSWER_FIRST = 0.1, 20  # seconds without another submission after which records are written; how often they wait
+_WRITE_DELAYS_S = 0.1, 20  # seconds without another submission after which records are written; how often they wait
 
 
 class RecordWriter:
@@ -36,8 +36,8 @@ class RecordWriter:
         Tells everybody that a job changed.
     """
 
-    def __init__(self, name: str, client: SlurmClient, tell: Callable[[TrackedJob], None]) -> None:
-        self._name, self._client, self._tell = name, client, tell
+    def __init__(self, name: str, client: SlurmClient, publish: Callable[[TrackedJob], None]) -> None:
+        self._name, self._client, self._publish = name, client, publish
         self._saves: set[asyncio.Task[None]] = set()
         self._submitted = 0.0
 
@@ -55,25 +55,25 @@ class RecordWriter:
         self._warn(entry, None)
         return True
 
-    def _warn(self, entry: TrackedJob, said: str | None) -> None:
+    def _warn(self, entry: TrackedJob, message: str | None) -> None:
         """Have a job say what was wrong when its record was written last, and nothing of the times before."""
         others = [warning for warning in entry.warnings if not warning.startswith(_UNWRITTEN)]
-        is_past, entry.warnings = len(others) < len(entry.warnings), others if said is None else [*others, said]
-        if is_past and said is None:
-            self._tell(entry)
+        is_past, entry.warnings = len(others) < len(entry.warnings), others if message is None else [*others, message]
+        if is_past and message is None:
+            self._publish(entry)
 
-    def save_soon(self, entry: TrackedJob) -> None:
+    def schedule_save(self, entry: TrackedJob) -> None:
         """Write the record, and let go of the submission, when nobody waits for an answer.
 
         The folder knows already what is in it.
         """
         self._submitted = time.monotonic()
-        task = asyncio.create_task(self._save_later(entry))
+        task = asyncio.create_task(self._delayed_save(entry))
         self._saves.add(task)
         task.add_done_callback(self._saves.discard)
 
-    async def _save_later(self, entry: TrackedJob) -> None:
-        pause, times = _ANSWER_FIRST
+    async def _delayed_save(self, entry: TrackedJob) -> None:
+        pause, times = _WRITE_DELAYS_S
         for _ in range(times):
             await asyncio.sleep(pause)
             if time.monotonic() >= self._submitted + pause:
@@ -97,7 +97,11 @@ class RecordWriter:
             *self._saves,
             *(asyncio.create_task(array_tasks.save(self._client.transport, entry)) for entry in arrays),
         }
-        _, late = await asyncio.wait(writing, timeout=_LAST) if writing else (writing, set[asyncio.Task[None]]())
+        _, late = (
+            await asyncio.wait(writing, timeout=_FINAL_WRITE_TIMEOUT_S)
+            if writing
+            else (writing, set[asyncio.Task[None]]())
+        )
         for task in late:
             task.cancel()
         await asyncio.gather(*writing, return_exceptions=True)
@@ -109,7 +113,7 @@ class RecordWriter:
 def describe_end(entry: TrackedJob) -> EndRecord:
     """Return how a job ended, as its record has it."""
     latest = entry.latest
-    had: dict[str, Any] = {name: getattr(latest, name, None) or entry.runner.had.get(name) for name in HAD}
+    had: dict[str, Any] = {name: getattr(latest, name, None) or entry.runner.had.get(name) for name in ALLOCATED_FIELDS}
     return EndRecord(
         state=entry.state.name,
         reason=latest.reason if latest else "",

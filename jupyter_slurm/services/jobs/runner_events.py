@@ -15,9 +15,9 @@ from jupyter_slurm.services.jobs.tracker import Tracker
 
 __all__ = ["RunnerEvents"]
 
-_WHAT = "started|warned|renamed|ended"
-_SIGN = re.compile(rf"(?P<key>[0-9]{{8}}-[0-9]{{6}}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>{_WHAT})")
-_KEPT_FOR = 60.0
+_EVENT_KINDS = "started|warned|renamed|ended"
+_EVENT_FILE = re.compile(rf"(?P<key>[0-9]{{8}}-[0-9]{{6}}-[0-9a-f]+)(?:\.(?P<task>[0-9]+))?\.(?P<what>{_EVENT_KINDS})")
+_EVENT_MAX_AGE_S = 60.0
 
 
 class RunnerEvents:
@@ -38,15 +38,15 @@ class RunnerEvents:
         tracker: Tracker,
         shelf: JobDirectoryScan,
         on_start: Callable[[TrackedJob], Awaitable[None]],
-        ask: Callable[[], object],
+        request_poll: Callable[[], object],
     ) -> None:
-        self._tracker, self._shelf, self._on_start, self._ask = tracker, shelf, on_start, ask
-        self._seen: dict[str, float] = {}
+        self._tracker, self._shelf, self._on_start, self._request_poll = tracker, shelf, on_start, request_poll
+        self._handled: dict[str, float] = {}
 
     @property
-    def are_left(self) -> bool:
+    def has_unremoved(self) -> bool:
         """Whether there are signs that have been read and are still to be removed."""
-        return any(at < math.inf for at in self._seen.values())
+        return any(at < math.inf for at in self._handled.values())
 
     async def read(self) -> None:
         """Take in what the runners left."""
@@ -55,52 +55,52 @@ class RunnerEvents:
             names = await transport.list_dir(folder)
         except (FileNotFoundError, TransportError):
             return
-        signs = [sign for name in names if (sign := _SIGN.fullmatch(name))]
-        self._seen = {sign[0]: self._seen[sign[0]] for sign in signs if sign[0] in self._seen}
+        signs = [sign for name in names if (sign := _EVENT_FILE.fullmatch(name))]
+        self._handled = {sign[0]: self._handled[sign[0]] for sign in signs if sign[0] in self._handled}
         now = self._tracker.clock()
         for sign in sorted(signs, key=lambda sign: sign["what"] == "ended"):
-            if sign[0] not in self._seen:
-                await self._take_in(sign, now)
-            elif now - self._seen[sign[0]] >= _KEPT_FOR:
+            if sign[0] not in self._handled:
+                await self._apply_events(sign, now)
+            elif now - self._handled[sign[0]] >= _EVENT_MAX_AGE_S:
                 with contextlib.suppress(TransportError):
                     await transport.remove(f"{folder}/{sign[0]}")
-                    await self._hear(self._tracker.entries.get(sign["key"]), sign["what"])
+                    await self._read_session_note(self._tracker.entries.get(sign["key"]), sign["what"])
 
-    async def _hear(self, entry: TrackedJob | None, what: str) -> None:
+    async def _read_session_note(self, entry: TrackedJob | None, subject: str) -> None:
         """Have it read what is wrong with a server, or read what a session is called now.
 
         Once more when the sign goes: it may have been left twice.
         """
         if entry is None or entry.is_finished:
             return
-        if what == "warned" and entry.session.server is not None:
+        if subject == "warned" and entry.session.server is not None:
             entry.session.server.is_stale = True
-        if what == "renamed" and entry.folder is not None and entry.record is not None:
+        if subject == "renamed" and entry.folder is not None and entry.record is not None:
             with contextlib.suppress(FileNotFoundError, TransportError, ParseError):
                 label = (await entry.folder.load(self._tracker.client.transport)).label
                 if label != entry.record.label:
                     entry.record = replace(entry.record, label=label)
-                    self._tracker.tell(entry)
+                    self._tracker.publish(entry)
 
-    async def _take_in(self, sign: re.Match[str], now: float) -> None:
+    async def _apply_events(self, sign: re.Match[str], now: float) -> None:
         tracker = self._tracker
         entry = tracker.entries.get(sign["key"]) or await self._shelf.get(sign["key"])
         if entry is None:
             # Of a directory that cannot be read: not ours to remove. Of one that is gone: nobody needs it.
-            self._seen[sign[0]] = math.inf if await self._shelf.has(sign["key"]) else now
+            self._handled[sign[0]] = math.inf if await self._shelf.has(sign["key"]) else now
             return
         if entry.id is None and not entry.is_finished and not entry.is_step:
             return  # its id is not known yet: looked at again
-        self._seen[sign[0]] = now
+        self._handled[sign[0]] = now
         if sign["task"] is not None or entry.is_finished:
             return
         if sign["what"] in ("warned", "renamed"):
-            await self._hear(entry, sign["what"])
+            await self._read_session_note(entry, sign["what"])
         elif sign["what"] == "started":
             await self._on_start(entry)
-            if entry.started(tracker.clock()) or entry.gives_signs:
-                tracker.tell(entry)
+            if entry.started(tracker.clock()) or entry.reports_events:
+                tracker.publish(entry)
         elif entry.record is not None and entry.record.heterogeneous:
-            self._ask()  # only the queue knows how its components ended
+            self._request_poll()  # only the queue knows how its components ended
         elif await tracker.read_end(entry):
             await tracker.finish(entry)

@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from jupyter_slurm.domain.advice.endings import exit_code_of
+from jupyter_slurm.domain.advice.endings import own_exit_code
 from jupyter_slurm.domain.advice.reasons import explain
 from jupyter_slurm.domain.records import JobRecord
-from jupyter_slurm.services.jobs.job import HAD, NOT_SUBMITTED, UNKNOWN, TrackedJob
-from jupyter_slurm.services.jobs.notebook_process import process_of
-from jupyter_slurm.services.jobs.session_state import session_dict, warnings_of
+from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, NOT_SUBMITTED, UNKNOWN, TrackedJob
+from jupyter_slurm.services.jobs.notebook_process import process_key
+from jupyter_slurm.services.jobs.session_state import server_warnings, session_dict
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -20,10 +20,10 @@ __all__ = ["job_dict"]
 
 _Fields = dict[str, Any]  # some of the fields of ``api.Job``
 
-_NOT_FOUND = 127
-_BY_SIGNAL = 128  # exit codes of programs that were killed are above
-_PYTHON = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
-_FORGOTTEN = (
+_NOT_FOUND_EXIT_CODE = 127
+_SIGNAL_EXIT_CODE_BASE = 128  # exit codes of programs that were killed are above
+_PYTHON_HINT = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
+_FORGOTTEN_TEXT = (
     "Slurm tells nothing of it any more, as of all tasks that are cancelled before they begin. Its resubmit() runs it."
 )
 
@@ -41,7 +41,7 @@ def job_dict(entry: TrackedJob) -> api.Job:
         **_files(entry, latest),
         "session": session_dict(entry),
         "stage": _stage(entry),
-        "warnings": [*entry.warnings, *warnings_of(entry)],
+        "warnings": [*entry.warnings, *server_warnings(entry)],
         "error": entry.error.to_problem() if entry.error else None,
     }
     return cast("api.Job", job)
@@ -71,13 +71,13 @@ def _state(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
         "sending": entry.submission.upload.as_dict() if entry.submission.upload else None,
         "state_since": entry.state_since,
         "finished": entry.is_finished,
-        "known": entry.known,
+        "known": entry.is_current,
         "unknown_since": entry.slurm.unknown_since,
         "reason": reason,
         "reason_text": f"{words} {entry.slurm.blame}".strip() if "Dependency" in reason else words,
         "next_step": step,
         "restarts": entry.restarts,
-        "exit_code": exit_code_of(entry.state, entry.exit_code, entry.signal),
+        "exit_code": own_exit_code(entry.state, entry.exit_code, entry.signal),
         "signal": entry.signal,
         "ranks": entry.runner.ranks,
     }
@@ -91,10 +91,10 @@ def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tu
         ended = replace(latest, state=entry.state, exit_code=entry.exit_code, signal=entry.signal) if latest else None
         words, step = explain(reason, ended, record.advised.memory if record and record.advised else None)
     python = _python(entry)
-    if python and entry.exit_code == _NOT_FOUND and entry.state.is_finished:
-        words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND}).", _PYTHON
+    if python and entry.exit_code == _NOT_FOUND_EXIT_CODE and entry.state.is_finished:
+        words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND_EXIT_CODE}).", _PYTHON_HINT
     if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:
-        step = _FORGOTTEN
+        step = _FORGOTTEN_TEXT
     return words, step
 
 
@@ -105,15 +105,15 @@ def _python(entry: TrackedJob) -> str | None:
         return None
     if record.session is not None and not record.session.command:
         return record.request.python if record.request else None
-    return record.cell.python if record.cell and not process_of(entry) else None
+    return record.cell.python if record.cell and not process_key(entry) else None
 
 
 def _resources(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
     """Return what it asked for and has."""
     record = entry.record
     return {
-        **{name: getattr(latest, name, None) or entry.runner.had.get(name) for name in HAD},
-        "nodes": (latest.nodes if latest else None) or entry.told_nodes,
+        **{name: getattr(latest, name, None) or entry.runner.had.get(name) for name in ALLOCATED_FIELDS},
+        "nodes": (latest.nodes if latest else None) or entry.reported_nodes,
         "gpus": record.granted.gpus if record and record.granted else None,
         # Before the first look at the queue, and where that tells none: what was asked for.
         "time_limit": (latest.time_limit if latest else None) or (record.time_limit if record else None),
@@ -128,7 +128,7 @@ def _allocation(entry: TrackedJob) -> _Fields:
     lease = record.lease if record else None
     return {
         "allocation": entry.allocation,
-        "process": process_of(entry),
+        "process": process_key(entry),
         "kernel": record.kernel.to_json() if record and record.kernel else None,
         "lease": lease.seconds if lease and not lease.once else None,
         "keep": bool(lease.keep) if lease else None,
@@ -186,7 +186,15 @@ def _stage(entry: TrackedJob) -> api.JobStage | None:
         return None
     is_over = entry.is_finished
     back = stage.back if is_over and stage.is_back(entry.restarts) else None
-    state = "back" if back else "elsewhere" if entry.staging.is_elsewhere else "coming" if entry.is_owed else "there"
+    state = (
+        "back"
+        if back
+        else "elsewhere"
+        if entry.staging.is_elsewhere
+        else "coming"
+        if entry.is_copy_back_due
+        else "there"
+    )
     done, total = entry.staging.progress or (0, 0)
     return {
         "folders": [{"source": folder.source, "dest": folder.dest} for folder in stage.folders],
@@ -212,6 +220,6 @@ def _part(offset: int, part: TrackedJob | None) -> api.JobPart:
 
 def _killed(entry: TrackedJob) -> JobRecord | None:
     """Return what Slurm will say of a cell that had no time for last words, where its runner has told the end alone."""
-    if entry.id is None or not entry.is_finished or (entry.exit_code or 0) <= _BY_SIGNAL:
+    if entry.id is None or not entry.is_finished or (entry.exit_code or 0) <= _SIGNAL_EXIT_CODE_BASE:
         return None
     return JobRecord(entry.id, entry.state, reason="NonZeroExitCode")

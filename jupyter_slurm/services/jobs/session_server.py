@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
 from jupyter_slurm.services.jobdir.job_json import GrantRecord
-from jupyter_slurm.services.jobdir.ownership import doubt
-from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobdir.ownership import ownership_error
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.tunnel.accepted_peer import NAME
@@ -26,15 +26,15 @@ __all__ = [
     "SessionStart",
     "TunnelLike",
     "end_error",
-    "path_of",
     "read_door",
     "read_served",
     "read_token",
+    "session_path",
 ]
 
-_MOST = 65_536
-_FEW = 10
-_NO_DOOR = "Another node may have a free port; the range is `node_ports` of its profile, or of c.Settings."
+_MAX_NOTE_BYTES = 65_536
+_MAX_WARNINGS = 10
+_NO_LISTENER_HINT = "Another node may have a free port; the range is `node_ports` of its profile, or of c.Settings."
 
 
 class TunnelLike(Protocol):
@@ -88,7 +88,7 @@ class SessionServer:
     is_stale: bool = False
 
 
-def path_of(prefix: str | None, key: str) -> str:
+def session_path(prefix: str | None, key: str) -> str:
     """Return the path of a session for life, which the Jupyter server shows it under that it was launched through."""
     return f"{prefix or '/'}jupyter-slurm/{key}/"
 
@@ -104,7 +104,7 @@ class SessionStart(NamedTuple):
 async def read_served(transport: Transport, folder: JobFolder) -> SessionServer | SessionStart:
     """Read where the server of a session listens; while it does not yet, how far it is, as far as that is known."""
     try:
-        told = await read_left(transport, folder.file("served.json"), _MOST)
+        told = await read_untrusted(transport, folder.file("served.json"), _MAX_NOTE_BYTES)
         if "stage" in told:
             nodes, restarts = printable(str(told.get("nodes") or "")), int(told.get("restarts") or 0)
             return SessionStart(printable(str(told["stage"])[:200]), nodes, restarts)
@@ -112,7 +112,7 @@ async def read_served(transport: Transport, folder: JobFolder) -> SessionServer 
         granted = GrantRecord(nodes=str(told["nodes"]), gpus=int(told["gpus"]), ready=float(told["time"]), port=port)
         server = f"{told['server']} {told['version']}".strip()[:100]
         found = SessionServer(server, port, float(told["time"]), granted, int(told["restarts"]))
-        found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_FEW]]
+        found.warnings = [printable(str(text)[:500]) for text in list(told.get("warnings") or ())[:_MAX_WARNINGS]]
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
         return SessionStart()
     return found if 0 < port < 65_536 else SessionStart()
@@ -126,10 +126,10 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
     JobError
         It is not there, or others could have put it there.
     """
-    if why := await doubt(transport, folder.path):
+    if why := await ownership_error(transport, folder.path):
         raise JobError(f"the session is not opened: {why}", hint=f"chmod 700 {folder.path}, or launch another one.")
     try:
-        token = (await transport.read(folder.file("serving/token"), 0, _MOST)).decode("ascii")
+        token = (await transport.read(folder.file("serving/token"), 0, _MAX_NOTE_BYTES)).decode("ascii")
     except (FileNotFoundError, UnicodeDecodeError) as error:
         raise JobError("the session has no token", hint="Is it about to end? `jupyter slurm sessions`.") from error
     if not token.isalnum():
@@ -155,14 +155,14 @@ async def read_door(transport: Transport, folder: JobFolder, port: int) -> Sessi
         There should be one; says why there is none, or why it is not believed.
     """
     try:
-        told = await read_left(transport, folder.file("served.json"), _MOST)
+        told = await read_untrusted(transport, folder.file("served.json"), _MAX_NOTE_BYTES)
         if told.get("port") != port or not told.get("door"):
             return None
-        if why := await doubt(transport, folder.path):
+        if why := await ownership_error(transport, folder.path):
             raise TunnelError(why, hint=f"chmod 700 {folder.path}, or launch another session.")
         if "port" not in told["door"]:
-            raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_DOOR)
-        return SessionListener(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MOST))
+            raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_LISTENER_HINT)
+        return SessionListener(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MAX_NOTE_BYTES))
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

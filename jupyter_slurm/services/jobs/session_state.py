@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain.advice.endings import is_near
+from jupyter_slurm.domain.advice.endings import is_near_limit
 from jupyter_slurm.errors import JobError
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.jobs.session_server import SessionServer, path_of, read_token
+from jupyter_slurm.services.jobs.session_server import SessionServer, read_token, session_path
 
-__all__ = ["session_dict", "warnings_of", "way_to"]
+__all__ = ["route_to_api", "server_warnings", "session_dict"]
 
 
-async def way_to(transport: Transport, entry: TrackedJob) -> api.SessionWay:
+async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWay:
     """Return where a session answers here, and what it knows its person by: the ``SessionWay`` of the API.
 
     Raises
@@ -45,7 +45,7 @@ async def way_to(transport: Transport, entry: TrackedJob) -> api.SessionWay:
     }
 
 
-def warnings_of(entry: TrackedJob) -> list[str]:
+def server_warnings(entry: TrackedJob) -> list[str]:
     """Return what is wrong with the server of a session that runs."""
     return entry.session.server.warnings if entry.session.server is not None and entry.state.is_running else []
 
@@ -64,7 +64,7 @@ def session_dict(entry: TrackedJob) -> api.Session | None:
         "state": state,
         "message": message,
         "url": url.rstrip("/") + request.base_url if url else None,
-        "path": path_of(request.prefix, str(entry.key)),
+        "path": session_path(request.prefix, str(entry.key)),
         "server": served.server if served else None,
         "port": served.port if served else None,
         "local_port": tunnel["local_port"] if tunnel else None,
@@ -85,7 +85,7 @@ def _end(entry: TrackedJob) -> float | None:
     if not limit or not entry.start_time:
         return None
     end = entry.start_time + float(limit)
-    return end if is_near(end - time.time(), limit) else None
+    return end if is_near_limit(end - time.time(), limit) else None
 
 
 def _steps(entry: TrackedJob, served: SessionServer | None) -> list[api.SessionStep]:

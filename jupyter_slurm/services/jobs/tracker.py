@@ -18,12 +18,12 @@ from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
 from jupyter_slurm.services.jobdir.job_json import SlurmJobRecord
-from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.failures import note_blame, ranks_of, read_ranks, why_ended
-from jupyter_slurm.services.jobs.job import HAD, UNKNOWN, TrackedJob
-from jupyter_slurm.services.jobs.notebook_process import process_of
+from jupyter_slurm.services.jobs.failures import note_blame, ranks_from_end_marker, read_ranks, why_ended
+from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, UNKNOWN, TrackedJob
+from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
@@ -35,10 +35,10 @@ __all__ = ["Tracker"]
 
 log = logging.getLogger(__name__)
 
-_ACCOUNTING_LAG = 60.0
-_FEW = 3
-_TASKS_EVERY = 60.0  # seconds after which it is written down again how tasks of a running array ended
-_LONGEST = 4096  # letters of what a runner tells
+_ACCOUNTING_LAG_S = 60.0
+_MAX_SINGLE_LOOKUPS = 3
+_TASKS_WRITE_INTERVAL_S = 60.0  # seconds after which it is written down again how tasks of a running array ended
+_MAX_REASON_CHARACTERS = 4096  # letters of what a runner tells
 
 
 class Tracker:
@@ -76,20 +76,20 @@ class Tracker:
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.on_end: list[Callable[[TrackedJob], None]] = []
         self.on_unfinished: list[Callable[[TrackedJob], None]] = []  # called with each that a directory shows
-        self._recorder = RecordWriter(name, client, self.tell)
-        self.save, self.save_soon = self._recorder.save, self._recorder.save_soon
+        self._recorder = RecordWriter(name, client, self.publish)
+        self.save, self.schedule_save = self._recorder.save, self._recorder.schedule_save
 
     # -- who is known
 
     def active(self) -> list[TrackedJob]:
         """Jobs that are not over; each part of an array is one."""
-        return [entry for entry in self.everybody() if not entry.is_finished]
+        return [entry for entry in self.all_entries() if not entry.is_finished]
 
     def unverified(self) -> list[TrackedJob]:
         """Jobs of whose end only the runner has told: what Slurm says of it is still to be heard."""
         return [entry for entry in self.entries.values() if entry.runner.unverified]
 
-    def everybody(self) -> list[TrackedJob]:
+    def all_entries(self) -> list[TrackedJob]:
         """All jobs known: ours, and what the queue showed beside them."""
         ours = list(self.entries.values())
         return ours + [entry for entry in self._by_number.values() if entry.folder is None]
@@ -100,20 +100,20 @@ class Tracker:
             self.entries[entry.key] = entry
         if entry.id is not None:
             other = self._by_number.get(entry.id.job)
-            if other is None or _comes_after(entry, other):
+            if other is None or _is_later(entry, other):
                 self._by_number[entry.id.job] = entry
 
     def nameless(self) -> list[TrackedJob]:
         """Jobs that the queue showed and of which nobody has told the name."""
         return [e for e in self._by_number.values() if e.folder is None and e.latest and e.latest.name is None]
 
-    def name_them(self, records: Iterable[JobRecord]) -> None:
+    def set_names(self, records: Iterable[JobRecord]) -> None:
         """Take in names; who is not among the records has none that anybody still knows."""
         names = {record.id.job: record.name for record in records}
         for entry in self.nameless():
             if entry.id is not None and entry.latest is not None:
                 entry.slurm.latest = replace(entry.latest, name=names.get(entry.id.job) or "")
-                self.tell(entry)
+                self.publish(entry)
 
     def drop(self, entry: TrackedJob) -> None:
         """Forget a job."""
@@ -128,7 +128,7 @@ class Tracker:
         """Find a job, or a step that was started here, by its key or its Slurm id."""
         if reference in self.entries:
             return self.entries[reference]
-        steps = (e for e in self.entries.values() if e.number == reference and process_of(e) is None)
+        steps = (e for e in self.entries.values() if e.number == reference and process_key(e) is None)
         if "." in reference and (step := next(steps, None)):
             return step
         try:
@@ -144,7 +144,7 @@ class Tracker:
 
     def parts(self, entry: TrackedJob) -> list[TrackedJob]:
         """Return the parts of an array, the first one first; of any other job, itself."""
-        return parts.found(entry, self.entries)
+        return parts.list_parts(entry, self.entries)
 
     def _first(self, entry: TrackedJob) -> TrackedJob:
         """Return what stands for a job: the first part of an array."""
@@ -176,16 +176,16 @@ class Tracker:
         """Whether somebody follows a job that is not over."""
         return bool(self._listeners) and any(self.follows(entry) for entry in self.active())
 
-    def tell(self, entry: TrackedJob) -> None:
+    def publish(self, entry: TrackedJob) -> None:
         """Tell everybody that a job changed."""
         for known in {id(entry), id(self._first(entry))}:
             for event in self._listeners.get(known, ()):
                 event.set()
-        told = self.told(entry) if self.bus.listeners and not entry.is_step else None
+        told = self.to_api(entry) if self.bus.listeners and not entry.is_step else None
         if told is not None:
             self.bus.publish("job", told)
 
-    def told(self, entry: TrackedJob) -> api.Job | None:
+    def to_api(self, entry: TrackedJob) -> api.Job | None:
         """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
         try:
             return job_dict(self.whole(entry))
@@ -204,7 +204,7 @@ class Tracker:
                 self.store.remember(self.name, entry.folder.key, entry.record)
         for told in self.on_end:
             told(entry)
-        self.tell(entry)
+        self.publish(entry)
 
     async def stop(self) -> None:
         """Wait for what is being written; see :meth:`RecordWriter.stop`."""
@@ -212,17 +212,17 @@ class Tracker:
 
     # -- what is learned
 
-    async def look(self) -> bool:
+    async def poll(self) -> bool:
         """Ask the queue and take in the answer; return whether something changed."""
         asked_at = self.clock()
         before = {id(entry) for entry in self.active() if entry.id is not None}
         unverified = {id(entry) for entry in self.unverified()}
         try:
-            shown, changed = await self._take_in(await self.client.queue())
+            shown, changed = await self._apply_queue(await self.client.queue())
         except SlurmError:
             for entry in self.active():
                 if entry.id is not None and entry.lose_sight(asked_at):
-                    self.tell(entry)
+                    self.publish(entry)
             raise
         for entry in self.unverified():
             if id(entry) in unverified and id(entry) not in shown:
@@ -231,7 +231,7 @@ class Tracker:
         resolved = await self._resolve(absent, asked_at)
         return changed or resolved
 
-    async def _take_in(self, records: Iterable[JobRecord]) -> tuple[set[int], bool]:
+    async def _apply_queue(self, records: Iterable[JobRecord]) -> tuple[set[int], bool]:
         """Take in the queue; return whose jobs it showed (``id()`` of the entries) and whether something changed."""
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
@@ -239,12 +239,12 @@ class Tracker:
         owners, changed = await self._owners(groups), False
         for number, entry in owners.items():
             was_finished, submitted = entry.is_finished, entry.slurm.submitted
-            differs = await self._hear_out(entry, groups[number])
-            differs |= entry.see(groups[number], self.clock())
+            differs = await self._apply_session_end(entry, groups[number])
+            differs |= entry.update_from_slurm(groups[number], self.clock())
             if entry.slurm.submitted != submitted and entry.record is not None:
                 job = SlurmJobRecord(id=str(entry.id), submit_time=entry.slurm.submitted)
                 entry.record = replace(entry.record, job=job)
-                self.save_soon(entry)
+                self.schedule_save(entry)
             if note_blame(entry, self.find) or differs:
                 changed = True
                 await self._after_change(entry, was_finished=was_finished)
@@ -257,11 +257,11 @@ class Tracker:
     async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, TrackedJob]:
         """Find whose the numbers of the queue are: they wrap, and begin again when a controller has lost its state."""
         known = {number: self._by_number[number] for number in groups if number in self._by_number}
-        doubtful = {number for number, entry in known.items() if not entry.is_shown_by(groups[number])}
+        doubtful = {number for number, entry in known.items() if not entry.is_described_by(groups[number])}
         if any(known[number].folder is not None for number in doubtful):
             for record in await self.client.scripts():
                 entry = known.get(record.id.job)
-                if entry is not None and entry.folder is not None and entry.is_shown_by([record]):
+                if entry is not None and entry.folder is not None and entry.is_described_by([record]):
                     doubtful.discard(record.id.job)
         for number, group in groups.items():
             if number not in known or number in doubtful:
@@ -274,9 +274,13 @@ class Tracker:
             return
         if was_finished and entry.folder is not None:  # it was requeued
             self.store.forget(self.name, entry.folder.key)
-            self.save_soon(entry)
-        self.tell(entry)
-        if entry.slurm.tasks and entry.folder is not None and self.clock() - entry.slurm.tasks_saved >= _TASKS_EVERY:
+            self.schedule_save(entry)
+        self.publish(entry)
+        if (
+            entry.slurm.tasks
+            and entry.folder is not None
+            and self.clock() - entry.slurm.tasks_saved >= _TASKS_WRITE_INTERVAL_S
+        ):
             entry.slurm.tasks_saved = self.clock()
             await array_tasks.save(self.client.transport, entry)
 
@@ -285,7 +289,7 @@ class Tracker:
         if entry.folder is None:
             return False
         try:
-            marker = await read_left(self.client.transport, entry.folder.end_marker(None))
+            marker = await read_untrusted(self.client.transport, entry.folder.end_marker(None))
             code, at, restarts = int(marker["exit_code"]), float(marker["time"]), int(marker.get("restarts") or 0)
             interrupted = bool(marker.get("interrupted"))
         except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError):
@@ -294,30 +298,30 @@ class Tracker:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        entry.restarts, entry.runner.ranks, entry.runner.had = restarts, ranks_of(marker), _had(marker)
+        entry.restarts, entry.runner.ranks, entry.runner.had = restarts, ranks_from_end_marker(marker), _had(marker)
         if "lost" in marker:
-            await self._end_of_process(entry)
+            await self._end_cell(entry)
         entry.error = why_ended(entry, marker) or entry.error  # first: whoever sees the end sees why
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 
-    async def _hear_out(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
+    async def _apply_session_end(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
         """Take in why a session ended before Slurm's word that it did; return whether it has said so."""
         is_over = entry.kind == "session" and all(record.state.is_finished for record in records)
         return is_over and await self.read_end(entry)
 
-    async def _end_of_process(self, cell: TrackedJob) -> None:
+    async def _end_cell(self, cell: TrackedJob) -> None:
         """Know that the process of a cell that was lost is over: whoever hears of the cell may ask for another one."""
-        process = self.entries.get(process_of(cell) or "")
+        process = self.entries.get(process_key(cell) or "")
         if process is not None and await self.read_end(process):
             await self.finish(process)
 
     async def _resolve(self, absent: list[TrackedJob], now: float) -> bool:
         """Find out about jobs that the queue no longer shows."""
         open_ends = [entry for entry in absent if not await self._ended_by_marker(entry)]
-        if len(open_ends) <= _FEW:
+        if len(open_ends) <= _MAX_SINGLE_LOOKUPS:
             for entry in list(open_ends):
-                if entry.id is not None and await self.see(entry, await self.client.describe(entry.id)):
+                if entry.id is not None and await self.update_from_slurm(entry, await self.client.describe(entry.id)):
                     open_ends.remove(entry)
         changed = len(open_ends) < len(absent)
         if open_ends and await self._from_accounting(open_ends, now):
@@ -325,17 +329,17 @@ class Tracker:
         return changed
 
     async def _ended_by_marker(self, entry: TrackedJob) -> bool:
-        if not entry.gives_signs or not await self.read_end(entry):
+        if not entry.reports_events or not await self.read_end(entry):
             return False
         await self.finish(entry)
         return True
 
-    async def see(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
+    async def update_from_slurm(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
         """Take in what Slurm says of one job that is not over; return whether it said anything of this very job."""
-        if not records or not entry.is_shown_by(records):
+        if not records or not entry.is_described_by(records):
             return False
-        await self._hear_out(entry, records)
-        entry.see(records, self.clock())
+        await self._apply_session_end(entry, records)
+        entry.update_from_slurm(records, self.clock())
         await self._after_change(entry, was_finished=False)
         return True
 
@@ -345,7 +349,7 @@ class Tracker:
         ids = [entry.id for entry in entries if entry.id is not None]
         try:
             records = await self.client.history(ids, since)
-            lag = _ACCOUNTING_LAG
+            lag = _ACCOUNTING_LAG_S
         except ControllerError:
             return False
         except CommandError:
@@ -357,9 +361,9 @@ class Tracker:
         for entry in entries:
             number = entry.id.job if entry.id else -1
             told = groups.get(number, [])
-            if told and not entry.is_shown_by(told):
-                told = await self._of_its_script(entry, told, since)
-            if await self.see(entry, told):
+            if told and not entry.is_described_by(told):
+                told = await self._own_records(entry, told, since)
+            if await self.update_from_slurm(entry, told):
                 changed = True
             elif now - self._missing.setdefault(number, now) >= lag:
                 entry.set_state(UNKNOWN, now)
@@ -367,7 +371,7 @@ class Tracker:
                 changed = True
         return changed
 
-    async def _of_its_script(self, entry: TrackedJob, records: list[JobRecord], since: float) -> list[JobRecord]:
+    async def _own_records(self, entry: TrackedJob, records: list[JobRecord], since: float) -> list[JobRecord]:
         """Return those records of its number that are of its script: requeued meanwhile, or not seen before."""
         if entry.script_path is None:
             return []
@@ -383,10 +387,14 @@ def _had(marker: Mapping[str, Any]) -> dict[str, str]:
     """Return what an end marker says that the job had; the job could have written anything there."""
     told = marker.get("had")
     told = told if isinstance(told, dict) else {}
-    return {name: printable(told[name][:_LONGEST]) for name in HAD if isinstance(told.get(name), str)}
+    return {
+        name: printable(told[name][:_MAX_REASON_CHARACTERS])
+        for name in ALLOCATED_FIELDS
+        if isinstance(told.get(name), str)
+    }
 
 
-def _comes_after(entry: TrackedJob, other: TrackedJob) -> bool:
+def _is_later(entry: TrackedJob, other: TrackedJob) -> bool:
     """Whether a number that two jobs had is that of the first: they begin again when a controller lost its state."""
     if other.folder is None:
         return not entry.is_finished

@@ -24,19 +24,19 @@ class Upload:
     """
 
     def __init__(self, task: asyncio.Task[object]) -> None:
-        self._task, self.is_given_up = task, False
-        self.done = self.total = 0
+        self._task, self.is_cancelled = task, False
+        self.sent_bytes = self.total = 0
 
     def as_dict(self) -> dict[str, int]:
         """Return it as the API tells it."""
-        return {"done": self.done, "total": self.total}
+        return {"done": self.sent_bytes, "total": self.total}
 
-    def give_up(self) -> bool:
+    def cancel(self) -> bool:
         """Have them not arrive, and nothing submitted; may be called again."""
-        if not self.is_given_up:
-            self.is_given_up = True
+        if not self.is_cancelled:
+            self.is_cancelled = True
             self._task.cancel()
-        return self.is_given_up
+        return self.is_cancelled
 
 
 def may_run(error: BaseException) -> bool:

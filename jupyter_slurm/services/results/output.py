@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DISPLAY", "STREAMS", "follow", "read_output", "why_lost"]
 
-_CHUNK = 262_144
-_AGAIN = 5.0  # seconds after which what could not be read is tried again
+_CHUNK_BYTES = 262_144
+_RETRY_INTERVAL_S = 5.0  # seconds after which what could not be read is tried again
 
 
 async def read_output(
@@ -41,16 +41,16 @@ async def read_output(
             raise FileNotFoundError
         size = (await transport.stat(path)).size
     except FileNotFoundError as error:
-        if not finished or (stream in STREAMS and _never_began(entry)):
+        if not finished or (stream in STREAMS and _never_started(entry)):
             return b"", 0
         raise _missing(entry, stream, path) from error
     start = max(0, size + offset) if offset < 0 else offset
     return (await transport.read(path, start, limit) if start < size else b""), size
 
 
-def _never_began(entry: TrackedJob) -> bool:
+def _never_started(entry: TrackedJob) -> bool:
     """Tell whether a job was cancelled before it had a node: there is no output, and nothing is wrong with that."""
-    nodes = entry.told_nodes or (entry.latest.nodes if entry.latest else "")
+    nodes = entry.reported_nodes or (entry.latest.nodes if entry.latest else "")
     return entry.state.name == "CANCELLED" and not nodes
 
 
@@ -75,7 +75,7 @@ def why_lost(cluster: str, reached: Callable[[], Mapping[str, Any]]) -> str:
 async def follow(
     transport: Transport,
     tails: OutputGrowth,
-    look: Callable[[], TrackedJob],
+    read_entry: Callable[[], TrackedJob],
     offsets: dict[str, int],
     changed: asyncio.Event,
     printed: Callable[[], None],
@@ -97,14 +97,14 @@ async def follow(
     with tails.watching(changed) as watch:
         while True:
             changed.clear()  # first: what happens from here on is heard
-            entry = look()
+            entry = read_entry()
             if (said := lost()) != trouble:
                 trouble = said
                 yield "trouble", {"detail": trouble}
             finished = entry.is_finished  # before the output is looked at: what it printed last is read too
-            is_over = finished and not entry.is_owed  # before that is told, too: what came back is to be heard
+            is_over = finished and not entry.is_copy_back_due  # before that is told, too: what came back is to be heard
             paths = _paths(entry, offsets)
-            tails.want(watch, paths.values())
+            tails.watch(watch, paths.values())
             sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
             quiet = True
             for stream, path in paths.items():
@@ -121,7 +121,7 @@ async def follow(
                 yield "end", {}
                 return
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_AGAIN):
+                async with asyncio.timeout(_RETRY_INTERVAL_S):
                     await changed.wait()
 
 
@@ -167,7 +167,7 @@ async def _news(
     while offsets[stream] < size:
         try:
             # Of what is shown no more than was there when the text was looked at, which it stands in.
-            most = min(_CHUNK, size - offsets[stream]) if stream == DISPLAY else _CHUNK
+            most = min(_CHUNK_BYTES, size - offsets[stream]) if stream == DISPLAY else _CHUNK_BYTES
             data = await transport.read(path, offsets[stream], most)
         except (TransportError, FileNotFoundError) as error:
             if is_last and isinstance(error, LinkLost):

@@ -12,7 +12,10 @@ from jupyter_slurm.transport.base import Transport
 
 __all__ = ["OutputGrowth", "OutputWatch"]
 
-_QUICK, _SLOW = 0.2, 1.0  # seconds between two questions: while something is printed, and while nothing is
+_ACTIVE_INTERVAL_S, _IDLE_INTERVAL_S = (
+    0.2,
+    1.0,
+)  # seconds between two questions: while something is printed, and while nothing is
 
 
 @dataclass(eq=False)
@@ -48,7 +51,7 @@ class OutputGrowth:
 
     @contextlib.contextmanager
     def watching(self, changed: asyncio.Event) -> Iterator[OutputWatch]:
-        """Give a watch; :meth:`want` says of what."""
+        """Give a watch; :meth:`watch` says of what."""
         watch = OutputWatch(changed)
         self._watches.add(watch)
         if self._task is None:
@@ -58,7 +61,7 @@ class OutputGrowth:
         finally:
             self._watches.discard(watch)
 
-    def want(self, watch: OutputWatch, paths: Iterable[str]) -> None:
+    def watch(self, watch: OutputWatch, paths: Iterable[str]) -> None:
         """Watch these files from now on; what is new among them is asked about at once."""
         wanted = set(paths)
         for path in watch.sizes.keys() - wanted:
@@ -79,12 +82,12 @@ class OutputGrowth:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        pause = _QUICK
+        pause = _ACTIVE_INTERVAL_S
         try:
             while self._watches:
                 self._hurry.clear()
                 begun = asyncio.get_running_loop().time()
-                pause = _QUICK if await self._look() else min(_SLOW, pause * 1.2)
+                pause = _ACTIVE_INTERVAL_S if await self._query_sizes() else min(_IDLE_INTERVAL_S, pause * 1.2)
                 # A way that is slow, or busy with what was printed, is asked less often.
                 took = asyncio.get_running_loop().time() - begun
                 with contextlib.suppress(TimeoutError):
@@ -93,7 +96,7 @@ class OutputGrowth:
         finally:
             self._task = None
 
-    async def _look(self) -> bool:
+    async def _query_sizes(self) -> bool:
         """Ask once; return whether there was news for somebody."""
         watches = list(self._watches)
         try:

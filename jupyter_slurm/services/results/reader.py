@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobOutputMissing, UsageError
 from jupyter_slurm.services.jobdir import job_directory
-from jupyter_slurm.services.jobdir.ownership import doubt, is_own
+from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
 from jupyter_slurm.services.jobdir.untrusted import read_whole
-from jupyter_slurm.services.jobs.array_parts import shared_folder, task_of
+from jupyter_slurm.services.jobs.array_parts import shared_folder, task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.results import output
 from jupyter_slurm.services.results.output_growth import OutputGrowth
 from jupyter_slurm.services.results.record import recorded
-from jupyter_slurm.services.results.usage_report import report_of
+from jupyter_slurm.services.results.usage_report import report_to_api
 from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 
@@ -53,10 +53,10 @@ class ResultReader:
         wake: Callable[[], None],
         reached: Callable[[], Mapping[str, Any]],
         find: Callable[[str], Awaitable[TrackedJob]],
-        shown: Callable[[str, TrackedJob], TrackedJob],
+        display_entry: Callable[[str, TrackedJob], TrackedJob],
     ) -> None:
         self._client, self._tracker, self._wake, self._reached = client, tracker, wake, reached
-        self._find, self._shown = find, shown
+        self._find, self._display_entry = find, display_entry
         self._transport, self._clock = client.transport, tracker.clock
         self._tails = OutputGrowth(client.transport)
 
@@ -69,7 +69,7 @@ class ResultReader:
         entry = await self._find(reference)
         if entry.folder is not None and entry.record is not None:
             return await read_whole(self._transport, entry.folder.file(entry.record.script))
-        return await self._client.ask(["scontrol", "write", "batch_script", str(entry.id), "-"])
+        return await self._client.query(["scontrol", "write", "batch_script", str(entry.id), "-"])
 
     async def source(self, reference: str) -> bytes:
         """Return what was typed, where that is another thing than the batch script."""
@@ -77,28 +77,32 @@ class ResultReader:
         cell, folder = entry.record.cell if entry.record else None, shared_folder(entry)
         if cell is None and folder is not None:
             with contextlib.suppress(FileNotFoundError):
-                return await read_whole(self._transport, folder.file(job_directory.SCRIPT))
+                return await read_whole(self._transport, folder.file(job_directory.SWEEP_SCRIPT))
         if cell is None:
             raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
         return cell.source.encode("utf-8", "surrogateescape")
 
     async def record(self, reference: str) -> api.Record:
         """Return what is recorded of a job."""
-        return await recorded(self._transport, await self._one(reference), reference)
+        return await recorded(self._transport, await self._find_single(reference), reference)
 
     async def report(self, reference: str) -> api.Report:
         """Return what a job used of what it had."""
-        return await report_of(self._client, await self._one(reference), self._clock())
+        return await report_to_api(self._client, await self._find_single(reference), self._clock())
 
     async def usage(self, reference: str) -> api.Usage:
         """Return what a job used as time went by."""
-        return await sampled(self._transport, await self._one(reference))
+        return await sampled(self._transport, await self._find_single(reference))
 
     async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
         """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
         entry = await self._find(reference)
-        asked = entry.of_task(task_of(reference, entry))
-        if entry.folder and stream not in output.STREAMS and (why := await doubt(self._transport, entry.folder.path)):
+        asked = entry.task_view(task_index(reference, entry))
+        if (
+            entry.folder
+            and stream not in output.STREAMS
+            and (why := await ownership_error(self._transport, entry.folder.path))
+        ):
             raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
         return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
 
@@ -106,25 +110,25 @@ class ResultReader:
         """Yield what a job prints and becomes, until it is over."""
         entry = await self._find(reference)
         positions: dict[str, int] = {}  # what is shown comes first: it says where it stands in the text
-        if output.DISPLAY in offsets and entry.folder and await is_own(self._transport, entry.folder.path):
+        if output.DISPLAY in offsets and entry.folder and await is_owned(self._transport, entry.folder.path):
             positions[output.DISPLAY] = offsets[output.DISPLAY]
         positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
         with self._tracker.listening(entry) as changed:
             self._wake()
 
             def look() -> TrackedJob:
-                return self._shown(reference, self._tracker.find(reference) or entry)
+                return self._display_entry(reference, self._tracker.find(reference) or entry)
 
-            begun = functools.partial(self._has_begun, entry)
+            begun = functools.partial(self._check_output_start, entry)
             lost = functools.partial(output.why_lost, self._tracker.name, self._reached)
             async for event in output.follow(self._transport, self._tails, look, positions, changed, begun, lost):
                 yield event
 
-    def _has_begun(self, entry: TrackedJob) -> None:
+    def _check_output_start(self, entry: TrackedJob) -> None:
         """Take output in the job directory of a job that never ran before for the sign that it does."""
         own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
         if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
-            self._tracker.tell(entry)
+            self._tracker.publish(entry)
 
-    async def _one(self, reference: str) -> TrackedJob:
-        return self._shown(reference, await self._find(reference))
+    async def _find_single(self, reference: str) -> TrackedJob:
+        return self._display_entry(reference, await self._find(reference))

@@ -10,8 +10,8 @@ from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json import JobRecordFile
-from jupyter_slurm.services.jobdir.ownership import doubt, is_own
-from jupyter_slurm.services.jobdir.untrusted import read_left, read_whole
+from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted, read_whole
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
@@ -19,11 +19,11 @@ from jupyter_slurm.transport.base import Transport
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["recorded", "sweep_of", "values_of"]
+__all__ = ["read_job_values", "recorded", "sweep_table"]
 
 _SECRET = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
-_OWN = "Whoever owns the folder can give it back (chown, chmod go-w); else run the cell again."
-_TAKEN = (
+_OWNERSHIP_HINT = "Whoever owns the folder can give it back (chown, chmod go-w); else run the cell again."
+_RECORD_KEYS = (
     "key",
     "kind",
     "created",
@@ -59,12 +59,12 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> a
             f"job {printable(reference)} was submitted in another way: nothing is recorded of it",
             hint="`job.script` is its script, `%sbatch` submits one again.",
         )
-    if why := await doubt(transport, entry.folder.path):
-        raise UsageError(f"what is recorded of job {printable(reference)} is not believed: {why}", hint=_OWN)
+    if why := await ownership_error(transport, entry.folder.path):
+        raise UsageError(f"what is recorded of job {printable(reference)} is not believed: {why}", hint=_OWNERSHIP_HINT)
     request, slurm, used = record.request, record.slurm_version, await _used(transport, entry)
     document = record.to_json()
     told = {
-        **{name: document.get(name) for name in _TAKEN},
+        **{name: document.get(name) for name in _RECORD_KEYS},
         **{name: getattr(request, name, None) for name in _REQUESTED},
         "key": entry.part.of if entry.part else record.key,  # what its parts share is with the first
         "environment": _without_secrets(document.get("environment")),
@@ -100,16 +100,16 @@ def _without_secrets(environment: dict[str, Any] | None) -> dict[str, Any] | Non
 
 async def _used(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
     """Return what the runner found when the cell began; nothing where it did not."""
-    if entry.folder is None or entry.kind != "python" or not await is_own(transport, entry.folder.path):
+    if entry.folder is None or entry.kind != "python" or not await is_owned(transport, entry.folder.path):
         return {}
     try:
-        used = await read_left(transport, entry.folder.file("used.json"), 1_000_000)
+        used = await read_untrusted(transport, entry.folder.file("used.json"), 1_000_000)
     except (FileNotFoundError, TransportError, ValueError, RecursionError):
         return {}
     return used if isinstance(used, dict) else {}
 
 
-async def values_of(transport: Transport, folder: JobFolder, most: int) -> bytes:
+async def read_job_values(transport: Transport, folder: JobFolder, limit: int) -> bytes:
     """Return the values that travelled with a job, to travel again: at most so many bytes.
 
     Raises
@@ -117,9 +117,9 @@ async def values_of(transport: Transport, folder: JobFolder, most: int) -> bytes
     UsageError
         They are gone, or more than that, or somebody else can write to their folder.
     """
-    if await is_own(transport, folder.path):
+    if await is_owned(transport, folder.path):
         try:
-            return await read_whole(transport, folder.file("in.values"), most)
+            return await read_whole(transport, folder.file("in.values"), limit)
         except FileNotFoundError:
             pass
     raise UsageError(
@@ -127,7 +127,7 @@ async def values_of(transport: Transport, folder: JobFolder, most: int) -> bytes
     )
 
 
-async def sweep_of(transport: Transport, folder: JobFolder) -> api.Sweep | None:
+async def sweep_table(transport: Transport, folder: JobFolder) -> api.Sweep | None:
     """Return the table of parameters of a job, as a submission has it; None where it has none."""
     try:
         told = json.loads(await read_whole(transport, folder.file(FILE)))

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, cast
 from jupyter_slurm.domain.queries import job_usage
 from jupyter_slurm.domain.queries.job_usage import Usage
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
-from jupyter_slurm.services.jobdir.ownership import is_own
-from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobdir.ownership import is_owned
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["report_of"]
+__all__ = ["report_to_api"]
 
-_MARGIN = 60.0  # seconds by which clocks may differ
+_CLOCK_MARGIN_S = 60.0  # seconds by which clocks may differ
 
 
-async def report_of(client: SlurmClient, entry: TrackedJob, now: float) -> api.Report:
+async def report_to_api(client: SlurmClient, entry: TrackedJob, now: float) -> api.Report:
     """Return the report as the API tells it.
 
     Parameters
@@ -60,11 +60,11 @@ async def report_of(client: SlurmClient, entry: TrackedJob, now: float) -> api.R
 async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tuple[str | None, Usage]:
     assert entry.id is not None
     mark = secrets.token_hex(8)
-    await client.people.take()
+    await client.people.acquire()
     if entry.is_finished:
-        since = int((entry.submit_time or 0.0) - _MARGIN)
+        since = int((entry.submit_time or 0.0) - _CLOCK_MARGIN_S)
         try:
-            found = job_usage.parse_usage(await client.ask(job_usage.sacct_usage_argv(entry.id, since, mark)), mark)
+            found = job_usage.parse_usage(await client.query(job_usage.sacct_usage_argv(entry.id, since, mark)), mark)
             if found is not None and found.elapsed is not None:
                 return "sacct", found
             notes.append("Accounting does not know it yet; ask again in a minute.")
@@ -77,7 +77,7 @@ async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tup
         return None, Usage()
     raw = entry.latest.raw_id if entry.latest else None
     try:
-        found = job_usage.parse_usage(await client.ask(job_usage.sstat_usage_argv(raw or entry.id.job)))
+        found = job_usage.parse_usage(await client.query(job_usage.sstat_usage_argv(raw or entry.id.job)))
     except SlurmError as error:
         notes.append(f"Its nodes did not tell (sstat): {error.message}")
         found = None
@@ -89,59 +89,61 @@ async def _marker(client: SlurmClient, entry: TrackedJob) -> Usage | None:
     if entry.kind != "python" or entry.folder is None or entry.id is None:
         return None
     try:
-        if not await is_own(client.transport, entry.folder.path):
+        if not await is_owned(client.transport, entry.folder.path):
             return None
-        used = (await read_left(client.transport, entry.folder.end_marker(entry.id.task)))["used"]
+        used = (await read_untrusted(client.transport, entry.folder.end_marker(entry.id.task)))["used"]
         return Usage(
             cpu=float(used["cpu"]),
             memory=int(used["memory"]),
             elapsed=float(used["elapsed"]),
             cpus=int(used.get("cpus") or 0) or None,
-            memory_asked=int(used.get("memory_asked") or 0) or None,
+            requested_memory=int(used.get("memory_asked") or 0) or None,
         )
     except (FileNotFoundError, TransportError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-async def _allocated(client: SlurmClient, entry: TrackedJob, found: Usage, now: float) -> Usage:
+async def _allocated(client: SlurmClient, entry: TrackedJob, usage: Usage, now: float) -> Usage:
     """Add what was allocated, from what the controller says, where accounting has not told it."""
     latest, at_end = entry.latest, entry.record.end if entry.record else None
-    if not found.tres and entry.id is not None:
-        told = [record for record in await client.look_up(entry.id) if record.id == entry.id]
-        latest = told[0] if told and entry.is_shown_by(told) else latest
+    if not usage.tres and entry.id is not None:
+        told = [record for record in await client.find_jobs(entry.id) if record.id == entry.id]
+        latest = told[0] if told and entry.is_described_by(told) else latest
     end = entry.end_time if entry.is_finished else now
     lasted = end - entry.start_time if end is not None and entry.start_time is not None else None
     return replace(
-        found,
-        elapsed=found.elapsed if found.elapsed is not None else lasted,
-        time_limit=found.time_limit
-        if found.time_limit is not None
+        usage,
+        elapsed=usage.elapsed if usage.elapsed is not None else lasted,
+        time_limit=usage.time_limit
+        if usage.time_limit is not None
         else (latest and latest.time_limit) or (at_end.time_limit if at_end else None),
-        cpus=found.cpus if found.cpus is not None else (latest and latest.cpus) or (at_end.cpus if at_end else None),
-        tres=found.tres or (latest.tres if latest else ""),
+        cpus=usage.cpus if usage.cpus is not None else (latest and latest.cpus) or (at_end.cpus if at_end else None),
+        tres=usage.tres or (latest.tres if latest else ""),
     )
 
 
-async def _gpus(client: SlurmClient, entry: TrackedJob, asked: int | None, notes: list[str]) -> list[api.ReportGpu]:
+async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, notes: list[str]) -> list[api.ReportGpu]:
     """Ask the GPUs of a running job, in a step that takes nothing from it."""
-    if asked is None:
+    if requested is None:
         return []
     if entry.is_finished or entry.id is None:
-        notes.append("What its GPUs did is known while it runs only." if asked else "Slurm counts no GPU of it.")
+        notes.append("What its GPUs did is known while it runs only." if requested else "Slurm counts no GPU of it.")
         return []
     nodes = (entry.latest.node_count if entry.latest else None) or 1
     raw = (entry.latest.raw_id if entry.latest else None) or entry.id.job
     place = [f"--jobid={raw}", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", "--overlap", "--mem=0"]
     argv = ["srun", *place, "--quiet"]
     try:
-        gpus = job_usage.parse_gpus(await client.ask([*argv, *job_usage.GPU_QUERY])) if asked else []
+        gpus = job_usage.parse_gpus(await client.query([*argv, *job_usage.GPU_QUERY])) if requested else []
         if not gpus:  # of whole nodes it has all, and a step none that does not ask for them
-            given = job_usage.parse_gpus_given(await client.ask(["scontrol", "--details", "show", "job", str(raw)]))
-            if not (given or asked):
+            given = job_usage.parse_allocated_gpus(
+                await client.query(["scontrol", "--details", "show", "job", str(raw)])
+            )
+            if not (given or requested):
                 notes.append("Slurm counts no GPU of it.")
                 return []
             gpus = (
-                job_usage.parse_gpus(await client.ask([*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]))
+                job_usage.parse_gpus(await client.query([*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]))
                 if given
                 else []
             )

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.jobdir.ownership import is_own
-from jupyter_slurm.services.jobdir.untrusted import read_left
+from jupyter_slurm.services.jobdir.ownership import is_owned
+from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.transport.base import Transport
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 
 __all__ = ["sampled"]
 
-_MOST = 200_000  # bytes; no runner writes so many
-_LONGEST = 255  # characters of the name of a node
+_MAX_SAMPLES_BYTES = 200_000  # bytes; no runner writes so many
+_MAX_NODE_NAME_CHARACTERS = 255  # characters of the name of a node
 _MEASURED = ("python", "allocation", "session")
-_NOTHING: api.Usage = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": [], "note": ""}
+_EMPTY_SAMPLE: api.Usage = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": [], "note": ""}
 
 
 async def sampled(transport: Transport, entry: TrackedJob) -> api.Usage:
     """Return what was measured as the API tells it; where that is nothing, ``note`` says why."""
     if why := _unmeasured(entry):
-        return {**_NOTHING, "note": why}
+        return {**_EMPTY_SAMPLE, "note": why}
     assert entry.folder is not None
     try:
-        if not await is_own(transport, entry.folder.path):
+        if not await is_owned(transport, entry.folder.path):
             raise FileNotFoundError
-        told = await read_left(transport, entry.folder.file("usage.json"), _MOST)
+        told = await read_untrusted(transport, entry.folder.file("usage.json"), _MAX_SAMPLES_BYTES)
         return {**_read(told), "note": _note(told)}
     except (FileNotFoundError, TransportError):
         pass
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
-        return {**_NOTHING, "note": "What was measured cannot be read: its file is damaged."}
+        return {**_EMPTY_SAMPLE, "note": "What was measured cannot be read: its file is damaged."}
     if entry.is_finished:
-        return {**_NOTHING, "note": "It was over before there was anything to draw."}
-    return {**_NOTHING, "note": "Nothing was measured yet: look again in a minute."}
+        return {**_EMPTY_SAMPLE, "note": "It was over before there was anything to draw."}
+    return {**_EMPTY_SAMPLE, "note": "Nothing was measured yet: look again in a minute."}
 
 
 def _unmeasured(entry: TrackedJob) -> str:
@@ -54,8 +54,8 @@ def _unmeasured(entry: TrackedJob) -> str:
     return ""
 
 
-def _read(told: Any) -> api.Usage:
-    raw = [(*map(_number, point[:3]), *point[3:5]) for point in told["points"]]
+def _read(data: Any) -> api.Usage:
+    raw = [(*map(_number, point[:3]), *point[3:5]) for point in data["points"]]
     points: list[api.UsagePoint] = []
     for (before, cpu_before, *_), (time, cpu, memory, busy, gpu_memory) in pairwise(raw):
         if time > before:
@@ -68,8 +68,8 @@ def _read(told: Any) -> api.Usage:
                     "gpu_memory": None if gpu_memory is None else int(_number(gpu_memory)),
                 }
             )
-    given = {name: None if told[name] is None else int(_number(told[name])) for name in ("cpus", "memory")}
-    node, gpus = str(told["node"])[:_LONGEST], int(_number(told["gpus"]))
+    given = {name: None if data[name] is None else int(_number(data[name])) for name in ("cpus", "memory")}
+    node, gpus = str(data["node"])[:_MAX_NODE_NAME_CHARACTERS], int(_number(data["gpus"]))
     cpus, memory = given["cpus"], given["memory"]
     return {"node": node, "gpus": gpus, "cpus": cpus, "memory": memory, "points": points, "note": ""}
 
@@ -82,12 +82,12 @@ def _number(value: Any) -> float:
     return number
 
 
-def _note(told: Any) -> str:
+def _note(data: Any) -> str:
     said = []
-    if told["source"] != "cgroup":
+    if data["source"] != "cgroup":
         said.append("Measured are the processes of the job's runner: Slurm has made no control group for it.")
-    if not told["gpus"]:
+    if not data["gpus"]:
         said.append("It has no GPU that could be measured.")
-    elif all(point[3] is None for point in told["points"]):
+    elif all(point[3] is None for point in data["points"]):
         said.append("Its GPUs are not measured: there is no nvidia-smi on its node.")
     return " ".join(said)

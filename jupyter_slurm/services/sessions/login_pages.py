@@ -14,7 +14,7 @@ from jupyter_slurm.transport.local.files import make_private
 
 __all__ = ["LoginPages"]
 
-_OPENS = 600.0  # seconds for which a page that logs in is there: for one opening, perhaps by hand
+_PAGE_LIFETIME_S = 600.0  # seconds for which a page that logs in is there: for one opening, perhaps by hand
 
 _PAGE = """<!DOCTYPE html>
 <html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Opening the session</title></head>
@@ -69,7 +69,7 @@ class LoginPages:
             raise TransportError(f"{path} cannot be written: {error.strerror}", hint="Is the disk full?") from error
         if before := self._timers.get(key):
             before.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(_OPENS, self.remove, key)
+        self._timers[key] = asyncio.get_running_loop().call_later(_PAGE_LIFETIME_S, self.remove, key)
         return path
 
     def remove(self, key: str) -> None:

@@ -19,8 +19,14 @@ from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportErr
 from jupyter_slurm.services.jobdir.job_json import GrantRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.jobs.session_server import SessionServer, SessionStart, path_of, read_served, read_token
-from jupyter_slurm.services.jobs.session_state import session_dict, way_to
+from jupyter_slurm.services.jobs.session_server import (
+    SessionServer,
+    SessionStart,
+    read_served,
+    read_token,
+    session_path,
+)
+from jupyter_slurm.services.jobs.session_state import route_to_api, session_dict
 from jupyter_slurm.services.results.output import why_lost
 from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_command, stem_of
 from jupyter_slurm.services.sessions.login_pages import LoginPages
@@ -36,11 +42,11 @@ __all__ = ["Sessions"]
 log = logging.getLogger(__name__)
 
 _OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter")
-_FRESH = 0.025, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
-_LOOK = (0.5, 2.0)  # seconds between two looks whether one that was cancelled is over: at first, at last
-_ENDS = 60.0  # seconds for all of them
-_LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
-_AGAIN = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
+_FRESH_DELAYS_S = 0.025, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
+_CHECK_DELAYS_S = (0.5, 2.0)  # seconds between two looks whether one that was cancelled is over: at first, at last
+_SHUTDOWN_TIMEOUT_S = 60.0  # seconds for all of them
+_RESERVED_LOOKUPS = 3  # of the questions about one job that are to be had at once, so that some are left for others
+_RETRY_DELAYS_S = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
 
 _NO_PORT = (
     "Free it, and `jupyter slurm open {0}` brings the session here; or `jupyter slurm stop {0}`, and launch it again "
@@ -64,7 +70,7 @@ class Sessions:
     def __init__(self, cluster: Callable[[str], SessionCluster], tunnels: Tunnels, folder: str) -> None:
         self._cluster, self._tunnels, self._pages = cluster, tunnels, LoginPages(folder)
         self._launching: set[tuple[str, str]] = set()
-        self._told: dict[str, api.Session | None] = {}  # of each that is not over, what was told last
+        self._published: dict[str, api.Session | None] = {}  # of each that is not over, what was told last
         self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
         self._reaching: dict[str, asyncio.Task[None]] = {}
         self._approaching: dict[str, asyncio.Task[None]] = {}
@@ -83,7 +89,7 @@ class Sessions:
 
     # -- what a person asks for
 
-    async def launch(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def launch(self, name: str, requested: Mapping[str, Any]) -> dict[str, Any]:
         """Submit the job of a session, once for one key; ``dry_run``: show what would be submitted.
 
         Raises
@@ -93,28 +99,28 @@ class Sessions:
         SubmitRefused
             sbatch says no.
         """
-        cluster, key = self._cluster(name), asked["key"]
-        command = asked.get("command")
+        cluster, key = self._cluster(name), requested["key"]
+        command = requested.get("command")
         check_command(command)
-        with self._named(cluster, key, asked.get("name"), stem_of(command)) as chosen:
-            session = {n: value for n in _OF_A_SESSION if (value := asked.get(n)) is not None}
+        with self._named(cluster, key, requested.get("name"), stem_of(command)) as chosen:
+            session = {n: value for n in _OF_A_SESSION if (value := requested.get(n)) is not None}
             if session.get("jupyter") and (folder := cluster.location.container.get("image_dir")):
                 session["image_dir"] = folder
-            session["base_url"] = base_url_of(path_of(session.get("prefix"), key), command)
+            session["base_url"] = base_url_of(session_path(session.get("prefix"), key), command)
             if cluster.location.node_ports:
                 session["node_ports"] = list(cluster.location.node_ports)
-            body = {n: value for n, value in asked.items() if n != "name" and n not in _OF_A_SESSION}
+            body = {n: value for n, value in requested.items() if n != "name" and n not in _OF_A_SESSION}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session}
             told = await cluster.submit(body)
-        return {**told, "warnings": [*(told.get("warnings") or ()), *_taken(session.get("port"))]}
+        return {**told, "warnings": [*(told.get("warnings") or ()), *_port_warnings(session.get("port"))]}
 
-    def told(self, name: str, *, active: bool) -> list[api.Job]:
+    def list_to_api(self, name: str, *, active: bool) -> list[api.Job]:
         """Return the sessions of a cluster, the newest first."""
-        entries = [entry for entry in self._cluster(name).tracker.entries.values() if _is_one(entry)]
+        entries = [entry for entry in self._cluster(name).tracker.entries.values() if _is_session(entry)]
         meant = [entry for entry in entries if not (active and entry.is_finished)]
         return [job_dict(entry) for entry in sorted(meant, key=lambda e: e.submit_time or 0.0, reverse=True)]
 
-    async def one(self, name: str, reference: str) -> api.Job:
+    async def session_to_api(self, name: str, reference: str) -> api.Job:
         """Return a session by its name, its Slurm id or its key; of several with one name, the latest.
 
         Raises
@@ -136,18 +142,18 @@ class Sessions:
         """
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
-        if entry.is_finished or not entry.state.is_running or not await self._look(cluster, entry):
+        if entry.is_finished or not entry.state.is_running or not await self._check_listener(cluster, entry):
             session = session_dict(entry)
             state = session["state"] if session else ""
             hint = "It is over: launch another one." if entry.is_finished else "Ask again when it is ready."
             raise JobError(f"session {_name(entry)} is not ready: {state}", hint=hint, state=state)
-        await self._reach(cluster, entry, asked=True)
+        await self._reach(cluster, entry, is_requested=True)
         session, page = session_dict(entry), None
         if session is not None and session["command"] is None and (url := session["url"]):
             page = await self._write_page(cluster, entry, url)
         return {**job_dict(entry), "page": page}
 
-    async def way(self, clusters: Iterable[SessionCluster], key: str) -> api.SessionWay:
+    async def session_route(self, clusters: Iterable[SessionCluster], key: str) -> api.SessionWay:
         """Return where a session answers here, and what it knows its person by; nobody is asked anything for it.
 
         Raises
@@ -159,8 +165,8 @@ class Sessions:
         """
         for cluster in clusters:
             entry = cluster.tracker.entries.get(key)
-            if entry is not None and _is_one(entry):
-                return await way_to(cluster.client.transport, entry)
+            if entry is not None and _is_session(entry):
+                return await route_to_api(cluster.client.transport, entry)
         raise JobNotFound(
             "there is no session at this address",
             hint="`jupyter slurm sessions --all` lists them; where their cluster asks for a log-in, "
@@ -173,7 +179,7 @@ class Sessions:
         entry = await self._find(cluster, reference)
         await cluster.actions.cancel(str(entry.key))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ENDS):
+            async with asyncio.timeout(_SHUTDOWN_TIMEOUT_S):
                 await self._until_over(cluster, entry)
         if entry.is_finished:
             self._tunnels.end_with(cluster.id, str(entry.key))
@@ -195,78 +201,78 @@ class Sessions:
             if await cluster.tracker.save(entry):
                 with contextlib.suppress(TransportError):  # agents on other machines hear of it
                     await cluster.client.transport.write(f"{cluster.tracker.folder.events}/{entry.key}.renamed", b"")
-        cluster.tracker.tell(entry)
+        cluster.tracker.publish(entry)
         return job_dict(entry)
 
     @staticmethod
     async def _until_over(cluster: SessionCluster, entry: TrackedJob) -> None:
         """Wait until a session is over; Slurm is asked about it alone where such questions are to be had."""
-        pause = _LOOK[0]
+        pause = _CHECK_DELAYS_S[0]
         while not entry.is_finished:
             await asyncio.sleep(pause)
-            pause = min(_LOOK[1], pause * 2)
+            pause = min(_CHECK_DELAYS_S[1], pause * 2)
             cluster.poller.wake()
-            if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_LEFT):
+            if entry.id is not None and not entry.is_finished and cluster.client.singles.is_ready(_RESERVED_LOOKUPS):
                 with contextlib.suppress(SlurmError):
-                    await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
+                    await cluster.tracker.update_from_slurm(entry, await cluster.client.describe(entry.id))
 
     # -- what goes on meanwhile
 
     async def tend(self, cluster: SessionCluster) -> None:
         """Bring those that are ready here, and tell what has changed."""
         for entry in list(cluster.tracker.entries.values()):
-            if not _is_one(entry):
+            if not _is_session(entry):
                 continue
             key = str(entry.key)
             if entry.is_finished:
-                self._told.pop(key, None)
+                self._published.pop(key, None)
                 self._next.pop(key, None)
                 self._pages.remove(key)
                 self._tunnels.leave(cluster.id, key)
                 continue
-            if entry.session.server is not None and not _is_of_this_run(entry, entry.session.server):
+            if entry.session.server is not None and not _is_current_run(entry, entry.session.server):
                 entry.session.server = None  # where its next run listens is another question
             if entry.session.server is not None and entry.session.server.is_stale:
-                await self._hear_warnings(cluster, entry, entry.session.server)
-            if entry.state.is_running and self._is_due(cluster, key):
-                await self._look(cluster, entry)
-                self._begin(cluster, entry)
+                await self._read_warnings(cluster, entry, entry.session.server)
+            if entry.state.is_running and self._is_check_due(cluster, key):
+                await self._check_listener(cluster, entry)
+                self._connect(cluster, entry)
             now = session_dict(entry)
-            if self._told.get(key) != now:
-                self._told[key] = now
-                cluster.tracker.tell(entry)
+            if self._published.get(key) != now:
+                self._published[key] = now
+                cluster.tracker.publish(entry)
 
     async def _find(self, cluster: SessionCluster, reference: str) -> TrackedJob:
-        named = [e for e in cluster.tracker.entries.values() if _is_one(e) and _name(e) == reference]
+        named = [e for e in cluster.tracker.entries.values() if _is_session(e) and _name(e) == reference]
         if named:
             return max(named, key=lambda e: (not e.is_finished, e.submit_time or 0.0))
         with contextlib.suppress(JobNotFound):
             entry = await cluster.jobs.find(reference)
-            if _is_one(entry):
+            if _is_session(entry):
                 return entry
         raise JobNotFound(
             f"there is no session {printable(reference)}",
             hint="`jupyter slurm sessions` lists those that go on.",
         )
 
-    def _is_due(self, cluster: SessionCluster, key: str) -> bool:
+    def _is_check_due(self, cluster: SessionCluster, key: str) -> bool:
         at, _ = self._next.get(key, (0.0, 0.0))
         if time.monotonic() < at or key in self._reaching:
             return False
-        self._next.setdefault(key, (0.0, _AGAIN[0]))
-        self._next[key] = (time.monotonic() + _FRESH[cluster.location.is_far], self._next[key][1])
+        self._next.setdefault(key, (0.0, _RETRY_DELAYS_S[0]))
+        self._next[key] = (time.monotonic() + _FRESH_DELAYS_S[cluster.location.is_remote], self._next[key][1])
         return True
 
-    async def _look(self, cluster: SessionCluster, entry: TrackedJob) -> bool:
+    async def _check_listener(self, cluster: SessionCluster, entry: TrackedJob) -> bool:
         """See where its Jupyter listens; return whether it does."""
         if entry.session.server is None and entry.folder is not None:
             found = await read_served(cluster.client.transport, entry.folder)
             if isinstance(found, SessionStart):
                 entry.session.stage = found.stage
-                if found.nodes and entry.record is not None and _is_of_this_run(entry, found):
+                if found.nodes and entry.record is not None and _is_current_run(entry, found):
                     granted = replace(entry.record.granted or GrantRecord(), nodes=found.nodes)
                     entry.record = replace(entry.record, granted=granted)
-            elif _is_of_this_run(entry, found):
+            elif _is_current_run(entry, found):
                 entry.session.server, entry.session.stage = found, ""
             if entry.session.server is not None:
                 entry.session.server.lost = partial(why_lost, cluster.id, cluster.describe_connection)
@@ -274,18 +280,18 @@ class Sessions:
                 before = entry.record.granted.port if entry.record.granted else None
                 self._tunnels.redirect(cluster.id, str(entry.key), before, entry.session.server.port)
                 entry.record = replace(entry.record, granted=entry.session.server.granted)
-                cluster.tracker.save_soon(entry)
+                cluster.tracker.schedule_save(entry)
         return entry.session.server is not None
 
     @staticmethod
-    async def _hear_warnings(cluster: SessionCluster, entry: TrackedJob, served: SessionServer) -> None:
+    async def _read_warnings(cluster: SessionCluster, entry: TrackedJob, served: SessionServer) -> None:
         served.is_stale = False
         found = await read_served(cluster.client.transport, entry.folder) if entry.folder is not None else ""
         if isinstance(found, SessionServer) and found.warnings != served.warnings:
             served.warnings = found.warnings
-            cluster.tracker.tell(entry)
+            cluster.tracker.publish(entry)
 
-    def _begin(self, cluster: SessionCluster, entry: TrackedJob) -> None:
+    def _connect(self, cluster: SessionCluster, entry: TrackedJob) -> None:
         """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now.
 
         Of one that does not listen yet, the node is.
@@ -293,29 +299,29 @@ class Sessions:
         served, key = entry.session.server, str(entry.key)
         if served is None:
             if key not in self._approaching:
-                _keep(self._approaching, key, self._tunnels.approach(cluster.id, entry))
+                _start_task(self._approaching, key, self._tunnels.approach(cluster.id, entry))
         elif served.tunnel is None or (served.tunnel.is_broken and not served.lost()):
-            _keep(self._reaching, key, self._reach_soon(cluster, entry))
+            _start_task(self._reaching, key, self._schedule_connect(cluster, entry))
 
-    async def _reach_soon(self, cluster: SessionCluster, entry: TrackedJob) -> None:
+    async def _schedule_connect(self, cluster: SessionCluster, entry: TrackedJob) -> None:
         key = str(entry.key)
         try:
             await self._reach(cluster, entry)
             self._next.pop(key, None)
         except (SlurmError, OSError) as error:
             log.info("session %s is not reached: %s", entry.key, error)
-            pause = self._next.get(key, (0.0, _AGAIN[0]))[1]
-            self._next[key] = (time.monotonic() + pause, min(_AGAIN[1], pause * 2))
-        cluster.tracker.tell(entry)
+            pause = self._next.get(key, (0.0, _RETRY_DELAYS_S[0]))[1]
+            self._next[key] = (time.monotonic() + pause, min(_RETRY_DELAYS_S[1], pause * 2))
+        cluster.tracker.publish(entry)
 
-    async def _reach(self, cluster: SessionCluster, entry: TrackedJob, *, asked: bool = False) -> None:
+    async def _reach(self, cluster: SessionCluster, entry: TrackedJob, *, is_requested: bool = False) -> None:
         """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
         served, wanted = entry.session.server, entry.record.session if entry.record else None
         if served is None:
             return
         goal: api.TunnelWanted = {"job": entry.key, "port": served.port, "local_port": wanted.port if wanted else None}
         try:
-            served.tunnel = await self._tunnels.reach(cluster.id, goal, asked=asked)
+            served.tunnel = await self._tunnels.reach(cluster.id, goal, is_requested=is_requested)
             served.error = None
         except SlurmError as error:
             if error.details.get("why") == "taken":  # by whom, says the message
@@ -339,7 +345,7 @@ class Sessions:
         UsageError
             It is none, or another session has it.
         """
-        others = [e for e in cluster.tracker.entries.values() if _is_one(e) and not e.is_finished and e.key != key]
+        others = [e for e in cluster.tracker.entries.values() if _is_session(e) and not e.is_finished and e.key != key]
         taken = {_name(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
         if name is not None and not NAME.fullmatch(name):
             raise UsageError(
@@ -359,17 +365,17 @@ class Sessions:
             self._launching.discard((cluster.id, chosen))
 
 
-def _keep(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:
+def _start_task(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:
     """Do work for a session beside what else goes on, and know that it is being done."""
     task = tasks[key] = asyncio.create_task(work, name=f"session {key}")
     task.add_done_callback(lambda _: tasks.pop(key, None))
 
 
-def _is_one(entry: TrackedJob) -> bool:
+def _is_session(entry: TrackedJob) -> bool:
     return entry.kind == "session"
 
 
-def _is_of_this_run(entry: TrackedJob, served: SessionServer | SessionStart) -> bool:
+def _is_current_run(entry: TrackedJob, served: SessionServer | SessionStart) -> bool:
     """Whether what a runner told is not of a run before a requeue."""
     return entry.state.is_running and served.restarts >= entry.restarts
 
@@ -378,7 +384,7 @@ def _name(entry: TrackedJob) -> str:
     return str((entry.record.label if entry.record else None) or entry.key)
 
 
-def _taken(port: int | None) -> list[str]:
+def _port_warnings(port: int | None) -> list[str]:
     """Warn of a local port that somebody has: it may be free when the session is ready."""
     by = owner(port) if port is not None else ""
     return [f"{port} here is taken{by}: unless it is free by then, the session is not reached."] if by else []

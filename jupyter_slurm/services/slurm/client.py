@@ -25,18 +25,18 @@ from jupyter_slurm.transport.base import Completed, Context, Transport
 __all__ = [
     "SlurmClient",
     "cluster_name",
+    "decode_output",
     "is_silence",
     "printable",
-    "text_of",
 ]
 
-_TRIES = 3
-_CONTROLLER_RESTART = 2.0
-_QUEUE = 45.0  # seconds that a question about a job that a person names may stand in line
-_NOTICED = 0.5  # seconds that a command of a person's may wait without a word
+_MAX_ATTEMPTS = 3
+_CONTROLLER_RESTART_S = 2.0
+_QUEUE_TIMEOUT_S = 45.0  # seconds that a question about a job that a person names may stand in line
+_SILENT_WAIT_S = 0.5  # seconds that a command of a person's may wait without a word
 
 # With these words a command answers by itself.
-_ASKS_NOBODY = frozenset({"--help", "--usage", "--version", "-V"})
+_LOCAL_OPTIONS = frozenset({"--help", "--usage", "--version", "-V"})
 
 _SILENCE = re.compile(
     rb"Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted"
@@ -57,7 +57,7 @@ _NO_HISTORY = "There is no history here (no slurmdbd); `jupyter_slurm.jobs()` li
 _MISTYPED = re.compile(rb"(unrecognized|invalid|ambiguous) option|requires an argument", re.IGNORECASE)
 
 
-def text_of(raw: bytes) -> str:
+def decode_output(raw: bytes) -> str:
     """Decode what a command printed; odd bytes survive as surrogates."""
     return raw.decode("utf-8", "surrogateescape")
 
@@ -87,12 +87,12 @@ class SlurmClient:
         Seconds that a question may take.
     """
 
-    def __init__(self, transport: Transport, where: ClusterLocation, timeout: float) -> None:
+    def __init__(self, transport: Transport, location: ClusterLocation, timeout: float) -> None:
         self.transport = transport
-        self._where, self._env = where, dict(where.environment)
+        self._location, self._env = location, dict(location.environment)
         self._timeout = timeout
-        self._seen: set[str] = set()
-        self._known_configuration: dict[str, str] = {}
+        self._warned_commands: set[str] = set()
+        self._cached_configuration: dict[str, str] = {}
         self._tables: dict[str, tuple[OptionTable, str]] = {}
         self._version: tuple[int, int] | None = None
         # A notebook that is run from top to bottom may ask fifteen things at once: thirty RPCs, what sites that limit
@@ -111,7 +111,7 @@ class SlurmClient:
             self._tables.clear()
             self._version = None
 
-    async def ask(self, argv: Sequence[str]) -> bytes:
+    async def query(self, argv: Sequence[str]) -> bytes:
         """Return the answer to a question of ours.
 
         Raises
@@ -126,7 +126,7 @@ class SlurmClient:
         await self._check_configuration(self._env)
         context = Context(cwd="/", env=question_environment(self._env))
         done = await self.transport.run(argv, context=context, timeout=self._timeout)
-        return self.judge(argv, done).stdout
+        return self.check_result(argv, done).stdout
 
     async def act(self, argv: Sequence[str]) -> Completed:
         """Have something done; of which jobs it is refused is for the caller to read.
@@ -146,11 +146,11 @@ class SlurmClient:
     async def _check_configuration(self, env: Mapping[str, str]) -> None:
         """Say at once that slurm.conf is missing: a command of Slurm would wait a minute for it."""
         path = env.get("SLURM_CONF")
-        if not path or path in self._seen:
+        if not path or path in self._warned_commands:
             return
         try:
             await self.transport.stat(path)
-            self._seen.add(path)
+            self._warned_commands.add(path)
         except FileNotFoundError:
             raise ConfigError(
                 f"SLURM_CONF names {printable(path)}, and there is no such file.",
@@ -159,30 +159,30 @@ class SlurmClient:
         except TransportError:
             pass  # it is there and not ours to look at, or the disk is away: the command itself will say
 
-    def judge(self, argv: Sequence[str], done: Completed) -> Completed:
+    def check_result(self, argv: Sequence[str], done: Completed) -> Completed:
         """Return ``done`` when it is well, raise what it means otherwise."""
         if done.exit_code == 0:
             return done
         if (error := unanswered(argv, done)) is not None:
             raise error
-        said = _said(done)
+        said = _output_text(done)
         details = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
         raise CommandError(said, hint=next_step(argv[0], said), **details)
 
     async def queue(self) -> list[JobRecord]:
         """Ask the poller's question: all jobs of this user that Slurm remembers."""
         mark = secrets.token_hex(8)
-        return queue.parse_poll(await self.ask(queue.poll_argv(mark)), mark)
+        return queue.parse_poll(await self.query(queue.poll_argv(mark)), mark)
 
     async def scripts(self) -> list[JobRecord]:
         """Ask which script each job of this user runs."""
         mark = secrets.token_hex(8)
-        return queue.parse_lookup(await self.ask(queue.lookup_argv(mark)), mark)
+        return queue.parse_lookup(await self.query(queue.lookup_argv(mark)), mark)
 
     async def names(self) -> list[JobRecord]:
         """Ask what each job of this user is called."""
         mark = secrets.token_hex(8)
-        return queue.parse_names(await self.ask(queue.names_argv(mark)), mark)
+        return queue.parse_names(await self.query(queue.names_argv(mark)), mark)
 
     async def find_script(self, path: str) -> JobRecord | None:
         """Find a job of this user by the path of its script, which no other job has."""
@@ -195,10 +195,10 @@ class SlurmClient:
 
     async def describe(self, job: JobId) -> list[JobRecord]:
         """Ask slurmctld about a job that we follow; an empty list when it does not remember it."""
-        await self.singles.take()
+        await self.singles.acquire()
         return await self._describe(job)
 
-    async def look_up(self, job: JobId) -> list[JobRecord]:
+    async def find_jobs(self, job: JobId) -> list[JobRecord]:
         """Ask slurmctld about a job that a person names; an empty list when it does not remember it.
 
         Raises
@@ -206,13 +206,13 @@ class SlurmClient:
         Throttled
             Too many were named, as in a loop over numbers.
         """
-        await self.named.take(longest=_QUEUE)
+        await self.named.acquire(max_wait=_QUEUE_TIMEOUT_S)
         return await self._describe(job)
 
     async def _describe(self, job: JobId) -> list[JobRecord]:
         mark = secrets.token_hex(8)
         try:
-            return job_detail.parse_detail(await self.ask(job_detail.detail_argv(job, mark)), mark)
+            return job_detail.parse_detail(await self.query(job_detail.detail_argv(job, mark)), mark)
         except ControllerError:
             raise
         except CommandError:
@@ -227,7 +227,7 @@ class SlurmClient:
             There is no accounting here.
         """
         mark = secrets.token_hex(8)
-        return job_history.parse_sacct(await self.ask(job_history.sacct_argv(list(jobs), int(since), mark)), mark)
+        return job_history.parse_sacct(await self.query(job_history.sacct_argv(list(jobs), int(since), mark)), mark)
 
     async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
         """Ask slurmdbd for the jobs of a script (its path): id and submit time, the latest last.
@@ -238,34 +238,34 @@ class SlurmClient:
             There is no accounting here.
         """
         mark = secrets.token_hex(8)
-        argv = job_history.submissions_argv(self._where.user, int(since), mark)
-        return job_history.parse_submissions(await self.ask(argv), mark, script)
+        argv = job_history.submissions_argv(self._location.user, int(since), mark)
+        return job_history.parse_submissions(await self.query(argv), mark, script)
 
     async def configuration(self) -> dict[str, str]:
         """Return ``scontrol show config`` as a mapping."""
-        found = self._known_configuration = cluster.parse_config(await self.ask(cluster.config_argv()))
+        found = self._cached_configuration = cluster.parse_config(await self.query(cluster.config_argv()))
         return found
 
-    async def known_configuration(self) -> dict[str, str]:
+    async def cached_configuration(self) -> dict[str, str]:
         """Return the configuration as it was when it was last asked for; nothing where it cannot be had."""
         try:
-            return self._known_configuration or await self.configuration()
+            return self._cached_configuration or await self.configuration()
         except SlurmError:
             return {}
 
     def forget_configuration(self) -> None:
         """Ask for it again when it is needed: it has changed, as it seems."""
-        self._known_configuration = {}
+        self._cached_configuration = {}
 
     async def nodes(self) -> list[cluster.Node]:
         """Return the nodes."""
         mark = secrets.token_hex(8)
-        return cluster.parse_nodes(await self.ask(cluster.nodes_argv(mark)), mark)
+        return cluster.parse_nodes(await self.query(cluster.nodes_argv(mark)), mark)
 
     async def version(self) -> tuple[int, int] | None:
         """Return the version of the commands here, as (22, 5)."""
         if self._version is None:
-            found = re.search(rb"(\d+)\.(\d+)", await self.ask(["sbatch", "--version"]))
+            found = re.search(rb"(\d+)\.(\d+)", await self.query(["sbatch", "--version"]))
             self._version = (int(found[1]), int(found[2])) if found else None
         return self._version
 
@@ -276,30 +276,30 @@ class SlurmClient:
     async def _options(self, command: str) -> tuple[OptionTable, str]:
         if command not in self._tables:
             version = await self.version()
-            text = text_of(await self.ask([command, "--help"]))
+            text = decode_output(await self.query([command, "--help"]))
             self._tables[command] = (OptionTable.for_command(command, version).with_help(text), text)
         return self._tables[command]
 
-    def submission_context(self, asked: Mapping[str, Any]) -> Context:
+    def submission_context(self, requested: Mapping[str, Any]) -> Context:
         """Return the circumstances for sbatch from those of the cell: its folder, environment, umask and limits."""
-        limits = asked.get("limits") or {}
+        limits = requested.get("limits") or {}
         return Context(
-            cwd=asked.get("cwd") or self._where.home,
-            env=submission_environment(self._environment(asked)),
-            umask=asked.get("umask"),
+            cwd=requested.get("cwd") or self._location.home,
+            env=submission_environment(self._environment(requested)),
+            umask=requested.get("umask"),
             limits={
                 k: v for k, v in limits.items() if re.fullmatch("[cdflmnpstv]", k) and re.fullmatch(r"\d+|unlimited", v)
             },
         )
 
-    def _environment(self, asked: Mapping[str, Any]) -> Mapping[str, str]:
+    def _environment(self, requested: Mapping[str, Any]) -> Mapping[str, str]:
         """Return what the circumstances of a cell set; over SSH that is added to what leads to this Slurm."""
-        env = asked.get("env")
+        env = requested.get("env")
         if env is None:
             return self._env
-        return {**self._env, **env} if self._where.is_far else env
+        return {**self._env, **env} if self._location.is_remote else env
 
-    async def passthrough(self, argv: Sequence[str], asked: Mapping[str, Any], *, parsed: bool) -> Completed:
+    async def passthrough(self, argv: Sequence[str], requested: Mapping[str, Any], *, parsed: bool) -> Completed:
         """Run a command as a person typed it.
 
         Raises
@@ -309,26 +309,26 @@ class SlurmClient:
         ControllerError, ConfigError
             Slurm does not answer, or is not found.
         """
-        env = self._environment(asked)
+        env = self._environment(requested)
         await self._check_configuration(env)
         bucket = self.cancels if argv[0] == "scancel" else self.people
-        if not _ASKS_NOBODY.intersection(argv):
-            await bucket.take(longest=_NOTICED)
+        if not _LOCAL_OPTIONS.intersection(argv):
+            await bucket.acquire(max_wait=_SILENT_WAIT_S)
         if parsed:  # by us, but read by a person
             env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
         elif is_inside_job(env):
             env = submission_environment(env)
-        context = Context(cwd=asked.get("cwd") or self._where.home, env=env, umask=asked.get("umask"))
-        tries = _TRIES if is_repeatable(argv) else 1
+        context = Context(cwd=requested.get("cwd") or self._location.home, env=env, umask=requested.get("umask"))
+        tries = _MAX_ATTEMPTS if is_repeatable(argv) else 1
         for left in range(tries - 1, -1, -1):
             begun = time.monotonic()
             done = await self.transport.run(argv, context=context, timeout=self._timeout)
-            is_slow = time.monotonic() - begun > _CONTROLLER_RESTART  # it has waited for an answer itself
+            is_slow = time.monotonic() - begun > _CONTROLLER_RESTART_S  # it has waited for an answer itself
             if not left or done.exit_code == 0 or is_slow or not is_silence(done.stderr, argv):
                 break
-            await asyncio.sleep(_CONTROLLER_RESTART)  # right after a restart the first call may fail
+            await asyncio.sleep(_CONTROLLER_RESTART_S)  # right after a restart the first call may fail
         if done.exit_code and _MISTYPED.search(done.stderr):
-            bucket.give_back()  # it asked nobody
+            bucket.return_tokens()  # it asked nobody
         if done.exit_code and (error := unanswered(argv, done)) is not None:
             raise error
         return done
@@ -336,7 +336,7 @@ class SlurmClient:
 
 def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
     """Return what it means that a command could not ask Slurm at all; None when its complaint is another."""
-    said = _said(done)
+    said = _output_text(done)
     details = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
     if _NOWHERE.search(done.stderr):
         return ConfigError(
@@ -355,8 +355,8 @@ def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
     return None
 
 
-def _said(done: Completed) -> str:
-    return printable(text_of(done.stderr)).strip() or f"exit code {done.exit_code}"
+def _output_text(done: Completed) -> str:
+    return printable(decode_output(done.stderr)).strip() or f"exit code {done.exit_code}"
 
 
 def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
@@ -365,9 +365,9 @@ def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) else fallback
 
 
-def next_step(command: str, said: str) -> str:
+def next_step(command: str, message: str) -> str:
     """Return what a person can do about a refusal of a command."""
-    low = said.lower()
+    low = message.lower()
     help_of = "`%%sbatch?`" if command == "sbatch" else f"`%{command} --help`"
     if re.search(r"(?:unknown arguments|unrecognized option)[^|>]*(?:\||>)(?:\s|$)", low):
         return f"| and > are a shell's, and none reads this line: `x = %{command} …` keeps what it says."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-__all__ = ["cluster_id", "read_about"]
+__all__ = ["cluster_id", "parse_cluster_file"]
 
 
 def cluster_id(slurm_conf: str | None) -> str:
@@ -15,7 +15,7 @@ def cluster_id(slurm_conf: str | None) -> str:
     return "local-" + hashlib.sha256(slurm_conf.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
-def read_about(raw: bytes) -> tuple[str | None, str | None] | None:
+def parse_cluster_file(raw: bytes) -> tuple[str | None, str | None] | None:
     """Return SLURM_CONF and PATH from a cluster.json; None when it is not one."""
     try:
         about = json.loads(raw)

@@ -23,7 +23,7 @@ from jupyter_slurm.sites.profile import (
 )
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["ClusterLocation", "at_site", "here", "look"]
+__all__ = ["ClusterLocation", "at_site", "inspect_location", "local_location"]
 
 _FACTS = r'printf "%s\n%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)" "$(printenv -- "$1")"'
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)/(.*)", re.DOTALL)
@@ -75,8 +75,8 @@ class ClusterLocation:
     environment: Mapping[str, str] = field(repr=False)
     slurm_conf: str | None = None
     path: str | None = None
-    poll_shortest: float = 10.0
-    is_far: bool = False
+    min_poll_interval: float = 10.0
+    is_remote: bool = False
     environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     container: Mapping[str, Any] = field(default_factory=dict)
     node_ports: tuple[int, int] | None = None
@@ -84,10 +84,10 @@ class ClusterLocation:
     advice: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
     storage: Mapping[str, Any] = field(default_factory=dict)
-    known: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    profile_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-def here(settings: Settings, slurm_conf: str | None, path: str | None) -> ClusterLocation:
+def local_location(settings: Settings, slurm_conf: str | None, path: str | None) -> ClusterLocation:
     """Return the place of a Slurm of this machine."""
     env = submission_environment(dict(os.environ))
     if path:
@@ -118,7 +118,7 @@ def here(settings: Settings, slurm_conf: str | None, path: str | None) -> Cluste
 
 
 def at_site(
-    profile: Profile, user: str, home: str, host: str, poll_shortest: float, root: str | None = None
+    profile: Profile, user: str, home: str, host: str, min_poll_interval: float, root: str | None = None
 ) -> ClusterLocation:
     """Return the place of a cluster behind SSH.
 
@@ -135,8 +135,8 @@ def at_site(
         {"SLURM_CONF": profile.slurm_conf} if profile.slurm_conf else {},
         profile.slurm_conf,
         None,
-        max(profile.poll_shortest, poll_shortest),
-        is_far=True,
+        max(profile.poll_shortest, min_poll_interval),
+        is_remote=True,
         environments=profile.environments,
         container=profile.container,
         node_ports=profile.node_ports if "direct" in profile.ways else None,
@@ -144,11 +144,11 @@ def at_site(
         advice=profile.advice,
         launch=profile.launch,
         storage=profile.storage,
-        known={**profile.known, "cost": profile.cost},
+        profile_names={**profile.known, "cost": profile.cost},
     )
 
 
-async def look(transport: Transport, profile: Profile, poll_shortest: float) -> ClusterLocation:
+async def inspect_location(transport: Transport, profile: Profile, min_poll_interval: float) -> ClusterLocation:
     """Learn who we are on a login node, and return the place of its cluster.
 
     Raises
@@ -172,4 +172,4 @@ async def look(transport: Transport, profile: Profile, poll_shortest: float) -> 
             "folder itself: job_root under [slurm].",
         )
     root = posixpath.join(folder, named[2]) if named else None
-    return at_site(profile, user, home, host, poll_shortest, root)
+    return at_site(profile, user, home, host, min_poll_interval, root)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_slurm.domain.options.commands import COMMANDS, check_ends
 from jupyter_slurm.domain.queries import tables
 from jupyter_slurm.errors import ParseError, UsageError
-from jupyter_slurm.services.slurm.client import SlurmClient, next_step, printable, text_of
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, next_step, printable
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -46,7 +46,7 @@ async def pass_through(
         "exit_code": done.exit_code,
         "stdout": base64.b64encode(b"" if parsed else done.stdout).decode("ascii"),
         "stderr": base64.b64encode(done.stderr).decode("ascii"),
-        "hint": next_step(argv[0], text_of(done.stderr)) if done.exit_code else "",
+        "hint": next_step(argv[0], decode_output(done.stderr)) if done.exit_code else "",
         "table": {
             "title": printable(parsed.title),
             "columns": parsed.columns,

@@ -18,14 +18,14 @@ __all__ = ["Polled", "Poller"]
 
 log = logging.getLogger(__name__)
 
-_PATIENCE = 1.5
-_WAITED_FOR = 30.0
+_BACKOFF_FACTOR = 1.5
+_WAITED_FOR_S = 30.0
 
 
 class Polled(Protocol):
     """The source that a poller asks, and whether anybody needs its answers."""
 
-    async def look(self) -> bool:
+    async def poll_once(self) -> bool:
         """Ask once and take in the answer; return whether something changed."""
 
     def is_needed(self) -> bool:
@@ -57,17 +57,17 @@ class Poller:
     """
 
     def __init__(
-        self, polled: Polled, *, shortest: float, longest: float, clock: Callable[[], float] = time.monotonic
+        self, polled: Polled, *, min_interval: float, max_interval: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._polled, self._clock = polled, clock
         self.on_change: list[Callable[[], object]] = []
-        self._shortest, self._longest = shortest, max(shortest, longest)
-        self.interval = shortest
+        self._min_interval, self._max_interval = min_interval, max(min_interval, max_interval)
+        self.interval = min_interval
         self.last: float | None = None
         self.error: SlurmError | None = None
         self._failing_since: float | None = None
         self._hurry = asyncio.Event()
-        self._asking = asyncio.Lock()
+        self._poll_lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -84,10 +84,10 @@ class Poller:
 
     def wake(self) -> None:
         """Something happened: ask as soon as the shortest interval allows."""
-        self.interval = self._shortest
+        self.interval = self._min_interval
         self._hurry.set()
 
-    async def fresh(self, within: float | None = None) -> None:
+    async def wait_fresh(self, within: float | None = None) -> None:
         """Have an answer that is not older than ``within`` seconds (the shortest interval); ask when there is none.
 
         Raises
@@ -95,10 +95,10 @@ class Poller:
         SlurmError
             The answer did not come.
         """
-        within = self._shortest if within is None else within
-        async with self._asking:
+        within = self._min_interval if within is None else within
+        async with self._poll_lock:
             if self.last is None or self._clock() - self.last >= within:
-                await self._ask()
+                await self._poll_once()
         if self.error is not None:
             raise self.error
 
@@ -116,20 +116,20 @@ class Poller:
         while True:
             await self._pause()
             if self._polled.is_needed():
-                async with self._asking:
+                async with self._poll_lock:
                     try:
-                        await self._ask()
+                        await self._poll_once()
                     except Exception:  # whatever is wrong with one job, the others go on
                         log.exception("what the queue showed could not be worked off")
 
     async def _pause(self) -> None:
         """Sleep until the next question is due; a hurry shortens that to the shortest interval."""
         while True:
-            wait = self._shortest if self._hurry.is_set() else self._bounded()
+            wait = self._min_interval if self._hurry.is_set() else self._bounded()
             if not self._polled.is_needed():
                 self._hurry.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._shortest):  # nobody tells when somebody begins to look
+                    async with asyncio.timeout(self._min_interval):  # nobody tells when somebody begins to look
                         await self._hurry.wait()
                 continue
             left = 0.0 if self.last is None else self.last + wait - self._clock()
@@ -141,30 +141,34 @@ class Poller:
                 continue
             # Not wait_for(): in Python 3.11 it swallows a cancellation that meets the event.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, self._shortest)):  # nor does anybody tell that they begin to wait
+                async with asyncio.timeout(
+                    min(left, self._min_interval)
+                ):  # nor does anybody tell that they begin to wait
                     await self._hurry.wait()
 
     def _bounded(self) -> float:
         longest = (
-            self._longest if not self._polled.is_waited_for() else max(self._shortest, min(_WAITED_FOR, self._longest))
+            self._max_interval
+            if not self._polled.is_waited_for()
+            else max(self._min_interval, min(_WAITED_FOR_S, self._max_interval))
         )
         return min(self.interval, longest)
 
-    async def _ask(self) -> None:
+    async def _poll_once(self) -> None:
         """Ask once. The clock of the interval starts before the question: a slow controller is not asked more often."""
         self.last = self._clock()
         try:
-            changed = await self._polled.look()
+            changed = await self._polled.poll_once()
         except SlurmError as error:
             is_news, self.error = self.error is None, error
-            self.interval = min(self._longest, self.interval * 2)
+            self.interval = min(self._max_interval, self.interval * 2)
             if is_news:
                 log.warning("the queue cannot be read: %s", error.message)
                 self._failing_since = self.last
                 self._publish()
             return
         is_news, self.error, self._failing_since = self.error is not None, None, None
-        self.interval = self._shortest if changed else min(self._longest, self.interval * _PATIENCE)
+        self.interval = self._min_interval if changed else min(self._max_interval, self.interval * _BACKOFF_FACTOR)
         if is_news:
             log.info("the queue can be read again")
             self._publish()

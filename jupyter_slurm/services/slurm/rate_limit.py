@@ -41,11 +41,11 @@ class TokenBucket:
         """Tell whether ``cost`` tokens could be had without waiting."""
         return self._level + (self._clock() - self._at) * self._rate >= cost
 
-    def give_back(self, cost: float = 1.0) -> None:
+    def return_tokens(self, cost: float = 1.0) -> None:
         """Put back what was taken and not used."""
         self._level = min(self._burst, self._level + cost)
 
-    async def take(self, cost: float = 1.0, *, longest: float = math.inf) -> None:
+    async def acquire(self, cost: float = 1.0, *, max_wait: float = math.inf) -> None:
         """Wait until ``cost`` tokens are there. Who gives up waiting gives them back.
 
         Raises
@@ -54,8 +54,8 @@ class TokenBucket:
             That would take more than ``longest`` seconds: so many wait already.
         """
         delay = self.reserve(cost)
-        if delay > longest:
-            self.give_back(cost)
+        if delay > max_wait:
+            self.return_tokens(cost)
             seconds = math.ceil(delay)
             raise Throttled(
                 "Slurm was asked too much in too short a time, and is not asked this.",
@@ -66,5 +66,5 @@ class TokenBucket:
             if delay:
                 await asyncio.sleep(delay)
         except asyncio.CancelledError:
-            self.give_back(cost)
+            self.return_tokens(cost)
             raise

@@ -9,25 +9,25 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
 from jupyter_slurm.domain import staging
-from jupyter_slurm.domain.queries.disk_quota import ROOM, parse_room
+from jupyter_slurm.domain.queries.disk_quota import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.domain.staging import FileSignature, ResultChoice
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.jobdir.job_json import FolderRecord
-from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport
 from jupyter_slurm.transport.rsync import Rsync
 
 __all__ = ["FolderSync"]
 
-_LARGEST = 256 << 20  # bytes of what is noted of a folder
-_VANISHED = 24
-_MOST_OLD = 1000
-_OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MOST_OLD}'
+_MAX_LISTING_BYTES = 256 << 20  # bytes of what is noted of a folder
+_VANISHED_EXIT_CODE = 24
+_MAX_OLD_FILES = 1000
+_OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MAX_OLD_FILES}'
 _LINKS = 'cd -- "$1" || exit; find . -type l -print0 2>/dev/null; :'
 _FILES = 'cd -- "$1" && shift && find . "$@" -prune -o -type f -printf "%s %T@ %P\\0"'
-_GONE = 'cd -- "$1" && xargs -0 rm -f --'
-_SOON = 1 / 8  # of the time after which files are erased
+_REMOVE_SCRIPT = 'cd -- "$1" && xargs -0 rm -f --'
+_ERASE_WARNING_SHARE = 1 / 8  # of the time after which files are erased
 
 
 class FolderSync:
@@ -47,7 +47,7 @@ class FolderSync:
         self._transport, self._owner = transport, owner
         self.source, self.dest, self._inode = folder.source, folder.dest, folder.inode
 
-    async def check_there(self) -> None:
+    async def check_both_sides(self) -> None:
         """Refuse where one of the two is gone, for which nobody needs to wait.
 
         Raises
@@ -73,31 +73,31 @@ class FolderSync:
         self, base: Mapping[str, FileSignature], *, is_pull: bool, by_content: bool = False
     ) -> tuple[ResultChoice, set[str]]:
         """List what differs; return what of it travels, and all of it."""
-        options = [*staging.COMPARED, *(["--checksum"] if by_content else [])]
+        options = [*staging.DIFF_ARGS, *(["--checksum"] if by_content else [])]
         done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
         tree, changes = FolderTree(self.source), staging.parse_listing(done.stdout)
-        choice = await asyncio.to_thread(staging.chosen, changes, base, tree.sign_of, is_pull=is_pull)
+        choice = await asyncio.to_thread(staging.chosen, changes, base, tree.file_signature, is_pull=is_pull)
         return choice, {change.path for change in changes}
 
     async def transfer(self, choice: ResultChoice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
         """Have what was chosen travel; ``sent`` is told how far that is. By content: also where size and time agree."""
         total = max(choice.total, 1)
-        names = "".join(f"./{change.path}\0" for change in choice.taken).encode("utf-8", "surrogateescape")
+        names = "".join(f"./{change.path}\0" for change in choice.copied).encode("utf-8", "surrogateescape")
         loop = asyncio.get_running_loop()
 
         def moved(done: int) -> None:
             loop.call_soon_threadsafe(sent, min(done, total - 1), total)
 
         sent(0, total)
-        options = [*staging.TRANSFERRED, *(["--ignore-times"] if by_content else [])]
+        options = [*staging.TRANSFER_OPTIONS, *(["--ignore-times"] if by_content else [])]
         self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
         sent(total, total)
 
     async def base(self) -> dict[str, FileSignature]:
         """Return how both sides were when they were alike last; nothing where that was another folder of ours."""
-        path = posixpath.join(self.dest, staging.BASE)
+        path = posixpath.join(self.dest, staging.STAGE_FOLDER_NAME)
         try:
-            noted = json.loads(await self._transport.read(path, 0, _LARGEST))
+            noted = json.loads(await self._transport.read(path, 0, _MAX_LISTING_BYTES))
             if (noted["source"], noted["inode"]) != (self.source, self._inode):
                 return {}
             return {str(path): FileSignature(int(sign[0]), int(sign[1])) for path, sign in noted["files"].items()}
@@ -109,8 +109,8 @@ class FolderSync:
 
         A filter leaves them out, for one, or both sides have changed them.
         """
-        named = [word for name in staging.NOT_TAKEN for word in ("-o", "-name", name)][1:]
-        found = (await self._ask("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
+        named = [word for name in staging.NOT_COPIED_BACK for word in ("-o", "-name", name)][1:]
+        found = (await self._run_rsync("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
         there = (line.split(" ", 2) for line in found.split("\0") if line)
         signs = {path: FileSignature(int(size), int(time.partition(".")[0])) for size, time, path in there}
         return not signs.items() <= (await self.base()).items()
@@ -118,52 +118,52 @@ class FolderSync:
     async def note(self, files: Mapping[str, FileSignature]) -> None:
         """Write down that both sides are alike, in these files."""
         noted = {"format": 1, "source": self.source, "inode": self._inode, "files": files}
-        await self._transport.write(posixpath.join(self.dest, staging.BASE), json.dumps(noted).encode())
+        await self._transport.write(posixpath.join(self.dest, staging.STAGE_FOLDER_NAME), json.dumps(noted).encode())
 
-    async def check_room(self, wanted: int) -> None:
+    async def check_room(self, needed: int) -> None:
         """Refuse what would fill the disk there, or go beyond the person's quota."""
-        room = parse_room(text_of((await self._ask("look at", ROOM)).stdout))
-        if room is not None and wanted > room.free:
+        room = parse_room(decode_output((await self._run_rsync("look at", DISK_SPACE_SCRIPT)).stdout))
+        if room is not None and needed > room.free:
             raise UsageError(
-                f"{_size(wanted)} are to go to {self.dest}, and {_size(room.free)} are {room.words}: nothing was "
+                f"{_size(needed)} are to go to {self.dest}, and {_size(room.free)} are {room.description}: nothing was "
                 "submitted.",
                 hint="Make room there, name another place (stage=DIR:DEST), or leave files out: a line `- NAME` each "
                 "in .rsync-filter of the folder.",
             )
 
-    async def remove_gone(self, gone: list[str]) -> None:
+    async def remove_deleted(self, deleted: list[str]) -> None:
         """Take away there what was alike on both sides, and is gone here; nothing behind a link."""
-        paths = [path for path in gone if staging.is_inside(path)]
+        paths = [path for path in deleted if staging.is_inside(path)]
         if not paths:
             return
-        found = (await self._ask("look at", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        found = (await self._run_rsync("look at", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
         links = {path.removeprefix("./") for path in found}  # a job may have put one in the place of a folder
         kept = [path for path in paths if links.isdisjoint(_parents(path))]
         names = "".join(f"./{path}\0" for path in kept)
-        await self._ask("remove", _GONE, stdin=names.encode("utf-8", "surrogateescape"))
+        await self._run_rsync("remove", _REMOVE_SCRIPT, stdin=names.encode("utf-8", "surrogateescape"))
 
     async def expiring(self, expires: str, name: str) -> list[str]:
         """Say which files the cluster of this name is about to erase: those that were not changed for so long."""
-        minutes = int(staging.seconds_of(expires) * (1 - _SOON) / 60)
-        found = text_of((await self._ask("look at", _OLD, f"{minutes}")).stdout).splitlines()
+        minutes = int(staging.parse_age(expires) * (1 - _ERASE_WARNING_SHARE) / 60)
+        found = decode_output((await self._run_rsync("look at", _OLD, f"{minutes}")).stdout).splitlines()
         if not found:
             return []
-        many = f"{len(found)}{' or more' if len(found) == _MOST_OLD else ''} file{'' if len(found) == 1 else 's'}"
+        many = f"{len(found)}{' or more' if len(found) == _MAX_OLD_FILES else ''} file{'' if len(found) == 1 else 's'}"
         return [
             f"{many} in {self.dest} are about to expire: {name} erases what was not changed for {expires}. For "
             f"example {printable(found[0].removeprefix('./'))}; a `touch` here has a file travel anew."
         ]
 
-    async def _ask(self, what: str, script: str, *args: str, stdin: bytes = b"") -> Completed:
+    async def _run_rsync(self, subject: str, script: str, *args: str, stdin: bytes = b"") -> Completed:
         done = await self._transport.run(["/bin/sh", "-c", script, "sh", self.dest, *args], stdin=stdin, timeout=None)
         if done.exit_code:
-            raise CommandError(f"cannot {what} {self.dest}: {printable(text_of(done.stderr))[:500]}")
+            raise CommandError(f"cannot {subject} {self.dest}: {printable(decode_output(done.stderr))[:500]}")
         return done
 
     def _checked(self, done: Completed, *, is_pull: bool) -> Completed:
-        if done.exit_code in (0, _VANISHED):
+        if done.exit_code in (0, _VANISHED_EXIT_CODE):
             return done
-        said = [line for line in printable(text_of(done.stderr)).splitlines() if line.strip()]
+        said = [line for line in printable(decode_output(done.stderr)).splitlines() if line.strip()]
         shown = "\n".join(line for line in said if not line.startswith("rsync error: some")) or f"{done.exit_code}"
         ends = (self.dest, self.source) if is_pull else (self.source, self.dest)
         hint = (

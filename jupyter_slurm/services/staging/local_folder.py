@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from jupyter_slurm.domain.staging import FileSignature, leads_out
 from jupyter_slurm.errors import UsageError
 
-__all__ = ["FolderTree", "LocalFolder", "check_source", "room_here"]
+__all__ = ["FolderTree", "LocalFolder", "check_free_space", "check_source"]
 
 _NOT_READ = frozenset({".git", "__pycache__", ".ipynb_checkpoints", ".venv", ".rsync-partial"})
 
@@ -56,7 +56,7 @@ def check_source(path: str) -> LocalFolder:
     return LocalFolder(path, found.st_ino)
 
 
-def room_here(path: str, wanted: int) -> None:
+def check_free_space(path: str, needed: int) -> None:
     """Refuse what would fill the disk of this machine.
 
     Raises
@@ -65,8 +65,8 @@ def room_here(path: str, wanted: int) -> None:
         It would.
     """
     free = shutil.disk_usage(path).free
-    if wanted > free:
-        raise UsageError(f"{wanted / 1e6:.1f} MB are to come to {path}, and {free / 1e6:.1f} MB are free there.")
+    if needed > free:
+        raise UsageError(f"{needed / 1e6:.1f} MB are to come to {path}, and {free / 1e6:.1f} MB are free there.")
 
 
 @dataclass
@@ -95,9 +95,9 @@ class FolderTree:
                         if item.name not in _NOT_READ:
                             folders.append(name)
                     elif item.is_symlink() or item.is_file(follow_symlinks=False):
-                        self._take(name, item)
+                        self._add(name, item)
 
-    def _take(self, name: str, item: os.DirEntry[str]) -> None:
+    def _add(self, name: str, item: os.DirEntry[str]) -> None:
         try:
             if item.is_symlink() and leads_out(name, os.readlink(item.path)):
                 self.leading_out.append(name)
@@ -106,7 +106,7 @@ class FolderTree:
         except FileNotFoundError:
             pass  # it was taken away meanwhile
 
-    def sign_of(self, name: str) -> FileSignature | None:
+    def file_signature(self, name: str) -> FileSignature | None:
         """Return how a file is now; None: there is none.
 
         Raises
@@ -129,9 +129,9 @@ class FolderTree:
             return None
 
 
-def _sign(found: os.stat_result) -> FileSignature:
-    if stat.S_ISLNK(found.st_mode):
-        return FileSignature(found.st_size, -1)
-    if not stat.S_ISREG(found.st_mode):
+def _sign(status: os.stat_result) -> FileSignature:
+    if stat.S_ISLNK(status.st_mode):
+        return FileSignature(status.st_size, -1)
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EEXIST, "it is no file")
-    return FileSignature(found.st_size, int(found.st_mtime))
+    return FileSignature(status.st_size, int(status.st_mtime))

@@ -20,7 +20,7 @@ from jupyter_slurm.transport.local.files import make_private, new_file, write_al
 
 __all__ = ["MachineSeal"]
 
-_BYTES = 32
+_KEY_BYTES = 32
 
 
 class MachineSeal:
@@ -35,7 +35,7 @@ class MachineSeal:
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(os.path.abspath(folder), "seal.key")
 
-    def seal(self, said: Any) -> str:
+    def seal(self, content: Any) -> str:
         """Return the seal of what can be written as JSON.
 
         Raises
@@ -44,18 +44,18 @@ class MachineSeal:
             There is no key, and none can be made.
         """
         try:
-            return _digest(self._key() or self._new_key(), said)
+            return _digest(self._key() or self._new_key(), content)
         except OSError as error:
             raise TransportError(f"{self._path} cannot be used: {error.strerror}", hint="Is the disk full?") from error
 
-    def is_on(self, seal: object, said: Any) -> bool:
+    def is_on(self, seal: object, content: Any) -> bool:
         """Tell whether this is what was sealed here."""
         with contextlib.suppress(OSError, TransportError):
             key = self._key()
             return (
                 key is not None
                 and isinstance(seal, str)
-                and hmac.compare_digest(_digest(key, said).encode(), seal.encode("utf-8", "surrogateescape"))
+                and hmac.compare_digest(_digest(key, content).encode(), seal.encode("utf-8", "surrogateescape"))
             )
         return False
 
@@ -65,14 +65,14 @@ class MachineSeal:
         except FileNotFoundError:
             return None
         try:
-            found, key = os.fstat(file), os.read(file, _BYTES)
+            found, key = os.fstat(file), os.read(file, _KEY_BYTES)
         finally:
             os.close(file)
         if (
             not stat.S_ISREG(found.st_mode)
             or found.st_uid != os.geteuid()
             or found.st_mode & 0o077
-            or len(key) < _BYTES
+            or len(key) < _KEY_BYTES
         ):
             raise TransportError(f"{self._path} is no file of yours alone", hint="Remove it, and try again.")
         return key
@@ -82,7 +82,7 @@ class MachineSeal:
         draft = f"{self._path}.{secrets.token_hex(4)}"
         file = new_file(draft)
         try:
-            write_all(file, secrets.token_bytes(_BYTES))
+            write_all(file, secrets.token_bytes(_KEY_BYTES))
             with contextlib.suppress(FileExistsError):
                 os.link(draft, self._path)  # whole and once: another agent may do the same
         finally:
@@ -93,5 +93,5 @@ class MachineSeal:
         return key
 
 
-def _digest(key: bytes, said: Any) -> str:
-    return hmac.new(key, json.dumps(said, sort_keys=True).encode("ascii"), hashlib.sha256).hexdigest()
+def _digest(key: bytes, content: Any) -> str:
+    return hmac.new(key, json.dumps(content, sort_keys=True).encode("ascii"), hashlib.sha256).hexdigest()

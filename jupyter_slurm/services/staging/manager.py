@@ -24,10 +24,10 @@ from jupyter_slurm.errors import SlurmError, TransportError, UsageError
 from jupyter_slurm.services.jobdir.job_json import FolderRecord, ReturnRecord, StageRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.client import printable, text_of
+from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.staging.folder_sync import FolderSync
-from jupyter_slurm.services.staging.local_folder import FolderTree, check_source, room_here
+from jupyter_slurm.services.staging.local_folder import FolderTree, check_free_space, check_source
 from jupyter_slurm.services.staging.machine_seal import MachineSeal
 from jupyter_slurm.services.staging.shared_transfer import SharedTransfer
 from jupyter_slurm.services.staging.staged_folders import StagedFolders
@@ -41,13 +41,13 @@ __all__ = ["Staging"]
 
 log = logging.getLogger(__name__)
 
-_TRIES = 5  # before a submission is given up whose link broke, and results whose rsync fails
+_MAX_ATTEMPTS = 5  # before a submission is given up whose link broke, and results whose rsync fails
 _PAUSE = 2.0, 300.0  # seconds before results are looked for again; the longest
-_LOOK = 0.5  # seconds between two looks whether Slurm has told the end, too
-_TOLD = 20  # names of files that are kept in the record
+_END_CHECK_INTERVAL_S = 0.5  # seconds between two looks whether Slurm has told the end, too
+_MAX_RECORDED_FILES = 20  # names of files that are kept in the record
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _VALUES = 'for name; do printf "%s\\0" "$(printenv -- "$name")"; done'
-_STEP = 0.02  # of all, after which it is told how far results are
+_PROGRESS_STEP_SHARE = 0.02  # of all, after which it is told how far results are
 
 
 class Staging:
@@ -63,17 +63,19 @@ class Staging:
         Of this machine.
     """
 
-    def __init__(self, tracker: Tracker, where: ClusterLocation, seals: MachineSeal) -> None:
-        self._tracker, self._where, self._seals = tracker, where, seals
+    def __init__(self, tracker: Tracker, location: ClusterLocation, seals: MachineSeal) -> None:
+        self._tracker, self._location, self._seals = tracker, location, seals
         self._transport = tracker.client.transport
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._joint: WeakValueDictionary[tuple[str, str, bool, bool], SharedTransfer[list[str]]] = WeakValueDictionary()
+        self._shared_transfers: WeakValueDictionary[tuple[str, str, bool, bool], SharedTransfer[list[str]]] = (
+            WeakValueDictionary()
+        )
         self._bringing: dict[str, asyncio.Task[None]] = {}
-        tracker.on_end.append(self.bring_soon)
+        tracker.on_end.append(self.schedule_copy_back)
 
     # -- before
 
-    async def prepare(self, asked: api.Submission) -> StagedFolders | None:
+    async def prepare(self, requested: api.Submission) -> StagedFolders | None:
         """Work out what ``stage`` of a submission means; None where nothing is staged.
 
         Raises
@@ -83,60 +85,63 @@ class Staging:
         CommandMissing
             rsync is missing on one side.
         """
-        stage = asked.get("stage")
+        stage = requested.get("stage")
         if not stage:
             return None
-        if again := asked.get("again"):
-            await self._check_again(again, stage)
+        if again := requested.get("again"):
+            await self._check_unchanged(again, stage)
         folders = list[FolderRecord]()
         for folder in stage["folders"]:
             source = await asyncio.to_thread(check_source, folder["source"])
             dest = await self._dest(source.path, folder.get("dest"))
-            if not self._where.is_far:
+            if not self._location.is_remote:
                 source.check_apart(dest)
             folders.append(FolderRecord(source=source.path, dest=dest, inode=source.inode))
         if len({folder.dest for folder in folders}) < len(folders):
             raise UsageError("Two folders of stage= have one destination.", hint="Name another one: stage=DIR:DEST.")
-        await check_rsync(self._transport, self._where.host)
-        local, seal = self._where.storage.get("local"), await asyncio.to_thread(self._seals.seal, self._sealed(folders))
+        await check_rsync(self._transport, self._location.host)
+        local, seal = (
+            self._location.storage.get("local"),
+            await asyncio.to_thread(self._seals.seal, self._sealed(folders)),
+        )
         return StagedFolders(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local, seal)
 
-    async def _check_again(self, key: str, stage: api.Stage) -> None:
+    async def _check_unchanged(self, key: str, stage: api.Stage) -> None:
         """Refuse to send what only the record of another job names, which lies on the cluster."""
         entry = self._tracker.find(key)
         before = entry.folders if entry else None
         known = {folder.source for folder in before.folders} if before else set()
         wanted = {posixpath.normpath(folder["source"]) for folder in stage["folders"]}
-        if before is None or not wanted <= known or not await self._is_of_here(before):
+        if before is None or not wanted <= known or not await self._is_local_job(before):
             raise UsageError(
                 "The folders of that job were not staged from here, as far as this machine knows.",
                 hint="Run the cell again, with its stage=.",
             )
 
-    async def is_of_here(self, entry: TrackedJob) -> bool:
+    async def is_local(self, entry: TrackedJob) -> bool:
         """Tell whether folders travel with a job that are those of this machine."""
-        return entry.folders is not None and await self._is_of_here(entry.folders)
+        return entry.folders is not None and await self._is_local_job(entry.folders)
 
-    async def _is_of_here(self, stage: StageRecord) -> bool:
+    async def _is_local_job(self, stage: StageRecord) -> bool:
         """Tell whether the folders of a job are those of this machine; its cluster has agents elsewhere, too."""
         return await asyncio.to_thread(self._seals.is_on, stage.seal, self._sealed(stage.folders))
 
     def _sealed(self, folders: Sequence[FolderRecord]) -> list[Any]:
-        return [self._where.id, *([folder.source, folder.dest, folder.inode] for folder in folders)]
+        return [self._location.id, *([folder.source, folder.dest, folder.inode] for folder in folders)]
 
-    async def has_own_copy(self, folder: FolderRecord) -> bool:
+    async def has_default_copy(self, folder: FolderRecord) -> bool:
         """Tell whether nobody has said where a folder of this machine goes: its copy lies in a place of ours."""
         return folder.dest == await self._dest(folder.source, None)
 
-    async def _dest(self, source: str, said: str | None) -> str:
+    async def _dest(self, source: str, message: str | None) -> str:
         # Two laptops of one name, and of one person, may have folders of one name.
         digest = (await asyncio.to_thread(self._seals.seal, ["copy", socket.gethostname(), source]))[:8]
         name = posixpath.basename(source) or "root"
-        shared = self._where.storage.get("shared") or posixpath.join(self._where.folder, "stage")
-        dest = await self._expanded(said or posixpath.join(shared, f"{name}-{digest}"))
+        shared = self._location.storage.get("shared") or posixpath.join(self._location.folder, "stage")
+        dest = await self._expanded(message or posixpath.join(shared, f"{name}-{digest}"))
         if not posixpath.isabs(dest):
             raise UsageError(
-                f"{printable(dest)} is no folder of {self._where.host}.",
+                f"{printable(dest)} is no folder of {self._location.host}.",
                 hint="A destination of stage= begins with /, ~/ or a variable of the cluster.",
             )
         return posixpath.normpath(dest)
@@ -144,15 +149,15 @@ class Staging:
     async def _expanded(self, path: str) -> str:
         """Put in the home and the variables of the cluster."""
         if path.startswith("~/"):
-            path = posixpath.join(self._where.home, path[2:])
+            path = posixpath.join(self._location.home, path[2:])
         names = [first or second for first, second in _VARIABLE.findall(path)]
         if not names:
             return path
         done = await self._transport.run(["/bin/sh", "-c", _VALUES, "sh", *names])
-        values = dict(zip(names, text_of(done.stdout).split("\0"), strict=False))
+        values = dict(zip(names, decode_output(done.stdout).split("\0"), strict=False))
         if missing := [name for name in names if not values.get(name)]:
             raise UsageError(
-                f"{path}: {missing[0]} is not set on {self._where.host}.",
+                f"{path}: {missing[0]} is not set on {self._location.host}.",
                 hint="Say `login_shell = true` under [shell] in the profile, if a start-up file sets it; or name the "
                 "folder itself: stage=DIR:/…, or `shared` under [storage].",
             )
@@ -170,68 +175,68 @@ class Staging:
         if stage is None or (entry.part and entry.part.of != entry.key):
             return
         for folder in stage.folders:
-            entry.warnings += await self._push_jointly(await self.pair(folder), stage, sent)
+            entry.warnings += await self._push_jointly(await self.folder_sync(folder), stage, sent)
 
-    async def pair(self, folder: FolderRecord) -> FolderSync:
+    async def folder_sync(self, folder: FolderRecord) -> FolderSync:
         """Return a folder of this machine with its copy."""
         return FolderSync(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
 
-    async def _push_jointly(self, pair: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
+    async def _push_jointly(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
         """Bring a folder there, once for all jobs that want the same before that begins.
 
         What was changed after it has begun may be missing there: who comes later waits for the next time.
         """
 
-        async def push(joint: SharedTransfer[list[str]], sent: Sent) -> list[str]:
-            async with self.alone(pair.dest):
-                joint.begin()
-                return await self._push_again(pair, stage, sent)
+        async def push(transfer: SharedTransfer[list[str]], sent: Sent) -> list[str]:
+            async with self.alone(sync.dest):
+                transfer.close()
+                return await self._push_with_retries(sync, stage, sent)
 
-        wanted = (pair.source, pair.dest, bool(stage.checksum), bool(stage.delete))
-        joint = self._joint.get(wanted)
+        wanted = (sync.source, sync.dest, bool(stage.checksum), bool(stage.delete))
+        joint = self._shared_transfers.get(wanted)
         if joint is None or not joint.is_open:
-            joint = self._joint[wanted] = SharedTransfer(push)
+            joint = self._shared_transfers[wanted] = SharedTransfer(push)
         return await joint.join(sent)
 
-    async def _push_again(self, pair: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
+    async def _push_with_retries(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
         """Bring a folder there, again after each break; what has arrived is not sent twice."""
-        for tried in range(_TRIES):
+        for tried in range(_MAX_ATTEMPTS):
             try:
                 if tried:
-                    await pair.end_remains()
-                return await self._push(pair, stage, sent)
+                    await sync.end_remains()
+                return await self._push(sync, stage, sent)
             except TransportError as error:
                 broken = error
                 await asyncio.sleep(_PAUSE[0])
         raise TransportError(
-            f"{pair.source} did not arrive on {self._where.host}: {broken.message}",
+            f"{sync.source} did not arrive on {self._location.host}: {broken.message}",
             hint="Nothing was submitted. Run this again: what has arrived is not sent twice.",
         ) from broken
 
-    async def _push(self, pair: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
-        await self._transport.make_dir(pair.dest)
-        tree, base = await asyncio.to_thread(FolderTree.read, pair.source), await pair.base()
+    async def _push(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
+        await self._transport.make_dir(sync.dest)
+        tree, base = await asyncio.to_thread(FolderTree.read, sync.source), await sync.base()
         if stage.delete:
-            await pair.remove_gone([path for path in base if path not in tree.files])
+            await sync.remove_deleted([path for path in base if path not in tree.files])
             base = {path: sign for path, sign in base.items() if path in tree.files}
         by_content = bool(stage.checksum)
-        choice, listed = await pair.choose({} if by_content else base, is_pull=False, by_content=by_content)
-        if choice.taken:
-            await pair.check_room(choice.total)
-            await pair.transfer(choice, sent, is_pull=False, by_content=by_content)
-        skipped = listed - {change.path for change in choice.taken}
-        await pair.note({**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
+        choice, listed = await sync.choose({} if by_content else base, is_pull=False, by_content=by_content)
+        if choice.copied:
+            await sync.check_room(choice.total)
+            await sync.transfer(choice, sent, is_pull=False, by_content=by_content)
+        skipped = listed - {change.path for change in choice.copied}
+        await sync.note({**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
         warnings = []
         if tree.leading_out:
             names = printable(staging.names(tree.leading_out))
-            warnings.append(f"Links that lead out of {pair.source} did not travel: {names}.")
-        if expires := self._where.storage.get("expires"):
-            warnings += await pair.expiring(expires, self._where.id)
+            warnings.append(f"Links that lead out of {sync.source} did not travel: {names}.")
+        if expires := self._location.storage.get("expires"):
+            warnings += await sync.expiring(expires, self._location.id)
         return warnings
 
     # -- after
 
-    async def bring(self, entry: TrackedJob) -> None:
+    async def copy_back(self, entry: TrackedJob) -> None:
         """Bring back what a job has left, once more if that was given up, and wait for it.
 
         Raises
@@ -244,20 +249,20 @@ class Staging:
             raise UsageError(f"No folder travels with {name}.", hint="stage=DIR sends one along.")
         if not entry.is_finished or entry.key is None:
             raise UsageError(f"{name} is not over: what is new comes back at its end.", hint="Nothing to do.")
-        if not await self._is_of_here(stage):
+        if not await self._is_local_job(stage):
             raise UsageError(
                 f"The results of {name} come back to the machine that it was submitted from.", hint="Say it there."
             )
         if entry.key not in self._bringing:
             _note_return(entry, replace(stage, back=None))
-            self.bring_soon(entry)
+            self.schedule_copy_back(entry)
         if task := self._bringing.get(entry.key):
             await asyncio.shield(task)
 
     def resume(self) -> None:
         """Bring back what an agent before this one has not."""
         for entry in list(self._tracker.entries.values()):
-            self.bring_soon(entry)
+            self.schedule_copy_back(entry)
 
     @property
     def held(self) -> int:
@@ -272,31 +277,31 @@ class Staging:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    def bring_soon(self, entry: TrackedJob) -> None:
+    def schedule_copy_back(self, entry: TrackedJob) -> None:
         """Bring back what a job has left, if it is over and that was not done."""
         key = entry.key
-        if key is None or key in self._bringing or not entry.is_owed:
+        if key is None or key in self._bringing or not entry.is_copy_back_due:
             return
-        task = self._bringing[key] = asyncio.create_task(self._bring_all(entry), name=f"results of {key}")
-        task.add_done_callback(lambda _: self._is_brought(entry, task))
+        task = self._bringing[key] = asyncio.create_task(self._copy_back_all(entry), name=f"results of {key}")
+        task.add_done_callback(lambda _: self._mark_copied_back(entry, task))
 
-    def _is_brought(self, entry: TrackedJob, task: asyncio.Task[None]) -> None:
+    def _mark_copied_back(self, entry: TrackedJob, task: asyncio.Task[None]) -> None:
         self._bringing.pop(str(entry.key), None)
         if not task.cancelled() and task.exception() is None:
-            self.bring_soon(entry)  # it may have been requeued, and be over again
+            self.schedule_copy_back(entry)  # it may have been requeued, and be over again
 
-    async def _bring_all(self, entry: TrackedJob) -> None:
+    async def _copy_back_all(self, entry: TrackedJob) -> None:
         """Bring it back, however long the link is down."""
         stage, restarts = entry.folders, entry.restarts
         if stage is None:
             return
-        if not await self._is_of_here(stage):
+        if not await self._is_local_job(stage):
             entry.staging.is_elsewhere = True
             return
         if stage.local:
-            await self._node_is_left(entry)
+            await self._wait_node_end(entry)
         try:
-            back = await self._bring(entry, stage)
+            back = await self._copy_back_folder(entry, stage)
         except Exception as error:
             log.exception("the results of %s", entry.key)
             why = f"{type(error).__name__}: {error}"
@@ -307,38 +312,38 @@ class Staging:
         _note_return(entry, replace(entry.folders or stage, back=back))  # the record may have been read anew
         if await self._tracker.save(entry) and entry.folder and entry.record:
             self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
-        self._tracker.tell(entry)
+        self._tracker.publish(entry)
 
-    async def _node_is_left(self, entry: TrackedJob) -> None:
+    async def _wait_node_end(self, entry: TrackedJob) -> None:
         """Wait until Slurm has told the end, too: until then the runner may copy back what lies on the node."""
         with self._tracker.listening(entry) as changed:
             while entry.runner.unverified:
                 changed.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK):
+                    async with asyncio.timeout(_END_CHECK_INTERVAL_S):
                         await changed.wait()
 
-    async def _bring(self, entry: TrackedJob, stage: StageRecord) -> ReturnRecord:
+    async def _copy_back_folder(self, entry: TrackedJob, stage: StageRecord) -> ReturnRecord:
         files, size, left, errors, is_given_up = 0, 0, list[str](), list[str](), False
 
         def sent(done: int, total: int) -> None:
-            is_news = entry.staging.progress is None or done - entry.staging.progress[0] >= total * _STEP
+            is_news = entry.staging.progress is None or done - entry.staging.progress[0] >= total * _PROGRESS_STEP_SHARE
             entry.staging.progress = (done, total) if is_news else entry.staging.progress
             if is_news:
-                self._tracker.tell(entry)
+                self._tracker.publish(entry)
 
         for folder in stage.folders:
             try:
-                choice = await self._pull_again(await self.pair(folder), sent)
+                choice = await self._pull_with_retries(await self.folder_sync(folder), sent)
             except SlurmError as error:
                 errors.append(error.message)
                 is_given_up = is_given_up or not error.details.get("is_gone")
                 continue
-            files, size, left = files + choice.files, size + choice.total, left + choice.left
+            files, size, left = files + choice.files, size + choice.total, left + choice.omitted
         said = " ".join(errors) or None
-        return ReturnRecord(files=files, bytes=size, left=left[:_TOLD], error=said, given_up=is_given_up)
+        return ReturnRecord(files=files, bytes=size, left=left[:_MAX_RECORDED_FILES], error=said, given_up=is_given_up)
 
-    async def _pull_again(self, pair: FolderSync, sent: Sent) -> ResultChoice:
+    async def _pull_with_retries(self, sync: FolderSync, sent: Sent) -> ResultChoice:
         """Bring a folder back: again for as long as the link is down, and a few times where it is something else."""
         failed, pause = 0, _PAUSE[0]
         while True:
@@ -350,14 +355,14 @@ class Staging:
                 sent(done, total)
 
             try:
-                async with self.alone(pair.dest):
-                    return await self._pull(pair, told)
+                async with self.alone(sync.dest):
+                    return await self._pull(sync, told)
             except SlurmError as error:
                 is_of_the_link = isinstance(error, TransportError) and (moved or not await self._is_reached())
                 failed += not is_of_the_link
-                if failed == _TRIES or error.details.get("is_gone"):
+                if failed == _MAX_ATTEMPTS or error.details.get("is_gone"):
                     raise
-                log.info("what is new in %s is not here yet: %s", pair.dest, error.message)
+                log.info("what is new in %s is not here yet: %s", sync.dest, error.message)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _PAUSE[1])
 
@@ -366,14 +371,14 @@ class Staging:
             return (await self._transport.run(["true"])).exit_code == 0
         return False
 
-    async def _pull(self, pair: FolderSync, sent: Sent) -> ResultChoice:
-        await pair.check_there()
-        base = await pair.base()
-        choice, _ = await pair.choose(base, is_pull=True)
-        if choice.taken:
-            room_here(pair.source, choice.total)
-            await pair.transfer(choice, sent, is_pull=True)
-            await pair.note({**base, **{change.path: change.sign for change in choice.taken}})
+    async def _pull(self, sync: FolderSync, sent: Sent) -> ResultChoice:
+        await sync.check_both_sides()
+        base = await sync.base()
+        choice, _ = await sync.choose(base, is_pull=True)
+        if choice.copied:
+            check_free_space(sync.source, choice.total)
+            await sync.transfer(choice, sent, is_pull=True)
+            await sync.note({**base, **{change.path: change.sign for change in choice.copied}})
         return choice
 
     def alone(self, dest: str) -> asyncio.Lock:

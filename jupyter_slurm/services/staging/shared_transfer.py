@@ -20,24 +20,24 @@ class SharedTransfer(Generic[T]):
     Parameters
     ----------
     work : callable
-        ``work(joint, sent)``; it calls :meth:`begin` when who comes later would come too late.
+        ``work(joint, sent)``; it calls :meth:`close` when who comes later would come too late.
     """
 
     def __init__(self, work: Callable[[SharedTransfer[T], Sent], Awaitable[T]]) -> None:
         self.is_open = True
         self._waiting: list[Sent] = []
-        self._task = asyncio.ensure_future(work(self, self._tell))
+        self._task = asyncio.ensure_future(work(self, self._notify))
 
     @property
     def count(self) -> int:
         """How many wait for it."""
         return len(self._waiting)
 
-    def begin(self) -> None:
+    def close(self) -> None:
         """Take nobody else in."""
         self.is_open = False
 
-    def _tell(self, done: int, total: int) -> None:
+    def _notify(self, done: int, total: int) -> None:
         for sent in list(self._waiting):
             sent(done, total)
 

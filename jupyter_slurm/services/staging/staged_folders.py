@@ -56,7 +56,7 @@ class StagedFolders:
             announced=announced,
         )
 
-    def of(self, asked: api.Submission, chosen: Mapping[str, str | None]) -> StagedFolders:
+    def for_job(self, requested: api.Submission, chosen: Mapping[str, str | None]) -> StagedFolders:
         """Return it for a job of this kind: what serves, or is to go on after a kill, stays where all nodes see it."""
-        is_local = self.local and asked["kind"] in ("python", "script") and not asked.get("resume")
+        is_local = self.local and requested["kind"] in ("python", "script") and not requested.get("resume")
         return replace(self, local=self.local if is_local else None, is_announced="signal" not in chosen)

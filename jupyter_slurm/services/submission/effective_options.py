@@ -66,9 +66,9 @@ def options_in_force(
     return found
 
 
-def _components(table: OptionTable, words: Sequence[str], *, is_typed: bool) -> list[dict[str, str | None]]:
+def _components(table: OptionTable, arguments: Sequence[str], *, is_typed: bool) -> list[dict[str, str | None]]:
     """Return what is said of each component, by long name."""
-    split = table.split(words)
+    split = table.split(arguments)
     if split.rest and is_typed:
         raise OptionError(
             f"{split.rest[0]!r} is not an option of sbatch",

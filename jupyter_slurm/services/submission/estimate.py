@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.slurm_values import parse_epoch
-from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of, unanswered
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable, unanswered
 from jupyter_slurm.services.submission import sbatch
 from jupyter_slurm.services.submission.plan import Plan
 from jupyter_slurm.services.submission.sbatch import SbatchAnswer
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["estimate"]
 
-_NOTICED = 0.5  # seconds that it may wait for its turn: each one uses up a job id
-_FOUND = re.compile(
+_QUEUE_TIMEOUT_S = 0.5  # seconds that it may wait for its turn: each one uses up a job id
+_ESTIMATE_LINE = re.compile(
     r"to start at (?P<start>\S+) using (?P<cpus>\d+) processors on (?:nodes? )?(?P<nodes>\S+)"
     r"(?: in partition (?P<in>\S+))?"
 )
 
 
-async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, known: str) -> api.Estimate:
+async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, cluster: str) -> api.Estimate:
     """Ask Slurm.
 
     Parameters
@@ -56,7 +56,7 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
     Throttled
         It is asked too often.
     """
-    await client.people.take(longest=_NOTICED)
+    await client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)
     script = plan.argv.index(plan.folder.file(plan.record.script))
     argv = ["sbatch", "--test-only", *plan.argv[2:script]]
     env: Mapping[str, str] = {**(context.env or {}), "SLURM_TIME_FORMAT": "%s"}
@@ -66,9 +66,9 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         if (error := unanswered(argv, done)) is not None:
             raise error
         stderr = done.stderr.replace(b"allocation failure: ", b"")
-        raise sbatch.refusal(SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv), argv, known)
-    said = printable(text_of(done.stdout + done.stderr))
-    found = _FOUND.search(said)
+        raise sbatch.refusal(SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv), argv, cluster)
+    said = printable(decode_output(done.stdout + done.stderr))
+    found = _ESTIMATE_LINE.search(said)
     return {
         "start": parse_epoch(found["start"]) if found else None,
         "cpus": int(found["cpus"]) if found else None,

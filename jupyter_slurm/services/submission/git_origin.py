@@ -19,10 +19,10 @@ from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.transport.base import Completed, Context, Transport
 from jupyter_slurm.transport.local.transport import LocalTransport
 
-__all__ = ["GitOrigins", "look_at"]
+__all__ = ["GitOrigins", "read_git_origin"]
 
-_LATER = 0.5  # seconds: whoever submits many jobs in a row waits for none of this, and it is looked up once
-_PATIENCE = 10.0
+_START_DELAY_S = 0.5  # seconds: whoever submits many jobs in a row waits for none of this, and it is looked up once
+_GIT_TIMEOUT_S = 10.0
 _FILTER = re.compile(r"filter\.(.+)\.(?:clean|smudge|process|required)", re.DOTALL)
 _CAREFUL = (
     *("-c", "core.fsmonitor="),
@@ -56,7 +56,7 @@ class GitOrigins:
         waiting = self._waiting.setdefault(folder, [])
         waiting.append(entry)
         if len(waiting) == 1:
-            task = asyncio.create_task(self._look_later(folder), name="origin")
+            task = asyncio.create_task(self._delayed_read(folder), name="origin")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -66,24 +66,24 @@ class GitOrigins:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _look_later(self, folder: str) -> None:
-        await asyncio.sleep(_LATER)
+    async def _delayed_read(self, folder: str) -> None:
+        await asyncio.sleep(_START_DELAY_S)
         entries = self._waiting.pop(folder)
         if not await asyncio.to_thread(_is_in_repository, folder):
             return
         here = LocalTransport(workers=1)  # the notebook's machine, wherever the cluster is
         try:
-            found = await look_at(here, folder)
+            found = await read_git_origin(here, folder)
         finally:
             here.close()
         for entry in entries if found else ():
             await self._write(entry, found)
 
-    async def _write(self, entry: TrackedJob, found: GitRecord | None) -> None:
+    async def _write(self, entry: TrackedJob, origin: GitRecord | None) -> None:
         tracker = self._tracker
         if entry.record is None or tracker.entries.get(entry.key or "") is not entry:
             return  # sbatch refused it
-        entry.record = replace(entry.record, git=found)
+        entry.record = replace(entry.record, git=origin)
         if await tracker.save(entry) and entry.is_finished and entry.key is not None:
             tracker.store.remember(tracker.name, entry.key, entry.record)
 
@@ -98,7 +98,7 @@ def _is_in_repository(folder: str) -> bool:
     return True
 
 
-async def look_at(transport: Transport, folder: str) -> GitRecord | None:
+async def read_git_origin(transport: Transport, folder: str) -> GitRecord | None:
     """Return commit, branch and whether tracked files differ from it; None where git cannot or will not tell.
 
     Parameters
@@ -139,5 +139,5 @@ async def _git(transport: Transport, folder: str, *words: str) -> str | None:
     context = Context(cwd=folder, env={**env, **_SETTINGS})
     done: Completed | None = None
     with contextlib.suppress(SlurmError, OSError):
-        done = await transport.run(["git", *_CAREFUL, *words], context=context, timeout=_PATIENCE)
+        done = await transport.run(["git", *_CAREFUL, *words], context=context, timeout=_GIT_TIMEOUT_S)
     return done.stdout.decode("utf-8", "replace") if done is not None and done.exit_code == 0 else None

@@ -12,17 +12,19 @@ if TYPE_CHECKING:
 __all__ = ["check_components", "check_contained", "runner"]
 
 
-def runner(cell: str, asked: SubmissionRequest, *, is_contained: bool = False, is_local: bool = False) -> str:
+def runner(cell: str, requested: SubmissionRequest, *, is_contained: bool = False, is_local: bool = False) -> str:
     """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
-    own = "session-serve.py" if asked["kind"] == "session" else "cell-run.py"
+    own = "session-serve.py" if requested["kind"] == "session" else "cell-run.py"
     plain = "container-run.py" if is_contained else own
     if is_local:
         return cell.removesuffix(own) + "lifecycle-stage.py"
-    chosen = "lifecycle-resume.py" if asked.get("resume") else "ranks-launch.py" if asked.get("launcher") else plain
+    chosen = (
+        "lifecycle-resume.py" if requested.get("resume") else "ranks-launch.py" if requested.get("launcher") else plain
+    )
     return cell.removesuffix(own) + chosen
 
 
-def check_contained(asked: SubmissionRequest) -> None:
+def check_contained(requested: SubmissionRequest) -> None:
     """Refuse what is not done in containers.
 
     Raises
@@ -30,14 +32,14 @@ def check_contained(asked: SubmissionRequest) -> None:
     UsageError
         It was asked for.
     """
-    if asked.get("launcher") == "mpi":
+    if requested.get("launcher") == "mpi":
         raise UsageError(
             "launcher=mpi does not reach into the image that env= names: its MPI would have to be that of the cluster.",
             hint="launcher=srun or torchrun does; a `#!` script without env= can say `srun --mpi=… apptainer exec …`.",
         )
 
 
-def check_components(asked: SubmissionRequest) -> None:
+def check_components(requested: SubmissionRequest) -> None:
     """Refuse a launcher for a heterogeneous job: it would start ranks in the first component only.
 
     Raises
@@ -45,7 +47,7 @@ def check_components(asked: SubmissionRequest) -> None:
     UsageError
         There is one.
     """
-    if name := asked.get("launcher"):
+    if name := requested.get("launcher"):
         raise UsageError(
             f"launcher={name} is for a job of one piece: the ranks of a heterogeneous one would be those of its first "
             "component only.",

@@ -17,11 +17,11 @@ __all__ = ["LookupResult", "SubmissionLookup"]
 
 log = logging.getLogger(__name__)
 
-_LOOKS = 2
-_LOOK_AGAIN = 5.0
-_ACCOUNTING_LAG = 60.0
-_LONGEST_PAUSE = 60.0
-_LONGEST_ID = 20  # characters
+_MIN_LOOKUPS = 2
+_LOOKUP_INTERVAL_S = 5.0
+_ACCOUNTING_LAG_S = 60.0
+_MAX_PAUSE_S = 60.0
+_MAX_ID_CHARACTERS = 20  # characters
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SubmissionLookup:
         is over: we may have been asleep, or new, or cut off for longer than that.
         """
         absent, pause, remembers = 0, 1.0, 0.0
-        while absent < _LOOKS:
+        while absent < _MIN_LOOKUPS:
             try:
                 found = await self._client.find_script(entry.script_path or "")
                 if found is not None:
@@ -61,12 +61,12 @@ class SubmissionLookup:
                 remembers = await self._client.min_job_age()
             except SlurmError as error:
                 log.info("submission %s is still looked for: %s", entry.key, error.message)
-                absent, pause = 0, min(_LONGEST_PAUSE, pause * 2)
+                absent, pause = 0, min(_MAX_PAUSE_S, pause * 2)
                 await asyncio.sleep(pause)
                 continue
             absent += 1
-            await asyncio.sleep(_LOOK_AGAIN if absent < _LOOKS else 0)
-        never_asked = answer is None or answer.never_arrived
+            await asyncio.sleep(_LOOKUP_INTERVAL_S if absent < _MIN_LOOKUPS else 0)
+        never_asked = answer is None or answer.is_unsent
         return LookupResult(None, never_asked or 0 <= self._clock() - since < remembers)
 
     async def in_folder(self, entry: TrackedJob) -> tuple[JobId | None, bool]:
@@ -77,7 +77,7 @@ class SubmissionLookup:
         try:
             names = await transport.list_dir(entry.folder.path)
             if "claim" in names:
-                claim = (await transport.read(entry.folder.file("claim"), 0, _LONGEST_ID)).strip()
+                claim = (await transport.read(entry.folder.file("claim"), 0, _MAX_ID_CHARACTERS)).strip()
                 if claim.isdigit():
                     return JobId(int(claim)), True
         except FileNotFoundError:  # somebody has removed the directory
@@ -98,9 +98,9 @@ class SubmissionLookup:
                 return LookupResult(None, _leaves_traces(entry))
             if jobs:
                 return LookupResult(jobs[-1][0])
-            if self._clock() - since >= _ACCOUNTING_LAG:
+            if self._clock() - since >= _ACCOUNTING_LAG_S:
                 return LookupResult(None)
-            await asyncio.sleep(_LOOK_AGAIN)
+            await asyncio.sleep(_LOOKUP_INTERVAL_S)
 
 
 def _leaves_traces(entry: TrackedJob) -> bool:

@@ -125,19 +125,19 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
     UsageError
         It cannot be submitted.
     """
-    asked, prepared = request.asked, request.prepared
-    job = request.folder.job(part.key if part else asked["key"])
-    options, args = list(asked.get("options") or []), list(asked.get("args") or [])
+    requested, prepared = request.asked, request.prepared
+    job = request.folder.job(part.key if part else requested["key"])
+    options, args = list(requested.get("options") or []), list(requested.get("args") or [])
     _check_text(options + args)
-    requests = options_in_force(request.table, options, header_options(asked["text"]), request.context.env or {})
+    requests = options_in_force(request.table, options, header_options(requested["text"]), request.context.env or {})
     chosen = dict(requests[0].chosen)
-    staged = request.staged.of(asked, chosen) if request.staged else None
-    start = _Start(job, request.runner, asked, prepared, is_local=bool(staged and staged.local))
+    staged = request.staged.for_job(requested, chosen) if request.staged else None
+    start = _Start(job, request.runner, requested, prepared, is_local=bool(staged and staged.local))
     name, script = start.script()
     if len(requests) > 1:
-        launchers.check_components(asked)
+        launchers.check_components(requested)
     watcher = start.watcher()
-    sweep = sweeping.plan(asked, request.folder.job(asked["key"]), chosen, part, watcher, start.otherwise)
+    sweep = sweeping.plan(requested, request.folder.job(requested["key"]), chosen, part, watcher, start.otherwise)
     added, outputs = _outputs(job, chosen)
     limit = _time_limit(chosen.get("time"))
     added = _add_options(request, start, staged, chosen, [*added, *sweep.options], limit)
@@ -145,8 +145,8 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
     argv = ["sbatch", "--parsable", *added, *options, *of_part, job.file(name), *args]
     record = replace(
         _record(request, chosen, _Command(job, name, argv, outputs)),
-        request=_repeatable(asked, options, args, request.context.cwd),
-        array_tasks=part.own_tasks() if part else chosen.get("array"),
+        request=_repeatable(requested, options, args, request.context.cwd),
+        array_tasks=part.part_tasks() if part else chosen.get("array"),
         heterogeneous=True if len(requests) > 1 else None,
         sweep=sweep.sweep,
         part=sweep.part,
@@ -161,7 +161,7 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
         chosen,
         requests,
         wrapper=prepared.wrapper() if prepared and start.is_script else (),
-        files={**sweep.files, **asked.get("files", {})},
+        files={**sweep.files, **requested.get("files", {})},
     )
 
 
@@ -219,7 +219,7 @@ def _add_options(
         added.append(f"--signal=B:USR1@{resume.lead(limit)}")
     if asked.get("resume"):
         added += resume.with_resume(chosen, limit, added)
-    return [*_of_holder(asked, chosen), *added] if start.is_holder else added
+    return [*_holder_options(asked, chosen), *added] if start.is_holder else added
 
 
 @dataclass(frozen=True)
@@ -228,22 +228,22 @@ class _Start:
 
     job: JobFolder
     runner: str
-    asked: SubmissionRequest
+    request: SubmissionRequest
     prepared: PreparedEnvironment | None
     is_local: bool = False
 
     def __post_init__(self) -> None:
         if self.is_contained:
-            launchers.check_contained(self.asked)
+            launchers.check_contained(self.request)
 
     @property
     def is_python(self) -> bool:
-        return bool(self.asked["kind"] == "python")
+        return bool(self.request["kind"] == "python")
 
     @property
     def is_holder(self) -> bool:
         """Whether it only keeps something open: an allocation, a session."""
-        return self.asked["kind"] in _HOLDERS
+        return self.request["kind"] in _HOLDERS
 
     @property
     def is_script(self) -> bool:
@@ -259,33 +259,33 @@ class _Start:
         is_any = (
             self.is_contained
             or (self.is_local and self.is_script)
-            or bool((self.asked.get("session") or {}).get("command"))
+            or bool((self.request.get("session") or {}).get("command"))
         )
         return _ANY_PYTHON if is_any else ""
 
     def script(self) -> tuple[str, str]:
         """Return how the script is called that sbatch gets, and its text."""
-        asked = self.asked
+        asked = self.request
         if self.is_script:
             return script_name(asked.get("script_name"), "cell.sh"), asked["text"]
         python = self._python()
         if not python:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
         is_begun = self.is_python or self.is_contained or asked.get("resume")  # by what lies beside the runner
-        words = self._words(python, self._beside() if is_begun else self.runner)
+        words = self._command(python, self._sibling_path() if is_begun else self.runner)
         activation = self.prepared.environment.activation() if self.prepared else ""
         name = _HOLDERS.get(asked["kind"]) or script_name(asked.get("label"), "cell.py")
         return name, job_script(words, header=asked["text"], environment=activation, otherwise=self.otherwise)
 
     def watcher(self) -> list[str]:
         """Return what runs a script that is not simply Slurm's: with ``resume``, in a container, on a node's disk."""
-        if not self.is_script or not (self.asked.get("resume") or self.is_contained or self.is_local):
+        if not self.is_script or not (self.request.get("resume") or self.is_contained or self.is_local):
             return []
-        return self._words(self.asked.get("python") or _ANY_PYTHON, self._beside())
+        return self._command(self.request.get("python") or _ANY_PYTHON, self._sibling_path())
 
     def complete(self, record: JobRecordFile, *, is_watched: bool) -> JobRecordFile:
         """Return a record with what the request says of its kind and origin."""
-        asked, lease = self.asked, self._lease()
+        asked, lease = self.request, self._lease()
         names = ("launcher", "resume") if self.is_python else ("resume",) if is_watched or self.is_holder else ()
         return replace(
             record,
@@ -305,33 +305,33 @@ class _Start:
         )
 
     def _lease(self) -> LeaseRecord | None:
-        if self.asked["kind"] != "allocation":
+        if self.request["kind"] != "allocation":
             return None
-        if not self.asked.get("lease"):
+        if not self.request.get("lease"):
             raise UsageError("an allocation needs a lease: after how long without use it ends")
-        return LeaseRecord.from_json(self.asked["lease"])
+        return LeaseRecord.from_json(self.request["lease"])
 
     def _cell(self) -> CellRecord | None:
         if not self.is_python:
             return None
-        filename = self.asked.get("filename") or "<cell>"
-        return CellRecord(source=self.asked["text"], filename=filename, python=self._python())
+        filename = self.request.get("filename") or "<cell>"
+        return CellRecord(source=self.request["text"], filename=filename, python=self._python())
 
     def _values(self) -> ValuesRecord | None:
-        values = self.asked.get("values")
+        values = self.request.get("values")
         if not self.is_python or not values:
             return None
         return ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"])
 
     def _python(self) -> str | None:
-        return self.prepared.python if self.prepared else self.asked.get("python")
+        return self.prepared.python if self.prepared else self.request.get("python")
 
-    def _beside(self) -> str:
-        return launchers.runner(self.runner, self.asked, is_contained=self.is_contained, is_local=self.is_local)
+    def _sibling_path(self) -> str:
+        return launchers.runner(self.runner, self.request, is_contained=self.is_contained, is_local=self.is_local)
 
-    def _words(self, python: str, started: str) -> list[str]:
+    def _command(self, python: str, started: str) -> list[str]:
         """Return the command; where a container has the Python that is meant, the node's begins the container."""
-        on_node = (self.asked.get("default_python") or _ANY_PYTHON) if self.is_contained else python
+        on_node = (self.request.get("default_python") or _ANY_PYTHON) if self.is_contained else python
         return [on_node, "-u", started, self.job.path]
 
 
@@ -345,17 +345,17 @@ def _repeatable(asked: SubmissionRequest, options: list[str], args: list[str], c
     return record
 
 
-def _of_holder(asked: SubmissionRequest, chosen: Mapping[str, str | None]) -> list[str]:
+def _holder_options(requested: SubmissionRequest, chosen: Mapping[str, str | None]) -> list[str]:
     """Return what is added for an allocation or a session: begun again by itself, it would be there for nobody."""
-    kind = asked["kind"]
+    kind = requested["kind"]
     if "array" in chosen:
         what = "an allocation" if kind == "allocation" else f"a {kind}"
         raise OptionError(f"{what} is one job: --array has no place here", option="--array")
-    return [] if asked.get("resume") or {"requeue", "no-requeue"} & chosen.keys() else ["--no-requeue"]
+    return [] if requested.get("resume") or {"requeue", "no-requeue"} & chosen.keys() else ["--no-requeue"]
 
 
-def _check_text(words: Sequence[str]) -> None:
-    for word in words:
+def _check_text(arguments: Sequence[str]) -> None:
+    for word in arguments:
         if "\0" in word:
             raise UsageError(f"a NUL byte cannot be part of a command line: {word!r}", hint="Take it out.")
 

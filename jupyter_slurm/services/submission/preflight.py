@@ -7,10 +7,10 @@ import posixpath
 from collections.abc import Mapping
 
 from jupyter_slurm.errors import SlurmError, UsageError
-from jupyter_slurm.services.environments.jupyter_check import doubt_about_jupyter
-from jupyter_slurm.services.environments.path_visibility import doubt_about
+from jupyter_slurm.services.environments.jupyter_check import jupyter_warnings
+from jupyter_slurm.services.environments.path_visibility import visibility_warning
 from jupyter_slurm.services.jobs.job import TrackedJob
-from jupyter_slurm.services.slurm.client import SlurmClient, printable, text_of
+from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.submission.plan import Plan, PlanRequest
 
@@ -53,7 +53,7 @@ class Preflight:
         if session is None or session.command is not None or session.jupyter is not None:
             return []
         if _is_contained(plan):
-            return await doubt_about_jupyter(self._transport, self._entries.values(), plan.record)
+            return await jupyter_warnings(self._transport, self._entries.values(), plan.record)
         return await self._check_jupyter(request)
 
     async def _check_jupyter(self, request: PlanRequest) -> list[str]:
@@ -79,13 +79,13 @@ class Preflight:
         try:
             if self._hosts is None:
                 self._hosts = [node.hostname or node.name for node in await self._client.nodes()]
-            mounts = text_of(await self._transport.read("/proc/self/mounts"))
+            mounts = decode_output(await self._transport.read("/proc/self/mounts"))
             here = self._where.host
-            if self._where.is_far:  # one name may lead to several login nodes, today to another one than yesterday
-                here = text_of(await self._transport.read("/proc/sys/kernel/hostname")).strip()
+            if self._where.is_remote:  # one name may lead to several login nodes, today to another one than yesterday
+                here = decode_output(await self._transport.read("/proc/sys/kernel/hostname")).strip()
         except (SlurmError, FileNotFoundError):
             return []
-        doubt = doubt_about(python, self._hosts, here, mounts)
+        doubt = visibility_warning(python, self._hosts, here, mounts)
         return [doubt] if doubt else []
 
     async def _doubt_about_folder(self, plan: Plan) -> list[str]:

@@ -30,11 +30,11 @@ __all__ = ["SubmissionRecovery"]
 
 log = logging.getLogger(__name__)
 
-_ATTEMPTS = 3
-_STILL_RUNNING = 1.0
-_OTHERS_AT_WORK = 1.0
-_LONGEST_PAUSE = 60.0
-_BEGINS = 6.0  # seconds; scancel tries again after five
+_MAX_ATTEMPTS = 3
+_RUNNING_CHECK_INTERVAL_S = 1.0
+_LOCK_CHECK_INTERVAL_S = 1.0
+_MAX_PAUSE_S = 60.0
+_CANCEL_START_S = 6.0  # seconds; scancel tries again after five
 
 
 @dataclass
@@ -72,10 +72,10 @@ class SubmissionRecovery:
         tracker.on_unfinished.append(self.resume)
 
     @property
-    def under_way(self) -> int:
+    def open_count(self) -> int:
         """How many submissions have no answer yet and are ours to follow."""
         entries = (self._tracker.entries.get(key) for key in self._tasks)
-        return sum(e is not None and (e.submission.hold is not None or e.id is not None) for e in entries)
+        return sum(e is not None and (e.submission.lock is not None or e.id is not None) for e in entries)
 
     def resume(self, entry: TrackedJob) -> None:
         """Go on where an agent left off: with a submission, a cancellation, or with watching the job."""
@@ -83,19 +83,19 @@ class SubmissionRecovery:
             return
         self._watcher.wake()
         if entry.id is None:
-            self.begin(entry)
+            self.start(entry)
         elif entry.is_to_be_cancelled:
             self._spawn(entry, self._cancel(entry))
 
-    def begin(self, entry: TrackedJob, plan: Plan | None = None, context: Context | None = None) -> None:
+    def start(self, entry: TrackedJob, plan: Plan | None = None, context: Context | None = None) -> None:
         """Take over a submission whose answer is not known."""
         entry.slurm.lose_sight(self._tracker.clock())
         entry.error = _unheard(is_cancelled=entry.is_to_be_cancelled)
-        self._tracker.tell(entry)
+        self._tracker.publish(entry)
         created = entry.record.created if entry.record else 0.0
         self._spawn(entry, self._run(_UnansweredSubmission(entry, plan, context, created)))
 
-    async def take_back(self, entry: TrackedJob) -> bool:
+    async def withdraw(self, entry: TrackedJob) -> bool:
         """Stop finding out: whoever asked for the submission asks again and brings everything that it needs.
 
         Returns
@@ -115,25 +115,25 @@ class SubmissionRecovery:
         if task is not None:
             await asyncio.wait([task], timeout=self._timeout)
 
-    def give_up(self, entry: TrackedJob) -> None:
+    def cancel(self, entry: TrackedJob) -> None:
         """Do not try again: the person cancelled it. If it is found in the queue it is cancelled there."""
         if entry.record is None:
             return
         entry.record = replace(entry.record, cancel=True)
-        if entry.submission.hold is not None:
-            self._tracker.save_soon(entry)
+        if entry.submission.lock is not None:
+            self._tracker.schedule_save(entry)
         entry.error = _unheard(is_cancelled=True)
-        self._tracker.tell(entry)
+        self._tracker.publish(entry)
 
-    def cancel_soon(self, entry: TrackedJob) -> None:
+    def schedule_cancel(self, entry: TrackedJob) -> None:
         """Cancel a job as soon as the controller hears it, also after a restart of the agent."""
         if entry.record is None or entry.is_finished:
             return
         if entry.id is None:
-            self.give_up(entry)
+            self.cancel(entry)
             return
         entry.record = replace(entry.record, cancel=True)
-        self._tracker.save_soon(entry)
+        self._tracker.schedule_save(entry)
         self._spawn(entry, self._cancel(entry))
 
     async def stop(self) -> None:
@@ -147,14 +147,14 @@ class SubmissionRecovery:
         """Note the id of a job that sbatch accepted."""
         now = self._tracker.clock()
         entry.id, entry.error = job, None
-        entry.slurm.find_again()
+        entry.slurm.regain_sight()
         entry.warnings.extend(remarks)
         entry.submit_time = entry.submit_time or now
         entry.set_state(sbatch.ACCEPTED, now)
         self._tracker.add(entry)
         if entry.record is not None and entry.folder is not None:
             entry.record = replace(entry.record, job=SlurmJobRecord(id=str(job)))
-            self._tracker.save_soon(entry)
+            self._tracker.schedule_save(entry)
         self._after_settling(entry)
 
     async def check_number(self, entry: TrackedJob) -> None:
@@ -165,9 +165,9 @@ class SubmissionRecovery:
         SlurmError
             That is not known. Of a job that turns out to be over, nothing is said.
         """
-        if entry.slurm.submitted is not None or not entry.known:
-            await self._watcher.fresh()
-        if not entry.is_finished and (not entry.known or self._tracker.find(str(entry.id)) is not entry):
+        if entry.slurm.submitted is not None or not entry.is_current:
+            await self._watcher.wait_fresh()
+        if not entry.is_finished and (not entry.is_current or self._tracker.find(str(entry.id)) is not entry):
             raise ControllerError(
                 f"job {entry.id} is left alone: whether that is still the number of this job is not known yet",
                 hint="Try again in a minute; `%squeue --me` shows what has the number now.",
@@ -187,8 +187,8 @@ class SubmissionRecovery:
         argv = ["scancel", *(["--signal", signal] if signal else []), target]
         try:
             # With a signal it waits for a job to begin, a minute and longer.
-            async with asyncio.timeout(_BEGINS if signal and entry.state.is_pending else None):
-                await self._client.ask(argv)
+            async with asyncio.timeout(_CANCEL_START_S if signal and entry.state.is_pending else None):
+                await self._client.query(argv)
         except TimeoutError:
             raise JobError(
                 f"job {target} has not begun: nothing of it runs that could get a signal",
@@ -204,7 +204,7 @@ class SubmissionRecovery:
         task.add_done_callback(lambda done: self._tasks.pop(key) if self._tasks.get(key) is done else None)
 
     def _after_settling(self, entry: TrackedJob) -> None:
-        self._tracker.tell(entry)
+        self._tracker.publish(entry)
         self._watcher.wake()
         if entry.is_to_be_cancelled and not entry.is_finished:
             self._spawn(entry, self._cancel(entry))
@@ -214,46 +214,46 @@ class SubmissionRecovery:
         pause = 1.0
         while True:
             try:
-                if await self._is_ours(case.entry):
+                if await self._wait_owned(case.entry):
                     await self._settle(case)
                 return
             except (SlurmError, OSError) as error:
                 log.warning("submission %s: %s", case.entry.key, error)
                 said = error.message if isinstance(error, SlurmError) else str(error)
                 case.entry.error = _unheard(said, is_cancelled=case.entry.is_to_be_cancelled)
-                self._tracker.tell(case.entry)
+                self._tracker.publish(case.entry)
             await asyncio.sleep(pause)
-            pause = min(_LONGEST_PAUSE, pause * 2)
+            pause = min(_MAX_PAUSE_S, pause * 2)
 
-    async def _is_ours(self, entry: TrackedJob) -> bool:
+    async def _wait_owned(self, entry: TrackedJob) -> bool:
         """Wait until a submission is ours to settle (True), or another agent has settled it (False)."""
         while not await self._is_held(entry):
             if entry.id is not None or entry.is_finished:
                 return False
-            await asyncio.sleep(_OTHERS_AT_WORK)
+            await asyncio.sleep(_LOCK_CHECK_INTERVAL_S)
         return True
 
     async def _is_held(self, entry: TrackedJob) -> bool:
         """Whether we have the lock of a job directory; one that a broken connection took with it is taken again."""
-        if entry.submission.hold is not None and entry.submission.hold.is_lost:
+        if entry.submission.lock is not None and entry.submission.lock.is_lost:
             entry.submission.release_lock()
-        return entry.submission.hold is not None or await self._take_over(entry)
+        return entry.submission.lock is not None or await self._acquire_lock(entry)
 
-    async def _take_over(self, entry: TrackedJob) -> bool:
+    async def _acquire_lock(self, entry: TrackedJob) -> bool:
         """Have the lock of a job directory, and what is written there; False: another has it, or it is settled."""
         if entry.folder is None or entry.script_path is None:
             return False
         hold = None
         try:
-            hold = await self._client.transport.hold(entry.script_path)
+            hold = await self._client.transport.acquire_lock(entry.script_path)
             if not await self._is_settled_on_disk(entry):
-                entry.submission.hold, hold = hold, None
+                entry.submission.lock, hold = hold, None
         except FileNotFoundError:
             self._withdrawn(entry)
         finally:
             if hold is not None:
                 hold.release()
-        return entry.submission.hold is not None
+        return entry.submission.lock is not None
 
     async def _is_settled_on_disk(self, entry: TrackedJob) -> bool:
         """Take in the record as it is on disk now; return whether another agent has come to an end with it."""
@@ -276,9 +276,9 @@ class SubmissionRecovery:
             "has removed it since sbatch refused the job.",
             hint="Run the cell again.",
         )
-        entry.slurm.find_again()
+        entry.slurm.regain_sight()
         entry.set_state(NOT_SUBMITTED, self._tracker.clock())
-        self._tracker.tell(entry)
+        self._tracker.publish(entry)
         self._tracker.drop(entry)
 
     async def _settle(self, case: _UnansweredSubmission) -> None:
@@ -298,18 +298,18 @@ class SubmissionRecovery:
                 job = found.job
             if job is not None:
                 return await self.accept(entry, job, [])
-            hold = entry.submission.hold
+            hold = entry.submission.lock
             if hold is not None and hold.is_lost:  # another agent may have gone on with it since
-                if not await self._is_ours(entry):
+                if not await self._wait_owned(entry):
                     return None
                 continue
             if has_run:  # a script, under an id that nobody knows
                 return await self._conclude(entry, UNKNOWN, None)
             if not is_certain:
                 return await (self._refuse(entry, _absent(answer)) if found.is_certain else self._lose(entry))
-            if case.plan is None or case.context is None or case.attempt >= _ATTEMPTS or entry.is_to_be_cancelled:
+            if case.plan is None or case.context is None or case.attempt >= _MAX_ATTEMPTS or entry.is_to_be_cancelled:
                 return await self._refuse(entry, _absent(answer))
-            await self._again(case, case.plan, case.context)
+            await self._submit_again(case, case.plan, case.context)
 
     async def _answer(self, case: _UnansweredSubmission) -> SbatchAnswer | None:
         """Wait while sbatch lives; return what it left. It is read under its lock, so it is never read half."""
@@ -318,10 +318,10 @@ class SubmissionRecovery:
             return None
         try:
             while True:
-                held = await transport.hold(folder.answer(case.attempt) + ".out")
+                held = await transport.acquire_lock(folder.answer(case.attempt) + ".out")
                 if held is not None:
                     break
-                await asyncio.sleep(_STILL_RUNNING)
+                await asyncio.sleep(_RUNNING_CHECK_INTERVAL_S)
         except FileNotFoundError:
             return None
         try:
@@ -349,12 +349,12 @@ class SubmissionRecovery:
 
     async def _conclude(self, entry: TrackedJob, state: JobState, error: SlurmError | None) -> None:
         entry.error = error
-        entry.slurm.find_again()
+        entry.slurm.regain_sight()
         entry.set_state(state, self._tracker.clock())
         await self._tracker.finish(entry)
         entry.submission.release_lock()
 
-    async def _again(self, case: _UnansweredSubmission, plan: Plan, context: Context) -> None:
+    async def _submit_again(self, case: _UnansweredSubmission, plan: Plan, context: Context) -> None:
         entry, case.since = case.entry, self._tracker.clock()
         log.info("submission %s is not in the queue: sbatch is run again (%d)", entry.key, case.attempt + 1)
         if entry.record is not None:
@@ -371,11 +371,11 @@ class SubmissionRecovery:
             except SlurmError as error:
                 log.info("job %s is still to be cancelled: %s", entry.id, error.message)
                 await asyncio.sleep(pause)
-                pause = min(_LONGEST_PAUSE, pause * 2)
+                pause = min(_MAX_PAUSE_S, pause * 2)
                 continue
             if entry.record is not None:
                 entry.record = replace(entry.record, cancel=False)
-                self._tracker.save_soon(entry)
+                self._tracker.schedule_save(entry)
             self._watcher.wake()
             return
 

@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.jobs.array_parts import ArrayPart, keys_of
+from jupyter_slurm.services.jobs.array_parts import ArrayPart, part_keys
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
 
-__all__ = ["RemainingParts", "said_of"]
+__all__ = ["RemainingParts", "parts_notice"]
 
 log = logging.getLogger(__name__)
 
 
-def said_of(parts: Sequence[ArrayPart]) -> list[str]:
+def parts_notice(parts: Sequence[ArrayPart]) -> list[str]:
     """Return what is to be said of an array in parts."""
     if not parts:
         return []
@@ -43,25 +43,25 @@ class RemainingParts:
         Seconds for which somebody who asks waits for the last part.
     """
 
-    def __init__(self, tracker: Tracker, settler: SubmissionRecovery, patience: float) -> None:
-        self._tracker, self._settler, self._patience = tracker, settler, patience
+    def __init__(self, tracker: Tracker, settler: SubmissionRecovery, timeout: float) -> None:
+        self._tracker, self._settler, self._retry_delay = tracker, settler, timeout
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def lacks(self, entry: TrackedJob) -> bool:
+    def has_missing_parts(self, entry: TrackedJob) -> bool:
         """Whether an array has parts that nobody submitted, and nobody is about to: its agent ended in the middle."""
         if entry.part is None or entry.key in self._tasks or entry.is_to_be_cancelled or entry.is_finished:
             return False
-        return len(self._tracker.parts(entry)) < len(keys_of(entry))
+        return len(self._tracker.parts(entry)) < len(part_keys(entry))
 
-    def begin(
-        self, first: TrackedJob, parts: Sequence[ArrayPart], hand_over: Callable[[ArrayPart], Awaitable[TrackedJob]]
+    def start(
+        self, first: TrackedJob, parts: Sequence[ArrayPart], submit: Callable[[ArrayPart], Awaitable[TrackedJob]]
     ) -> None:
         """Submit the parts after the first, in the background."""
         key = first.key or ""
         if key in self._tasks:
             return  # asked for again
         first.submission.is_growing = True
-        task = self._tasks[key] = asyncio.create_task(self._grow(first, parts, hand_over), name=f"parts of {key}")
+        task = self._tasks[key] = asyncio.create_task(self._grow(first, parts, submit), name=f"parts of {key}")
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # said where somebody waits for it
 
@@ -75,7 +75,7 @@ class RemainingParts:
         """
         task = self._tasks.get(entry.key or "")
         if task is not None:
-            done, _ = await asyncio.wait([task], timeout=self._patience)
+            done, _ = await asyncio.wait([task], timeout=self._retry_delay)
             if done:
                 task.result()
         return self._tracker.whole(entry)
@@ -88,7 +88,7 @@ class RemainingParts:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _grow(
-        self, first: TrackedJob, parts: Sequence[ArrayPart], hand_over: Callable[[ArrayPart], Awaitable[TrackedJob]]
+        self, first: TrackedJob, parts: Sequence[ArrayPart], submit: Callable[[ArrayPart], Awaitable[TrackedJob]]
     ) -> None:
         submitted, part = [first], parts[0]
         try:
@@ -97,14 +97,14 @@ class RemainingParts:
                 if not first.submission.is_growing:
                     return  # cancelled meanwhile
                 before = str(submitted[-1].id) if part.is_throttled else None
-                submitted.append(await hand_over(replace(part, before=before)))
+                submitted.append(await submit(replace(part, before=before)))
             await self._settled(submitted[-1])
         except SlurmError as error:
-            self._give_up(submitted, part, error)
+            self._cancel_submitted(submitted, part, error)
             raise
         finally:
             first.submission.is_growing = False
-            self._tracker.tell(first)
+            self._tracker.publish(first)
 
     async def _settled(self, entry: TrackedJob) -> None:
         """Wait until it is known whether a part was submitted.
@@ -121,12 +121,12 @@ class RemainingParts:
         if entry.id is None and entry.error is not None:
             raise entry.error
 
-    def _give_up(self, submitted: Sequence[TrackedJob], part: ArrayPart, error: SlurmError) -> None:
+    def _cancel_submitted(self, submitted: Sequence[TrackedJob], part: ArrayPart, error: SlurmError) -> None:
         """Cancel what was submitted before a part that could not be, and say so."""
         numbers = ", ".join(str(entry.id) for entry in submitted if entry.id is not None)
         error.message = f"Tasks {part.named()} of this array: {error.message}"
         error.hint = f"{error.hint or ''} What had been submitted of it is cancelled: {numbers}.".strip()
         submitted[0].warnings.append(error.message)
-        log.warning("submission %s: %s %s", part.of, error.message, error.hint)
+        log.warning("submission %s: %s %s", part.array_key, error.message, error.hint)
         for entry in submitted:
-            self._settler.cancel_soon(entry)
+            self._settler.schedule_cancel(entry)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from jupyter_slurm.domain.scripts.resubmission import (
-    LEAVE_OUT,
+    OMIT_DEPENDENCY_HINT,
     JobEnd,
     awaited,
     changed,
     check_repeatable,
-    dependency_of,
+    dependency_value,
     has_source,
+    remaining_dependency,
     repeated,
-    still_awaited,
 )
 from jupyter_slurm.errors import JobNotFound, UsageError
 from jupyter_slurm.services.jobs.lookup import JobLookup
@@ -22,7 +22,7 @@ from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
-__all__ = ["JobSource", "asked_again"]
+__all__ = ["JobSource", "repeat_request"]
 
 
 class JobSource(Protocol):
@@ -38,7 +38,7 @@ class JobSource(Protocol):
     def jobs(self) -> JobLookup: ...  # noqa: D102
 
 
-async def asked_again(cluster: JobSource, reference: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+async def repeat_request(cluster: JobSource, reference: str, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Return the submission that repeats a job: text, options, arguments, environment, values, from the same folder.
 
     A task of an array is submitted as an array of that one task.
@@ -59,28 +59,30 @@ async def asked_again(cluster: JobSource, reference: str, asked: Mapping[str, An
     text = raw.decode("utf-8", "surrogateescape")
     table = await cluster.client.options("sbatch")
     options, changes = record.get("options") or [], dict[str, Any]()
-    if (value := dependency_of(table, options)) is not None and (now := await _left(cluster, value)) != value:
+    if (value := dependency_value(table, options)) is not None and (
+        now := await _open_dependency(cluster, value)
+    ) != value:
         changes["dependency"] = now
     if (task := (await cluster.jobs.describe(reference))["task"]) is not None:
         changes["array"] = task
-    context = dict(asked.get("context") or {})
-    if not cluster.location.is_far and record["cwd"] is not None:
+    context = dict(requested.get("context") or {})
+    if not cluster.location.is_remote and record["cwd"] is not None:
         context["cwd"] = record["cwd"]
     return {
         **repeated(record, text, changed(table, options, text, changes) if changes else options),
-        "key": asked["key"],
+        "key": requested["key"],
         "origin": {"folder": None, "notebook": record["notebook"]},
         "context": context,
     }
 
 
-async def _left(cluster: JobSource, value: str) -> str | None:
+async def _open_dependency(cluster: JobSource, value: str) -> str | None:
     """Return what a dependency still waits for."""
     endings = dict[str, JobEnd]()
     for number in awaited(value):
         try:
             entry = await cluster.jobs.find_task(number)
         except JobNotFound as error:
-            raise UsageError(f"--dependency={value}: {error.message}.", hint=LEAVE_OUT) from None
+            raise UsageError(f"--dependency={value}: {error.message}.", hint=OMIT_DEPENDENCY_HINT) from None
         endings[number] = JobEnd(f"job {number}", entry.state.name if entry.is_finished else None)
-    return still_awaited(value, endings)
+    return remaining_dependency(value, endings)

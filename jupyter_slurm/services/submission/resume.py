@@ -8,8 +8,8 @@ from jupyter_slurm.errors import OptionError
 
 __all__ = ["lead", "with_resume"]
 
-_WARNING = 120  # seconds before the time limit, at most; Slurm may send the signal a minute earlier
-_SHORTEST = 10
+_MAX_WARNING_S = 120  # seconds before the time limit, at most; Slurm may send the signal a minute earlier
+_MIN_WARNING_S = 10
 
 
 def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added: Sequence[str]) -> list[str]:
@@ -45,4 +45,4 @@ def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added:
 
 def lead(time_limit: int | None) -> int:
     """Return how long before the time limit the cell is told, in seconds: not most of the time it has."""
-    return _WARNING if time_limit is None else max(_SHORTEST, min(_WARNING, time_limit // 4))
+    return _MAX_WARNING_S if time_limit is None else max(_MIN_WARNING_S, min(_MAX_WARNING_S, time_limit // 4))

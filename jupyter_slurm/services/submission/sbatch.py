@@ -1,8 +1,8 @@
 """Handing a job to sbatch: once, whatever happens on the way.
 
 The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there,
-detached from us (``Transport.start_once``). What was not heard is read from there; what sbatch itself did not hear is
-looked up in the queue by the path of the script, which no other job has.
+detached from the agent (``Transport.start_detached``). A lost answer is read from there. If sbatch itself lost it, the
+job is looked up in the queue by the path of the script, which no other job has.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.environments.resolver import is_failure
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
-from jupyter_slurm.services.slurm.client import is_silence, printable, text_of
+from jupyter_slurm.services.slurm.client import decode_output, is_silence, printable
 from jupyter_slurm.services.submission.plan import Plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent, Transport
 from jupyter_slurm.transport.tunnel import accepted_peer
 
-__all__ = ["ACCEPTED", "SbatchAnswer", "answer_of", "begin", "execute", "read_answer", "refusal"]
+__all__ = ["ACCEPTED", "SbatchAnswer", "await_answer", "execute", "read_answer", "refusal", "start_sbatch"]
 
 ACCEPTED = JobState("PENDING")
 """The state of a job that sbatch has just accepted."""
 
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
-_MOST_SAID = 1 << 20  # bytes; sbatch says little, and the job may write there, too
+_MAX_ANSWER_BYTES = 1 << 20  # bytes; sbatch says little, and the job may write there, too
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 
@@ -46,15 +46,15 @@ class SbatchAnswer:
         """Whether it settles the matter: an id, or a no of the controller's own."""
         # 128 + n is how a wrapper in shell tells that sbatch was killed by signal n.
         refused = self.exit_code is not None and self.exit_code > 0 and not 128 < self.exit_code < 160
-        return self.job is not None or (refused and not self._tells_of_silence())
+        return self.job is not None or (refused and not self._is_controller_silent())
 
-    def _tells_of_silence(self) -> bool:
+    def _is_controller_silent(self) -> bool:
         """Whether no controller answered. The line of the failure decides: others repeat what the person wrote."""
         failures = _FAILURE.findall(self.stderr)
         return is_silence(failures[-1]) if failures else is_silence(self.stderr, self.argv)
 
     @property
-    def never_arrived(self) -> bool:
+    def is_unsent(self) -> bool:
         """Whether sbatch could not even connect: then the controller cannot have accepted anything."""
         failures = _FAILURE.findall(self.stderr)
         return self.job is None and bool(failures) and b"(connect failure)" in failures[-1]
@@ -62,7 +62,7 @@ class SbatchAnswer:
     @property
     def remarks(self) -> list[str]:
         """What sbatch said beside the id: warnings, a site's messages."""
-        return [printable(line) for line in text_of(self.stderr).splitlines() if line.strip()]
+        return [printable(line) for line in decode_output(self.stderr).splitlines() if line.strip()]
 
 
 async def execute(
@@ -70,13 +70,13 @@ async def execute(
 ) -> SbatchAnswer | None:
     """Execute sbatch once more; None when its answer is not known within ``timeout`` seconds (it may still come)."""
     try:
-        once = await transport.start_once(plan.folder.answer(attempt), [*plan.wrapper, *plan.argv], context=context)
+        once = await transport.start_detached(plan.folder.answer(attempt), [*plan.wrapper, *plan.argv], context=context)
     except FileExistsError:
         return None  # it was executed before, by us or by another agent: what it left is looked at
-    return await answer_of(once, plan, timeout)
+    return await await_answer(once, plan, timeout)
 
 
-async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) -> DetachedRun:
+async def start_sbatch(transport: Transport, plan: Plan, context: Context, sent: Sent) -> DetachedRun:
     """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
     files = {plan.record.script: plan.script, "job.json": dump(plan.record.to_json()), **plan.files}
     if plan.values:
@@ -84,20 +84,20 @@ async def begin(transport: Transport, plan: Plan, context: Context, sent: Sent) 
     if plan.record.session is not None and plan.record.session.node_ports:
         files[accepted_peer.NAME] = accepted_peer.new_pem()
     argv = [*plan.wrapper, *plan.argv]
-    return await transport.start_once(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
+    return await transport.start_detached(plan.folder.answer(1), argv, files=files, context=context, sent=sent)
 
 
-async def answer_of(once: DetachedRun, plan: Plan, timeout: float) -> SbatchAnswer | None:
+async def await_answer(run: DetachedRun, plan: Plan, timeout: float) -> SbatchAnswer | None:
     """Return what sbatch said; None when that is not known within ``timeout`` seconds (it may still come)."""
-    done = await once.result(timeout)
+    done = await run.result(timeout)
     return None if done is None else _answer(done.exit_code, done.stdout, done.stderr, plan.argv)
 
 
 async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> SbatchAnswer | None:
     """Read what an execution of sbatch left whose exit code nobody heard; None: it never began."""
     try:
-        out = await transport.read(folder.answer(attempt) + ".out", 0, _MOST_SAID)
-        err = await transport.read(folder.answer(attempt) + ".err", 0, _MOST_SAID)
+        out = await transport.read(folder.answer(attempt) + ".out", 0, _MAX_ANSWER_BYTES)
+        err = await transport.read(folder.answer(attempt) + ".err", 0, _MAX_ANSWER_BYTES)
     except FileNotFoundError:
         return None
     return _answer(None, out, err)
@@ -109,7 +109,7 @@ def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) 
     return SbatchAnswer(code, out, err, JobId(int(found[-1])) if has_taken else None, argv)
 
 
-def refusal(answer: SbatchAnswer, argv: Sequence[str], known: str = "") -> SlurmError:
+def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> SlurmError:
     """Return what sbatch's own no means for the person; ``known`` is what we knew against the job."""
     said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
     if is_failure(answer.exit_code, said):
@@ -117,14 +117,14 @@ def refusal(answer: SbatchAnswer, argv: Sequence[str], known: str = "") -> Slurm
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
     return SubmitRefused(
         f"sbatch refused the job: {said}",
-        hint=known or _hint(said),
+        hint=cluster or _hint(said),
         argv=list(argv),
         exit_code=answer.exit_code,
-        stderr=printable(text_of(answer.stderr)),
+        stderr=printable(decode_output(answer.stderr)),
     )
 
 
-def _hint(said: str) -> str:
+def _hint(message: str) -> str:
     rules = [
         (
             "authentication error",
@@ -156,5 +156,5 @@ def _hint(said: str) -> str:
         ),
         ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
     ]
-    low = said.lower()
+    low = message.lower()
     return next((hint for sign, hint in rules if sign in low), "`%%sbatch?` shows the options and examples.")

@@ -16,7 +16,7 @@ from jupyter_slurm.errors import SubmissionUnknown, TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.inventory.facts import ClusterFacts, FeasibilityWarnings
 from jupyter_slurm.services.jobdir.job_directory import dump, is_key
-from jupyter_slurm.services.jobdir.ownership import read_own
+from jupyter_slurm.services.jobdir.ownership import read_values
 from jupyter_slurm.services.jobdir.runner_files import RUNNER, runner_digest, shipped
 from jupyter_slurm.services.jobs.array_parts import ArrayPart, divided
 from jupyter_slurm.services.jobs.directory_scan import JobDirectoryScan
@@ -24,7 +24,7 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
-from jupyter_slurm.services.results.record import sweep_of, values_of
+from jupyter_slurm.services.results.record import read_job_values, sweep_table
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.staging.manager import Staging
@@ -34,7 +34,7 @@ from jupyter_slurm.services.submission.git_origin import GitOrigins
 from jupyter_slurm.services.submission.plan import Plan, PlanRequest, make_plan
 from jupyter_slurm.services.submission.preflight import Preflight
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
-from jupyter_slurm.services.submission.remaining_parts import RemainingParts, said_of
+from jupyter_slurm.services.submission.remaining_parts import RemainingParts, parts_notice
 from jupyter_slurm.services.submission.sbatch import SbatchAnswer
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent
 from jupyter_slurm.transport.ssh.protocols import LinkLost
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SubmissionServices", "Submitter"]
 
-_SUBMISSIONS_AT_ONCE = 4
-_EXPLAINED = 2.0  # seconds that a refusal may be kept back to say what it means
+_MAX_CONCURRENT_SUBMISSIONS = 4
+_EXPLANATION_TIMEOUT_S = 2.0  # seconds that a refusal may be kept back to say what it means
 _RUNNERS = {"allocation": "allocation/hold.py", "session": "session/serve.py"}
-_LINK_COMES_BACK = (
+_LINK_HINT = (
     "The link is made again by itself. Run this again when it is back, as `%slurm list` tells; is the network up (VPN)?"
 )
-_OF_VALUES = 1 << 20  # bytes that a file of values has beside them
+_VALUES_OVERHEAD_BYTES = 1 << 20  # bytes that a file of values has beside them
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
@@ -84,21 +84,21 @@ class Submitter:
 
     def __init__(
         self,
-        about: Callable[[], dict[str, Any]],
-        where: ClusterLocation,
+        load_cluster_data: Callable[[], dict[str, Any]],
+        location: ClusterLocation,
         settings: Settings,
         services: SubmissionServices,
     ) -> None:
-        self._about, self._where, self._settings = about, where, settings
+        self._cluster_data, self._location, self._settings = load_cluster_data, location, settings
         self._client, self._tracker, self._settler = services.client, services.tracker, services.settler
         self._shelf, self._facts, self._staging = services.shelf, services.facts, services.staging
         self._folder, self._transport = services.tracker.folder, services.client.transport
         self._origins = GitOrigins(self._tracker)
-        self._environments = Environments(where, self._transport, self._tracker.clock)
+        self._environments = Environments(location, self._transport, self._tracker.clock)
         self._growth = RemainingParts(self._tracker, self._settler, settings.submit_timeout)
         self._is_prepared = False
-        self._preflight = Preflight(where, self._client, self._tracker.entries)
-        self._gate = asyncio.Semaphore(_SUBMISSIONS_AT_ONCE)
+        self._preflight = Preflight(location, self._client, self._tracker.entries)
+        self._gate = asyncio.Semaphore(_MAX_CONCURRENT_SUBMISSIONS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
 
     async def submit(self, request: Mapping[str, Any]) -> api.Job | api.Preview:
@@ -109,49 +109,53 @@ class Submitter:
         UsageError, SubmitRefused
             Nothing was submitted.
         """
-        asked = cast("SubmissionRequest", request)
-        if not is_key(asked["key"]):
-            raise UsageError(f"{asked['key']!r} is not a submission key")
-        lock = self._locks.setdefault(asked["key"], asyncio.Lock())
+        requested = cast("SubmissionRequest", request)
+        if not is_key(requested["key"]):
+            raise UsageError(f"{requested['key']!r} is not a submission key")
+        lock = self._locks.setdefault(requested["key"], asyncio.Lock())
         try:
             async with lock, self._gate:
-                return await self._submit(asked)
+                return await self._submit(requested)
         except LinkLost as error:
-            if self._tracker.find(asked["key"]) is not None:
+            if self._tracker.find(requested["key"]) is not None:
                 raise
-            raise TransportError(f"Nothing was submitted: {error.message}.", hint=_LINK_COMES_BACK) from error
+            raise TransportError(f"Nothing was submitted: {error.message}.", hint=_LINK_HINT) from error
 
     async def stop(self) -> None:
         """Leave alone what nobody waits for."""
         await self._origins.stop()
         await self._growth.stop()
 
-    async def _submit(self, asked: SubmissionRequest) -> api.Job | api.Preview:
-        known = self._tracker.find(asked["key"])
-        if known is not None and (known.id is not None or known.is_finished) and not self._growth.lacks(known):
+    async def _submit(self, requested: SubmissionRequest) -> api.Job | api.Preview:
+        known = self._tracker.find(requested["key"])
+        if (
+            known is not None
+            and (known.id is not None or known.is_finished)
+            and not self._growth.has_missing_parts(known)
+        ):
             return job_dict(await self._growth.wait(known))
-        request = await self._prepare_request(asked)
+        request = await self._prepare_request(requested)
         plan, parts = await self._plan(request)
-        warnings = [*await self._preflight.warnings(request, plan), *said_of(parts)]
-        if asked.get("dry_run"):
+        warnings = [*await self._preflight.warnings(request, plan), *parts_notice(parts)]
+        if requested.get("dry_run"):
             return await self._show(request, plan, warnings)
         await self.prepare()
         warnings += await self._preflight.jupyter(request, plan)
-        entry, doubts = await self._hand_over(plan, request.context, warnings)
-        if folder := (asked.get("origin") or {}).get("folder"):
+        entry, doubts = await self._submit_directory(plan, request.context, warnings)
+        if folder := (requested.get("origin") or {}).get("folder"):
             self._origins.note(entry, folder)
         if len(parts) > 1:
 
             async def hand_over(part: ArrayPart) -> TrackedJob:
-                return (await self._hand_over(make_plan(request, part), request.context, []))[0]
+                return (await self._submit_directory(make_plan(request, part), request.context, []))[0]
 
-            self._growth.begin(entry, parts, hand_over)
-        return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.taken)}
+            self._growth.start(entry, parts, hand_over)
+        return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.collected)}
 
     async def _prepare_request(self, asked: SubmissionRequest) -> PlanRequest:
         """Look up what a plan is made from: options and version of sbatch, environment, folders that travel."""
         if (again := asked.get("again")) and not asked.get("sweep"):
-            asked = {**asked, "sweep": await sweep_of(self._transport, self._folder.job(again))}
+            asked = {**asked, "sweep": await sweep_table(self._transport, self._folder.job(again))}
         runner = self.runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
         context = self._client.submission_context(asked.get("context") or {})
         table = await self._client.options("sbatch")
@@ -162,7 +166,7 @@ class Submitter:
             context = replace(context, env={**(context.env or {}), **prepared.environment.variables})
         staged = await self._staging.prepare(asked)
         now = self._tracker.clock()
-        preempting = (await self._client.known_configuration()).get("PreemptMode") if asked.get("resume") else None
+        preempting = (await self._client.cached_configuration()).get("PreemptMode") if asked.get("resume") else None
         return PlanRequest(
             folder=self._folder,
             runner=runner,
@@ -173,8 +177,8 @@ class Submitter:
             version=version,
             prepared=prepared,
             staged=staged,
-            user=self._where.user,
-            advised_memory=self._where.advice.get("memory"),
+            user=self._location.user,
+            advised_memory=self._location.advice.get("memory"),
             is_preemptible=preempting != "OFF",
         )
 
@@ -187,7 +191,7 @@ class Submitter:
 
     async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> api.Preview:
         """Return what would be submitted, and with ``test_only`` when it would begin."""
-        doubts = self._facts.doubts(plan.requests)
+        doubts = self._facts.check_submission(plan.requests)
         shown: api.Preview = {
             "argv": [*plan.wrapper, *plan.argv],
             "script": printable(plan.script.decode("utf-8", "surrogateescape")),
@@ -201,11 +205,11 @@ class Submitter:
 
     async def _parts(self, plan: Plan) -> list[ArrayPart]:
         """Return the parts as which an array is submitted; none where Slurm takes it as it is."""
-        told = await self._client.known_configuration()
+        told = await self._client.cached_configuration()
         limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
         return divided(plan.folder.key, plan.record.array_tasks, plan.chosen, (limits[0], limits[1] or math.inf))
 
-    async def _hand_over(
+    async def _submit_directory(
         self, plan: Plan, context: Context, warnings: list[str]
     ) -> tuple[TrackedJob, FeasibilityWarnings]:
         """Have sbatch run for a job directory, unless it was before.
@@ -219,45 +223,49 @@ class Submitter:
         """
         known = self._tracker.find(plan.folder.key)
         if known is not None and (known.id is not None or known.is_finished):
-            return known, self._facts.doubts(plan.requests)
+            return known, self._facts.check_submission(plan.requests)
         try:
-            entry, once = (known, None) if known is not None else await self._begin(plan, context, warnings)
-            doubts = self._facts.doubts(plan.requests)  # sbatch is at work meanwhile
+            entry, once = (known, None) if known is not None else await self._start_sbatch(plan, context, warnings)
+            doubts = self._facts.check_submission(plan.requests)  # sbatch is at work meanwhile
             if once is not None:
-                answer = await sbatch.answer_of(once, plan, self._settings.submit_timeout)
-            elif await self._settler.take_back(entry):
+                answer = await sbatch.await_answer(once, plan, self._settings.submit_timeout)
+            elif await self._settler.withdraw(entry):
                 answer = await self._execute(entry, plan, context)
             else:
-                await self._of_another(entry)
+                await self._follow_foreign(entry)
                 return entry, doubts
         except TransportError as error:
             lost = self._tracker.find(plan.folder.key)
             if lost is None or not may_run(error):
                 raise
-            self._settler.begin(lost, plan, context)  # it may have come there: that is found out when the link is back
-            return lost, self._facts.doubts(plan.requests)
-        await self._judge(entry, answer, plan, context, doubts)
+            self._settler.start(lost, plan, context)  # it may have come there: that is found out when the link is back
+            return lost, self._facts.check_submission(plan.requests)
+        await self._handle_answer(entry, answer, plan, context, doubts)
         return entry, doubts
 
-    async def _values(self, asked: SubmissionRequest) -> bytes:
+    async def _values(self, requested: SubmissionRequest) -> bytes:
         """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
-        values = asked.get("values")
+        values = requested.get("values")
         if values is None:
             return b""
         if path := values.get("file"):
-            return await asyncio.to_thread(read_own, path)
-        if (key := asked.get("again")) and values["in"]:
-            return await values_of(self._transport, self._folder.job(key), self._settings.values_limit + _OF_VALUES)
+            return await asyncio.to_thread(read_values, path)
+        if (key := requested.get("again")) and values["in"]:
+            return await read_job_values(
+                self._transport, self._folder.job(key), self._settings.values_limit + _VALUES_OVERHEAD_BYTES
+            )
         return b""
 
-    async def _begin(self, plan: Plan, context: Context, warnings: list[str]) -> tuple[TrackedJob, DetachedRun | None]:
+    async def _start_sbatch(
+        self, plan: Plan, context: Context, warnings: list[str]
+    ) -> tuple[TrackedJob, DetachedRun | None]:
         """Make the job directory and start sbatch; else it is another agent's job."""
         entry = TrackedJob(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
         entry.submit_time = plan.record.created
         self._tracker.add(entry)  # known before others can see its directory
         try:
             with entry.submission.sending(str(entry.key)) as sent:
-                async with self._aside():
+                async with self._yield_turn():
                     await self._staging.push(entry, sent)
                 plan = replace(plan, record=entry.record or plan.record)  # it may be cancelled meanwhile
                 once = await self._start(plan, context, sent)
@@ -266,7 +274,7 @@ class Submitter:
                 self._tracker.drop(entry)
             raise
         if once is not None:
-            entry.submission.hold = once.hold
+            entry.submission.lock = once.lock
             return entry, once
         self._tracker.drop(entry)
         found = await self._shelf.get(plan.folder.key)
@@ -277,7 +285,7 @@ class Submitter:
         return found, None
 
     @contextlib.asynccontextmanager
-    async def _aside(self) -> AsyncIterator[None]:
+    async def _yield_turn(self) -> AsyncIterator[None]:
         """Let other submissions go first while folders travel, which may take hours."""
         self._gate.release()
         try:
@@ -287,7 +295,7 @@ class Submitter:
 
     async def _start(self, plan: Plan, context: Context, sent: Sent) -> DetachedRun | None:
         try:
-            return await sbatch.begin(self._transport, plan, context, sent)
+            return await sbatch.start_sbatch(self._transport, plan, context, sent)
         except FileExistsError:
             pass
         try:
@@ -297,7 +305,7 @@ class Submitter:
             pass
         # An older version died while it made this folder: before it had written job.json, so before it ran sbatch.
         await self._transport.remove(plan.folder.path)
-        return await sbatch.begin(self._transport, plan, context, sent)
+        return await sbatch.start_sbatch(self._transport, plan, context, sent)
 
     async def _execute(self, entry: TrackedJob, plan: Plan, context: Context) -> SbatchAnswer | None:
         """Execute sbatch for a job directory that is there: an agent died before it came to that."""
@@ -308,30 +316,35 @@ class Submitter:
                 await self._withdraw(entry)
             raise
 
-    async def _of_another(self, entry: TrackedJob) -> None:
+    async def _follow_foreign(self, entry: TrackedJob) -> None:
         """Learn what becomes of a job that another agent submits."""
         if entry.id is None and not entry.is_finished:
-            self._settler.begin(entry)
+            self._settler.start(entry)
             await self._settler.wait(entry)
 
-    async def _judge(
-        self, entry: TrackedJob, answer: SbatchAnswer | None, plan: Plan, context: Context, doubts: FeasibilityWarnings
+    async def _handle_answer(
+        self,
+        entry: TrackedJob,
+        answer: SbatchAnswer | None,
+        plan: Plan,
+        context: Context,
+        warnings: FeasibilityWarnings,
     ) -> None:
         """Take in what sbatch has said."""
         if answer is not None and answer.job is not None:
             await self._settler.accept(entry, answer.job, answer.remarks)
-            if doubts.is_old:
-                self._facts.doubt()
-            self._facts.want()  # for the next one
+            if warnings.is_old:
+                self._facts.mark_stale()
+            self._facts.refresh()  # for the next one
         elif answer is not None and answer.is_clear:
             await self._withdraw(entry)
             if plan.record.array:
                 self._client.forget_configuration()  # MaxArraySize may have changed
-            if self._facts.facts is None and await self._facts.get(_EXPLAINED) is not None:
-                doubts = self._facts.doubts(plan.requests)
-            raise sbatch.refusal(answer, plan.argv, doubts.refused)
+            if self._facts.facts is None and await self._facts.get(_EXPLANATION_TIMEOUT_S) is not None:
+                warnings = self._facts.check_submission(plan.requests)
+            raise sbatch.refusal(answer, plan.argv, warnings.refused)
         else:
-            self._settler.begin(entry, plan, context)
+            self._settler.start(entry, plan, context)
 
     async def _withdraw(self, entry: TrackedJob) -> None:
         try:
@@ -347,7 +360,7 @@ class Submitter:
         await self._transport.make_dir(self._folder.events)
         for name in RUNNER[::-1]:  # the one that is started comes last
             await self._transport.write(self.runner_path(name), shipped(name))
-        await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._about()))
+        await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._cluster_data()))
         self._is_prepared = True
 
     def runner_path(self, name: str) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain.scripts.script import interpreter_of, job_script
+from jupyter_slurm.domain.scripts.script import interpreter_words, job_script
 from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE, value_of
-from jupyter_slurm.services.jobdir.job_directory import SCRIPT, JobFolder
+from jupyter_slurm.services.jobdir.job_directory import SWEEP_SCRIPT, JobFolder
 from jupyter_slurm.services.jobdir.job_json import PartRecord, SweepRecord
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
 
@@ -39,7 +39,7 @@ class SweepAddition:
 
 
 def plan(
-    asked: SubmissionRequest,
+    requested: SubmissionRequest,
     job: JobFolder,
     chosen: dict[str, str | None],
     part: ArrayPart | None = None,
@@ -69,15 +69,15 @@ def plan(
         The sweep cannot be.
     """
     added = SweepAddition()
-    sweep = _read(table) if (table := asked.get("sweep")) else None
+    sweep = _read(table) if (table := requested.get("sweep")) else None
     if sweep is not None:
         _add_table(added, sweep, chosen)
     own: dict[str, bytes] = {}
-    if asked["kind"] == "script" and (sweep is not None or part is not None or watcher):
-        own = _add_script(added, asked["text"], job, sweep, part, watcher, otherwise)
+    if requested["kind"] == "script" and (sweep is not None or part is not None or watcher):
+        own = _add_script(added, requested["text"], job, sweep, part, watcher, otherwise)
     if part is not None:
         added.part = part.as_record()
-        if part.key != part.of:
+        if part.key != part.array_key:
             added.files = {}  # they are in the folder of the first
     added.files |= own
     return added
@@ -93,8 +93,8 @@ def _add_script(
     otherwise: str,
 ) -> dict[str, bytes]:
     """Put the person's script beside the one that Slurm has; return files that each part of an array has itself."""
-    script, variables, task = job.file(SCRIPT), job.file(_VARIABLES) if sweep is not None else None, None
-    added.files[SCRIPT] = text.encode("utf-8", "surrogateescape")
+    script, variables, task = job.file(SWEEP_SCRIPT), job.file(_VARIABLES) if sweep is not None else None, None
+    added.files[SWEEP_SCRIPT] = text.encode("utf-8", "surrogateescape")
     if sweep is not None:
         added.files[_VARIABLES] = sweep.as_shell().encode("utf-8", "surrogateescape")
     if sweep is not None or part is not None:
@@ -104,7 +104,7 @@ def _add_script(
         return {}
     added.script = job_script(watcher, header=text, otherwise=otherwise)
     if task is None:
-        added.run = [*interpreter_of(text), script]
+        added.run = [*interpreter_words(text), script]
         return {}
     added.run = ["/bin/sh", posixpath.join(watcher[-1], _TASK)]
     return {_TASK: task.encode("utf-8", "surrogateescape")}
@@ -121,14 +121,14 @@ def _add_table(added: SweepAddition, sweep: Sweep, chosen: dict[str, str | None]
     added.sweep = SweepRecord(names=list(sweep.names), rows=len(sweep.rows))
 
 
-def _read(told: api.Sweep) -> Sweep:
+def _read(text: api.Sweep) -> Sweep:
     """Take in a table from a request: its values must be literals, for they are read as such on the node."""
-    rows = tuple(map(tuple, told["rows"]))
-    if any(len(row) != len(told["names"]) for row in rows):
+    rows = tuple(map(tuple, text["rows"]))
+    if any(len(row) != len(text["names"]) for row in rows):
         raise UsageError("the rows of a sweep have as many values as there are names")
     try:
         for literal in {literal for row in rows for literal in row}:
             value_of(literal)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise UsageError(f"a value of the sweep is no literal: {error}") from error
-    return Sweep(tuple(told["names"]), rows)
+    return Sweep(tuple(text["names"]), rows)

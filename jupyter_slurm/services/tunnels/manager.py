@@ -20,7 +20,7 @@ from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.node_routes import NodeRoutes
-from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelCluster, TunnelSpec, goal_of
+from jupyter_slurm.services.tunnels.tunnel import ReachedCluster, Tunnel, TunnelCluster, TunnelSpec, route_target
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.listening_ports import listeners
@@ -36,9 +36,9 @@ __all__ = ["Tunnels", "owner"]
 log = logging.getLogger(__name__)
 
 _PORTS = (8000, 9000)
-_LOOK = 2.0  # seconds between two looks whether the jobs still run; nobody outside is asked
-_ASK = 60.0  # seconds between two questions about a job that nothing is known of
-_MOST = 256
+_CHECK_INTERVAL_S = 2.0  # seconds between two looks whether the jobs still run; nobody outside is asked
+_UNKNOWN_JOB_INTERVAL_S = 60.0  # seconds between two questions about a job that nothing is known of
+_MAX_TUNNELS = 256
 _BACK = "it is back when that is free, or at once on another port when it is asked for again"
 
 
@@ -68,19 +68,19 @@ class Tunnels:
         folder: str = "",
     ) -> None:
         self._cluster, self._ports, self._clock, self._folder = cluster, ports, clock, folder
-        self._file = settings.on_this_machine("tunnels", ".json")
+        self._file = settings.machine_path("tunnels", ".json")
         self._tunnels: dict[str, Tunnel] = {}
         self._new: dict[str, int] = {}  # those that nobody was given yet, and how many wait for each
         self._reaches: dict[str, tuple[TunnelCluster, NodeRoutes]] = {}
         self._watching: asyncio.Task[None] | None = None
-        self._asked_about: dict[str, float] = {}
+        self._lookup_times: dict[str, float] = {}
         self._ahead: dict[tuple[str, str], RouteTarget] = {}  # of jobs on whose programs a tunnel waits
 
     def start(self) -> None:
         """Listen again where an earlier agent did; who connects before the log-in is turned away."""
         for asked in self._remembered():
             try:
-                self._keep(asked, self._listen_again(asked))
+                self._add(asked, self._relisten(asked))
             except (SlurmError, OverflowError, TypeError, ValueError) as error:  # the file is torn
                 log.warning("a tunnel to port %s is not there any more: %s", asked.port, error)
         self._remember()
@@ -97,34 +97,34 @@ class Tunnels:
         for _, reach in reaches.values():
             await asyncio.to_thread(reach.close)
 
-    def know(
+    def add_cluster(
         self,
         cluster: TunnelCluster,
         transport: Transport,
-        where: ClusterLocation,
+        location: ClusterLocation,
         profile: Profile | None,
         prompter: Prompter | None = None,
     ) -> None:
         """Learn of a cluster that can be asked from now on, and of who can ask the person about its nodes."""
         before = self._reaches.get(cluster.id)
-        self._reaches[cluster.id] = (cluster, NodeRoutes(transport, where, profile, cluster.client, prompter))
+        self._reaches[cluster.id] = (cluster, NodeRoutes(transport, location, profile, cluster.client, prompter))
         if before is not None:
             asyncio.get_running_loop().run_in_executor(None, before[1].close)
 
     @property
     def held(self) -> int:
         """How many there are on clusters that can be asked."""
-        return sum(self._is_reached(tunnel.asked.cluster) for tunnel in self._tunnels.values())
+        return sum(self._is_reached(tunnel.spec.cluster) for tunnel in self._tunnels.values())
 
-    def told(self, cluster: str) -> list[api.Tunnel]:
+    def list_to_api(self, cluster: str) -> list[api.Tunnel]:
         """Return those of a cluster, the oldest first."""
-        return [tunnel.as_dict() for tunnel in self._tunnels.values() if tunnel.asked.cluster == cluster]
+        return [tunnel.as_dict() for tunnel in self._tunnels.values() if tunnel.spec.cluster == cluster]
 
-    async def open(self, cluster: str, wanted: api.TunnelWanted) -> api.Tunnel:
+    async def open(self, cluster: str, request: api.TunnelWanted) -> api.Tunnel:
         """Open a tunnel for a person who waits for it; see :meth:`reach`."""
-        return (await self.reach(cluster, wanted)).as_dict()
+        return (await self.reach(cluster, request)).as_dict()
 
-    async def reach(self, cluster: str, wanted: api.TunnelWanted, *, asked: bool = True) -> Tunnel:
+    async def reach(self, cluster: str, request: api.TunnelWanted, *, is_requested: bool = True) -> Tunnel:
         """Open a tunnel, or return the one that is there.
 
         Parameters
@@ -142,30 +142,30 @@ class Tunnels:
         JobError
             The job does not run.
         """
-        entry = await self._entry(cluster, wanted.get("job"))
+        entry = await self._entry(cluster, request.get("job"))
         goal = TunnelSpec(
             id=secrets.token_hex(8),
             cluster=cluster,
             job=_reference(entry) if entry is not None else "",
             submitted=entry.submitted if entry is not None else None,  # by Slurm's clock, which ours is not
-            node=wanted.get("node") or "",
-            port=int(wanted["port"]),
-            local_port=wanted.get("local_port"),
-            socket=self._new_socket() if wanted.get("socket") else None,
+            node=request.get("node") or "",
+            port=int(request["port"]),
+            local_port=request.get("local_port"),
+            socket=self._new_socket() if request.get("socket") else None,
             since=self._clock(),
         )
-        if (same := self._same(goal)) is not None:
-            if not same.listens and not asked:
+        if (same := self._find_same(goal)) is not None:
+            if not same.listens and not is_requested:
                 return same  # whoever knows its port waits for that
             if not same.listens:  # the person wants it back, on whatever port
-                same.listen(self._listen(cluster, goal.local_port, same.asked.socket))
+                same.listen(self._listen(cluster, goal.local_port, same.spec.socket))
                 self._remember()
-            return await self._prepared(same, asked)
-        if len(self._tunnels) >= _MOST:
-            raise TunnelError(f"there are {_MOST} tunnels", hint="Close those that nobody uses.")
-        tunnel = self._keep(goal, self._listen(cluster, goal.local_port, goal.socket))
+            return await self._prepared(same, is_requested)
+        if len(self._tunnels) >= _MAX_TUNNELS:
+            raise TunnelError(f"there are {_MAX_TUNNELS} tunnels", hint="Close those that nobody uses.")
+        tunnel = self._add(goal, self._listen(cluster, goal.local_port, goal.socket))
         self._new[goal.id] = 0
-        return await self._prepared(tunnel, asked)
+        return await self._prepared(tunnel, is_requested)
 
     async def approach(self, cluster: str, entry: TrackedJob) -> None:
         """Find a way to a job whose program has yet to begin to listen: a step, or a log-in on a node, takes a while.
@@ -173,25 +173,25 @@ class Tunnels:
         :meth:`leave` lets it go where no tunnel came to need it.
         """
         with contextlib.suppress(SlurmError, OSError):  # the tunnel will say why
-            goal, job = goal_of(entry), (cluster, str(entry.key))
+            goal, job = route_target(entry), (cluster, str(entry.key))
             if goal is not None and self._ahead.get(job) != goal:
                 self.leave(*job)
                 self._ahead[job] = goal
-                reach = self._there(cluster).reach
-                way = await reach.way(goal, ahead=True)
+                reach = self._reached_cluster(cluster).reach
+                way = await reach.find_route(goal, ahead=True)
                 if self._ahead.get(job) != goal and not reach.kind(goal):  # let go meanwhile: nobody else closes it
                     await asyncio.to_thread(way.close)
 
     def leave(self, cluster: str, job: str) -> None:
         """Let the way to a job go that was found ahead, unless a tunnel has it."""
         goal = self._ahead.pop((cluster, job), None)
-        if goal is not None and all((t.goal, t.asked.cluster) != (goal, cluster) for t in self._tunnels.values()):
+        if goal is not None and all((t.goal, t.spec.cluster) != (goal, cluster) for t in self._tunnels.values()):
             self._forget(cluster, goal)
 
     def redirect(self, cluster: str, job: str, before: int | None, port: int) -> None:
         """Have what leads to a port of a job lead to another one, where its program is after a requeue."""
         for tunnel in self._tunnels.values():
-            asked = tunnel.asked
+            asked = tunnel.spec
             if (asked.cluster, asked.job, asked.port) == (cluster, job, before) and before != port:
                 tunnel.redirect(port)
         self._remember()
@@ -205,7 +205,7 @@ class Tunnels:
             There is none of that id.
         """
         found = self._tunnels.get(tunnel)
-        if found is None or found.asked.cluster != cluster:
+        if found is None or found.spec.cluster != cluster:
             raise TunnelError(f"there is no tunnel {tunnel}", hint="`jupyter slurm tunnel --list` shows them.")
         self._drop(found)
         self._remember()
@@ -213,13 +213,13 @@ class Tunnels:
 
     def end_with(self, cluster: str, job: str) -> None:
         """Close those to a job that is over, before the next look finds them."""
-        for tunnel in [t for t in self._tunnels.values() if (t.asked.cluster, t.asked.job) == (cluster, job)]:
+        for tunnel in [t for t in self._tunnels.values() if (t.spec.cluster, t.spec.job) == (cluster, job)]:
             self._drop(tunnel)
         self._remember()
 
     # Beneath ----------------------------------------------------------------------------------------------------
 
-    def _there(self, cluster: str) -> ReachedCluster:
+    def _reached_cluster(self, cluster: str) -> ReachedCluster:
         current = self._cluster(cluster)
         known, reach = self._reaches.get(cluster, (None, None))
         if known is not current or reach is None:
@@ -228,13 +228,13 @@ class Tunnels:
 
     def _is_reached(self, cluster: str) -> bool:
         try:
-            self._there(cluster)
+            self._reached_cluster(cluster)
         except SlurmError:
             return False
         return True
 
     async def _entry(self, cluster: str, job: str | None) -> TrackedJob | None:
-        there = self._there(cluster)
+        there = self._reached_cluster(cluster)
         if job is None:
             return None
         entry = await there.cluster.jobs.find_task(job)
@@ -242,12 +242,12 @@ class Tunnels:
             raise UsageError(f"job {job} is an array", hint=f"Name one of its tasks: {entry.id}_0, for example.")
         return entry
 
-    def _same(self, asked: TunnelSpec) -> Tunnel | None:
+    def _find_same(self, spec: TunnelSpec) -> Tunnel | None:
         for tunnel in self._tunnels.values():
-            there = tunnel.asked
+            there = tunnel.spec
             goal = (there.cluster, there.job, there.node, there.port, there.socket is None)
-            if goal == (asked.cluster, asked.job, asked.node, asked.port, asked.socket is None) and (
-                asked.local_port in (None, there.local_port) or not tunnel.listens
+            if goal == (spec.cluster, spec.job, spec.node, spec.port, spec.socket is None) and (
+                spec.local_port in (None, there.local_port) or not tunnel.listens
             ):
                 return tunnel
         return None
@@ -260,29 +260,29 @@ class Tunnels:
         among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken{owner(port)}"
         return listen_on_port(ports, among=among)
 
-    def _listen_again(self, asked: TunnelSpec) -> socket.socket | TunnelError:
+    def _relisten(self, spec: TunnelSpec) -> socket.socket | TunnelError:
         """Listen where an earlier agent did; an error that is returned, and not raised, may go away."""
         try:
-            return self._listen(asked.cluster, asked.local_port, asked.socket)
+            return self._listen(spec.cluster, spec.local_port, spec.socket)
         except TunnelError as error:
             if error.details.get("why") != "taken":
                 raise
-            by = owner(asked.local_port) if asked.local_port is not None else ""
-            return TunnelError(f"{asked.local_port or asked.socket} here is taken{by}; {_BACK}", hint=error.hint)
+            by = owner(spec.local_port) if spec.local_port is not None else ""
+            return TunnelError(f"{spec.local_port or spec.socket} here is taken{by}; {_BACK}", hint=error.hint)
 
-    def _keep(self, asked: TunnelSpec, listener: socket.socket | TunnelError) -> Tunnel:
-        tunnel = Tunnel(asked, listener, lambda: self._there(asked.cluster))
-        self._tunnels[asked.id] = tunnel
+    def _add(self, spec: TunnelSpec, listener: socket.socket | TunnelError) -> Tunnel:
+        tunnel = Tunnel(spec, listener, lambda: self._reached_cluster(spec.cluster))
+        self._tunnels[spec.id] = tunnel
         if self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="tunnels")
         return tunnel
 
     def _drop(self, tunnel: Tunnel) -> None:
-        self._tunnels.pop(tunnel.asked.id, None)
-        self._new.pop(tunnel.asked.id, None)
+        self._tunnels.pop(tunnel.spec.id, None)
+        self._new.pop(tunnel.spec.id, None)
         tunnel.close()
-        asked, goal = tunnel.asked, tunnel.goal
-        left = [t for t in self._tunnels.values() if (t.goal, t.asked.cluster) == (goal, asked.cluster)]
+        asked, goal = tunnel.spec, tunnel.goal
+        left = [t for t in self._tunnels.values() if (t.goal, t.spec.cluster) == (goal, asked.cluster)]
         if goal != RouteTarget() and not left:
             self._forget(asked.cluster, goal)
 
@@ -291,13 +291,13 @@ class Tunnels:
             reach = self._reaches[cluster][1]
             asyncio.get_running_loop().run_in_executor(None, reach.forget, goal)
 
-    async def _prepared(self, tunnel: Tunnel, asked: bool) -> Tunnel:
+    async def _prepared(self, tunnel: Tunnel, is_requested: bool) -> Tunnel:
         """Return a tunnel when it is ready; a new one goes with the last of those who waited for it in vain."""
-        new = tunnel.asked.id
+        new = tunnel.spec.id
         if new in self._new:
             self._new[new] += 1
         try:
-            await tunnel.prepare(asked=asked)
+            await tunnel.prepare(is_requested=is_requested)
         except BaseException:
             if new in self._new:
                 self._new[new] -= 1
@@ -320,31 +320,31 @@ class Tunnels:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             over = [tunnel for tunnel in list(self._tunnels.values()) if await self._is_over(tunnel)]
             for tunnel in self._tunnels.values():
                 if not tunnel.listens:
-                    self._try_again(tunnel)
+                    self._retry_listening(tunnel)
             for tunnel in over:
-                log.info("the tunnel to port %d of job %s ends with it", tunnel.asked.port, tunnel.asked.job)
+                log.info("the tunnel to port %d of job %s ends with it", tunnel.spec.port, tunnel.spec.job)
                 self._drop(tunnel)
             if over:
                 self._remember()
 
-    def _try_again(self, tunnel: Tunnel) -> None:
+    def _retry_listening(self, tunnel: Tunnel) -> None:
         with contextlib.suppress(SlurmError):
-            tunnel.listen(self._listen(tunnel.asked.cluster, tunnel.asked.local_port, tunnel.asked.socket))
-            log.info("the tunnel to port %d is back", tunnel.asked.port)
+            tunnel.listen(self._listen(tunnel.spec.cluster, tunnel.spec.local_port, tunnel.spec.socket))
+            log.info("the tunnel to port %d is back", tunnel.spec.port)
 
     async def _is_over(self, tunnel: Tunnel) -> bool:
-        asked = tunnel.asked
+        asked = tunnel.spec
         if not asked.job or not self._is_reached(asked.cluster):
             return False
         cluster = self._cluster(asked.cluster)
         found = cluster.tracker.find(asked.job)
         entry = found and cluster.jobs.select_task(asked.job, found)
-        if entry is None and self._clock() - self._asked_about.get(asked.id, 0.0) > _ASK:
-            self._asked_about[asked.id] = self._clock()
+        if entry is None and self._clock() - self._lookup_times.get(asked.id, 0.0) > _UNKNOWN_JOB_INTERVAL_S:
+            self._lookup_times[asked.id] = self._clock()
             try:
                 entry = await cluster.jobs.find_task(asked.job)
             except JobNotFound:
@@ -362,7 +362,7 @@ class Tunnels:
     # What the next agent finds ----------------------------------------------------------------------------------
 
     def _remember(self) -> None:
-        kept = [asdict(tunnel.asked) for tunnel in self._tunnels.values()]
+        kept = [asdict(tunnel.spec) for tunnel in self._tunnels.values()]
         draft = f"{self._file}.{secrets.token_hex(4)}"
         try:
             make_private(os.path.dirname(self._file))
@@ -375,7 +375,7 @@ class Tunnels:
     def _remembered(self) -> list[TunnelSpec]:
         try:
             with open(self._file, encoding="utf-8") as file:
-                return [TunnelSpec(**one) for one in json.load(file)][:_MOST]
+                return [TunnelSpec(**one) for one in json.load(file)][:_MAX_TUNNELS]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, TypeError, RecursionError) as error:

@@ -30,27 +30,27 @@ __all__ = ["NodeRoutes"]
 
 log = logging.getLogger(__name__)
 
-_START = 60.0  # seconds that a log-in or a step may take to come up
-_AT_ONCE = 10.0  # seconds in which a step ends that cannot begin
-_ASK = 10.0  # seconds for an answer
-_LASTS = 15.0  # seconds for which it is believed that no way proves who is there
-_NOBODY = 0  # a port
-_ANSWER = 120.0  # seconds in which a person compares a fingerprint
+_START_TIMEOUT_S = 60.0  # seconds that a log-in or a step may take to come up
+_EARLY_END_S = 10.0  # seconds in which a step ends that cannot begin
+_LOOKUP_TIMEOUT_S = 10.0  # seconds for an answer
+_FAILURE_CACHE_AGE_S = 15.0  # seconds for which it is believed that no way proves who is there
+_NO_PORT = 0  # a port
+_PROMPT_TIMEOUT_S = 120.0  # seconds in which a person compares a fingerprint
 
 
 def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
     """Find out whether a host passes connections on, by a port on which nobody can listen; TunnelError: it says no."""
     try:
-        dial("127.0.0.1", _NOBODY, _ASK).close()
+        dial("127.0.0.1", _NO_PORT, _LOOKUP_TIMEOUT_S).close()
     except TunnelError as error:
         if error.details.get("why") == "forbidden":
             raise
 
 
-def _check_commands(way: Route) -> None:
+def _check_commands(route: Route) -> None:
     """Find out whether a host says who listens on a port, by one on which nobody can; TunnelUnproven: it does not."""
     try:
-        way.find(_NOBODY)
+        route.find(_NO_PORT)
     except TunnelUnproven:
         raise
     except TunnelError:  # nobody listens there
@@ -63,7 +63,7 @@ class _NodePlacement:
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     kind: str = ""
-    way: Route | None = None
+    route: Route | None = None
     since: float = 0.0
     failed: dict[str, str] = field(default_factory=dict)
     lacks_key: bool = False  # ssh failed, since nobody had said yes to the key of the node
@@ -78,7 +78,7 @@ class _SharedLookup:
 
     async def ask(self, prompt: Prompt) -> Sequence[str] | None:
         try:
-            async with asyncio.timeout(_ANSWER):
+            async with asyncio.timeout(_PROMPT_TIMEOUT_S):
                 return await self._prompter.ask(prompt)
         except TimeoutError:
             return None
@@ -102,14 +102,14 @@ class NodeRoutes:
     def __init__(
         self,
         transport: Transport,
-        where: ClusterLocation,
+        location: ClusterLocation,
         profile: Profile | None,
         client: SlurmClient,
         prompter: Prompter | None = None,
     ) -> None:
-        self._transport, self._where, self._profile, self._client = transport, where, profile, client
+        self._transport, self._location, self._profile, self._client = transport, location, profile, client
         self._prompter = None if prompter is None else _SharedLookup(prompter)
-        self._asked: set[str] = set()  # about the keys of these nodes
+        self._declined_nodes: set[str] = set()  # about the keys of these nodes
         self._places: dict[RouteTarget, _NodePlacement] = {}
         self._addresses: dict[str, str] = {}
         self._threads = DaemonThreadPool()  # of its own: log-ins may wait for a person
@@ -127,7 +127,7 @@ class NodeRoutes:
         """Return the ways that do not work, each with why not."""
         return dict(self._places[goal].failed) if goal in self._places else {}
 
-    async def way(self, goal: RouteTarget, *, asked: bool = False, ahead: bool = False) -> Route:
+    async def find_route(self, goal: RouteTarget, *, is_requested: bool = False, ahead: bool = False) -> Route:
         """Return a way that works; the one that worked last is tried first.
 
         Parameters
@@ -144,38 +144,44 @@ class NodeRoutes:
             None does; says why, one by one.
         """
         place = self._places.setdefault(goal, _NodePlacement())
-        if place.way is not None and not self._is_over(goal, place) and not (asked and place.lacks_key):
-            return place.way
+        if place.route is not None and not self._is_over(goal, place) and not (is_requested and place.lacks_key):
+            return place.route
         async with place.lock:
-            if place.way is not None and self._is_over(goal, place):
-                await asyncio.to_thread(place.way.close)
-                place.kind, place.way = place.kind if place.kind != "direct" else "", None
-            if place.way is not None:
-                if asked and place.lacks_key and await self._try("ssh", goal, place, asked=asked) is not None:
+            if place.route is not None and self._is_over(goal, place):
+                await asyncio.to_thread(place.route.close)
+                place.kind, place.route = place.kind if place.kind != "direct" else "", None
+            if place.route is not None:
+                if (
+                    is_requested
+                    and place.lacks_key
+                    and await self._try_route("ssh", goal, place, is_requested=is_requested) is not None
+                ):
                     log.info("%s is reached by ssh from now on", goal.node)
             elif not goal.job:
-                place.kind, place.way = await self._on_the_way(goal.node)
+                place.kind, place.route = await self._jump_route(goal.node)
             else:
                 for kind in sorted(self._kinds(), key=lambda kind: kind != place.kind):
                     if ahead and kind == "direct":
                         continue
-                    if await self._try(kind, goal, place, asked=asked) is not None:
+                    if await self._try_route(kind, goal, place, is_requested=is_requested) is not None:
                         break
-            if place.way is not None:
-                return place.way
+            if place.route is not None:
+                return place.route
         raise no_route(goal, place.failed)
 
     def _is_over(self, goal: RouteTarget, place: _NodePlacement) -> bool:
         """Tell whether a way is over, or leads to nobody who is proven: others may have failed at a requeue."""
-        assert place.way is not None
+        assert place.route is not None
         proves_nothing = place.kind == "direct" and goal.folder is None and len(self._kinds()) > 1
-        tries_again = proves_nothing and not self.trusts_unproven and time.monotonic() - place.since > _LASTS
-        return tries_again or not place.way.is_alive
+        tries_again = (
+            proves_nothing and not self.trusts_unproven and time.monotonic() - place.since > _FAILURE_CACHE_AGE_S
+        )
+        return tries_again or not place.route.is_alive
 
     def forget(self, goal: RouteTarget) -> None:
         """Let a way go that nobody needs any more."""
         place = self._places.pop(goal, None)
-        for way in [] if place is None else [*place.before, place.way]:
+        for way in [] if place is None else [*place.before, place.route]:
             if way is not None:
                 way.close()
 
@@ -190,21 +196,23 @@ class NodeRoutes:
     def _kinds(self) -> Sequence[str]:
         return self._profile.ways if self._profile is not None else ("ssh", "step", "direct")
 
-    async def _on_the_way(self, name: str) -> tuple[str, Route]:
+    async def _jump_route(self, name: str) -> tuple[str, Route]:
         """Return the kind of way, and the way, to the login node or a host before it."""
         if not name:
             return "login", await self._login()
         hops = self._transport.hops()
         if name not in hops:
             raise UsageError(
-                f"{name} is no host on the way to {self._where.id}",
+                f"{name} is no host on the way to {self._location.id}",
                 hint=f"There are: {', '.join(hops)}." if hops else "There is none before the login node.",
             )
         return "hop", hops[name]()
 
-    async def _try(self, kind: str, goal: RouteTarget, place: _NodePlacement, *, asked: bool) -> Route | None:
+    async def _try_route(
+        self, kind: str, goal: RouteTarget, place: _NodePlacement, *, is_requested: bool
+    ) -> Route | None:
         """Go one way, if it works; else its reason is noted."""
-        prompter = self._prompter if asked and goal.node not in self._asked else None
+        prompter = self._prompter if is_requested and goal.node not in self._declined_nodes else None
         ways: dict[str, Callable[[], Awaitable[Route]]] = {
             "ssh": lambda: self._ssh(goal, prompter),
             "nested": lambda: self._nested(goal),
@@ -221,17 +229,17 @@ class NodeRoutes:
             if isinstance(error, HostKeyUnknown):
                 place.lacks_key = True
                 if prompter is not None:
-                    self._asked.add(goal.node)  # that was a no
+                    self._declined_nodes.add(goal.node)  # that was a no
             return None
         place.failed.pop(kind, None)
-        if place.way is not None:
-            place.before.append(place.way)
-        place.kind, place.way, place.since = kind, way, time.monotonic()
+        if place.route is not None:
+            place.before.append(place.route)
+        place.kind, place.route, place.since = kind, way, time.monotonic()
         return way
 
     async def _login(self) -> Route:
         """By the log-in; where its sshd passes no connections on, by a program there that makes them."""
-        name, mark = self._where.host, secrets.token_hex(16)
+        name, mark = self._location.host, secrets.token_hex(16)
         try:
             await self._threads.call(lambda: _check_passing_on(self._transport.dial))
         except TunnelError as forbidden:
@@ -247,12 +255,16 @@ class NodeRoutes:
 
         login, config_file, dial, cluster = None, None, None, ""
         if self._profile is not None:
-            from jupyter_slurm.services.connections.transports import way_of
+            from jupyter_slurm.services.connections.transports import route_hosts
 
-            login, config_file, dial = (await way_of(self._profile))[-1], self._profile.ssh_config, self._transport.dial
+            login, config_file, dial = (
+                (await route_hosts(self._profile))[-1],
+                self._profile.ssh_config,
+                self._transport.dial,
+            )
             cluster = self._profile.name
         address = await self._address(goal.node)
-        host = await node_host(goal.node, address, self._where.user, login, config_file, cluster)
+        host = await node_host(goal.node, address, self._location.user, login, config_file, cluster)
         node = NodeBySsh(host, dial, prompter)
         try:
             await self._threads.call(node.open)
@@ -272,7 +284,7 @@ class NodeRoutes:
             try:
                 return await self._relay([*argv, *relay_argv(mark, goal.python)], mark, goal, name)
             except TransportError as error:
-                if time.monotonic() - began > _AT_ONCE:
+                if time.monotonic() - began > _EARLY_END_S:
                     raise
                 # It may need what a module has set for the job alone.
                 log.info("%s does not run %s: %s", goal.node, goal.python, error.message)
@@ -286,7 +298,7 @@ class NodeRoutes:
 
     async def _relay(self, argv: Sequence[str], mark: str, goal: RouteTarget, name: str) -> Route:
         def work() -> Route:
-            stream = self._transport.pipe(argv, _START, env=self._where.environment)
+            stream = self._transport.pipe(argv, _START_TIMEOUT_S, env=self._location.environment)
             return Multiplex(stream, mark, goal.node, name)
 
         return await self._threads.call(work)

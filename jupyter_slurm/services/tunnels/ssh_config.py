@@ -17,7 +17,7 @@ from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.forwarding.node import known_name
+from jupyter_slurm.transport.ssh.forwarding.node import known_hosts_name
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts_entries import entries_for
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "SshConfigFiles",
     "config_text",
     "entry_for",
-    "names_of",
+    "node_names",
     "parse_entries",
     "with_include",
 ]
@@ -39,7 +39,7 @@ _HEAD: Final = (
 _WORD: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,254}")
 _JOB: Final = re.compile(r"\d+(?:[_+]\d+)?")
 _MARK: Final = re.compile(r"# cluster=([\w.-]+) job=(\d+(?:[_+]\d+)?|-) submitted=(\d+) node=([\w.:-]+)", re.ASCII)
-_KNOWN_HOSTS: Final = {
+_KNOWN_HOSTS_FILE: Final = {
     "UserKnownHostsFile": ("~/.ssh/known_hosts", "~/.ssh/known_hosts2"),
     "GlobalKnownHostsFile": ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2"),
 }
@@ -112,13 +112,18 @@ def entry_for(
     # Addresses of nodes are given anew in many places; the name says which machine is meant.
     lines.append(f"HostKeyAlias {_alias(cluster if profile is not None else '', place.node, login)}")
     if profile is not None and login is not None:
-        lines += [_word("User", login.user), _through(profile, control), *_identity(login), *_known(login)]
-    names = names_of(cluster, place)
+        lines += [
+            _quote_value("User", login.user),
+            _through(profile, control),
+            *_identity(login),
+            *_known_hosts_lines(login),
+        ]
+    names = node_names(cluster, place)
     text = f"Host {' '.join(names)}\n" + "".join(f"    {line}\n" for line in lines)
     return SshConfigEntry(cluster, place.job, place.submitted, place.node, text)
 
 
-def names_of(cluster: str, place: SshConfigFiles) -> list[str]:
+def node_names(cluster: str, place: SshConfigFiles) -> list[str]:
     """Return what the node can be called: ``CLUSTER-JOB`` (its first node), ``CLUSTER-JOB-NODE``, ``CLUSTER-NODE``."""
     if not place.job:
         return [f"{cluster}-{place.node}"]
@@ -165,7 +170,7 @@ def with_include(text: str) -> str | None:
     return f"Include {FILE}\n\n{text}"
 
 
-def _word(key: str, value: str) -> str:
+def _quote_value(key: str, value: str) -> str:
     """Return one line; the value is one word for OpenSSH, and means itself."""
     # Versions differ in whether tokens mean anything in User.
     if not value or re.search(r'[\x00-\x1f\x7f"]', value) or "${" in value or (key == "User" and "%" in value):
@@ -204,23 +209,23 @@ def _identity(login: HostConfig) -> list[str]:
     home = os.path.join(_home(), ".ssh")
     if all(os.path.dirname(path) == home and os.path.basename(path) in _KEYS for path in files):
         files = []  # OpenSSH tries those by itself
-    lines = [_word("IdentityFile", path) for path in files]
-    lines += [_word("CertificateFile", path) for path in login.certificate_files if os.path.exists(path)]
+    lines = [_quote_value("IdentityFile", path) for path in files]
+    lines += [_quote_value("CertificateFile", path) for path in login.certificate_files if os.path.exists(path)]
     if login.identities_only:
         lines.append("IdentitiesOnly yes")
     if login.identity_agent and login.identity_agent != os.environ.get("SSH_AUTH_SOCK"):
-        lines.append(_word("IdentityAgent", login.identity_agent))
+        lines.append(_quote_value("IdentityAgent", login.identity_agent))
     return lines
 
 
-def _known(login: HostConfig) -> list[str]:
+def _known_hosts_lines(login: HostConfig) -> list[str]:
     """Return where the node's key is looked up: where that of the login node is, and as strictly."""
     lines = []
     for key, files in (
         ("UserKnownHostsFile", login.user_known_hosts),
         ("GlobalKnownHostsFile", login.global_known_hosts),
     ):
-        usual = tuple(path.replace("~", _home(), 1) for path in _KNOWN_HOSTS[key])
+        usual = tuple(path.replace("~", _home(), 1) for path in _KNOWN_HOSTS_FILE[key])
         if tuple(files) != usual:
             lines.append(f"{key} {_files(key, files)}")
     return [*lines, "StrictHostKeyChecking yes"] if login.strict == "yes" else lines
@@ -231,7 +236,7 @@ def _alias(cluster: str, node: str, login: HostConfig | None) -> str:
 
     Where nobody can accept a key, the name by which the node is known there is the one that counts.
     """
-    name = known_name(cluster, node)
+    name = known_hosts_name(cluster, node)
     if login is not None and login.strict == "yes":
         files = [*login.user_known_hosts, *login.global_known_hosts]
         known = [each for each in (name, node) if any(entries_for(each.lower(), files))]
@@ -240,7 +245,7 @@ def _alias(cluster: str, node: str, login: HostConfig | None) -> str:
 
 
 def _files(key: str, files: Sequence[str]) -> str:
-    return " ".join(_word(key, path).partition(" ")[2] for path in files) or "none"
+    return " ".join(_quote_value(key, path).partition(" ")[2] for path in files) or "none"
 
 
 def _home() -> str:

@@ -38,14 +38,14 @@ from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["ReachedCluster", "Tunnel", "TunnelCluster", "TunnelSpec", "goal_of"]
+__all__ = ["ReachedCluster", "Tunnel", "TunnelCluster", "TunnelSpec", "route_target"]
 
 log = logging.getLogger(__name__)
 
-_LEFT = 3  # of the questions about one job that are to be had at once, so that some are left for others
-_PATIENCE = 60.0  # seconds that a connection waits for the link, the log-in on a node, or a step
-_DIAL = 20.0
-_PROVEN = 15.0  # seconds for which it is known who listens there
+_RESERVED_LOOKUPS = 3  # of the questions about one job that are to be had at once, so that some are left for others
+_ROUTE_TIMEOUT_S = 60.0  # seconds that a connection waits for the link, the log-in on a node, or a step
+_DIAL_TIMEOUT_S = 20.0
+_PROOF_AGE_S = 15.0  # seconds for which it is known who listens there
 
 
 class TunnelCluster(Protocol):
@@ -107,7 +107,7 @@ class _Ready(NamedTuple):
     """Who listens there, asked at ``since``; ``era``: since then, no program there is known to have ended."""
 
     goal: RouteTarget
-    way: Route
+    route: Route
     address: str
     since: float
     era: object
@@ -126,9 +126,9 @@ class Tunnel:
     """
 
     def __init__(
-        self, asked: TunnelSpec, listener: socket.socket | TunnelError, there: Callable[[], ReachedCluster]
+        self, spec: TunnelSpec, listener: socket.socket | TunnelError, find_cluster: Callable[[], ReachedCluster]
     ) -> None:
-        self.asked, self._there = asked, there
+        self.spec, self._cluster = spec, find_cluster
         self._loop = asyncio.get_running_loop()
         self._preparing, self._threads = asyncio.Lock(), DaemonThreadPool()
         self._ready: _Ready | None = None
@@ -136,7 +136,7 @@ class Tunnel:
         self._error: SlurmError | None = None
         self._is_proven = False
         self._is_closed = False
-        self.goal = RouteTarget(asked.node, asked.job)
+        self.goal = RouteTarget(spec.node, spec.job)
         self._forwarder: Forwarder | None = None
         if isinstance(listener, TunnelError):
             self._error = listener
@@ -145,14 +145,14 @@ class Tunnel:
 
     def listen(self, listener: socket.socket) -> None:
         """Carry the connections of a listener from now on."""
-        if self.asked.socket is None:
-            self.asked = replace(self.asked, local_port=listener.getsockname()[1])
+        if self.spec.socket is None:
+            self.spec = replace(self.spec, local_port=listener.getsockname()[1])
         self._error = None
-        self._forwarder = Forwarder(listener, self._dial, told=self._told, left=self._left)
+        self._forwarder = Forwarder(listener, self._dial, on_error=self._on_change, on_remote_end=self._on_program_end)
 
     def redirect(self, port: int) -> None:
         """Lead to another port there from now on."""
-        self.asked = replace(self.asked, port=port)
+        self.spec = replace(self.spec, port=port)
         self._ready, self._era = None, object()
 
     @property
@@ -160,7 +160,7 @@ class Tunnel:
         """Whether the local port is ours, or somebody else has it for now."""
         return self._forwarder is not None
 
-    async def prepare(self, *, asked: bool = True) -> None:
+    async def prepare(self, *, is_requested: bool = True) -> None:
         """Find the way and who answers at its end; ``asked``: for a person who waits for it and may be asked.
 
         Raises
@@ -168,7 +168,7 @@ class Tunnel:
         SlurmError
             It cannot be used now; says why.
         """
-        await self._prepare(None, asked=asked)
+        await self._prepare(None, is_requested=is_requested)
         self._era = object()  # by the time that somebody connects, it may be another program
 
     def close(self) -> None:
@@ -185,9 +185,9 @@ class Tunnel:
 
     def as_dict(self) -> api.Tunnel:
         """Return the tunnel as the API tells it."""
-        asked = self.asked
+        asked = self.spec
         try:
-            reach = self._there().reach
+            reach = self._cluster().reach
             kind, failed = reach.kind(self.goal), reach.failed(self.goal)
         except SlurmError:
             kind, failed = "", {}
@@ -211,28 +211,28 @@ class Tunnel:
 
     # In the loop ------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, stale: _Ready | None, *, asked: bool = False) -> _Ready:
+    async def _prepare(self, stale: _Ready | None, *, is_requested: bool = False) -> _Ready:
         began = time.monotonic()
         async with self._preparing:  # all connections that wait are served by one log-in and one proof
             ready = self._ready
-            is_known = ready is not None and ready is not stale and (self._holds(ready) or ready.since > began)
-            if ready is not None and is_known and not asked:
+            is_known = ready is not None and ready is not stale and (self._is_current(ready) or ready.since > began)
+            if ready is not None and is_known and not is_requested:
                 return ready
             try:
-                return await self._find(asked)
+                return await self._find(is_requested)
             except SlurmError as error:
                 self._ready, self._error, self._is_proven = None, error, False
                 raise
 
-    async def _find(self, asked: bool) -> _Ready:
-        cluster, reach = self._there()
+    async def _find(self, is_requested: bool) -> _Ready:
+        cluster, reach = self._cluster()
         goal = await self._goal(cluster)
         if goal != self.goal:  # requeued, to another node
             self.goal, self._ready = goal, None
-        way = await reach.way(goal, asked=asked)
+        way = await reach.find_route(goal, is_requested=is_requested)
         since, era = time.monotonic(), self._era
         try:
-            address = await self._threads.call(lambda: way.find(self.asked.port))
+            address = await self._threads.call(lambda: way.find(self.spec.port))
             self._is_proven = True
         except TunnelUnproven as error:
             if error.details.get("why") != "unproven" or not reach.trusts_unproven:
@@ -243,18 +243,20 @@ class Tunnel:
         return self._ready
 
     async def _goal(self, cluster: TunnelCluster) -> RouteTarget:
-        asked = self.asked
+        asked = self.spec
         if not asked.job:
             return RouteTarget(asked.node)
         entry = await cluster.jobs.find_task(asked.job)
         if not (entry.is_finished or _nodes(entry)):
-            await cluster.poller.fresh()  # this agent is new, and the queue tells where the job is
+            await cluster.poller.wait_fresh()  # this agent is new, and the queue tells where the job is
             entry = await cluster.jobs.find_task(asked.job)
-        if not (entry.is_finished or _nodes(entry) or entry.id is None) and cluster.client.singles.is_ready(_LEFT):
+        if not (entry.is_finished or _nodes(entry) or entry.id is None) and cluster.client.singles.is_ready(
+            _RESERVED_LOOKUPS
+        ):
             # It has only just begun: what it printed, or its runner, was quicker than the next look at the queue.
             with contextlib.suppress(SlurmError):
-                await cluster.tracker.see(entry, await cluster.client.describe(entry.id))
-        goal, is_running = goal_of(entry), entry.state.is_running and not entry.is_finished
+                await cluster.tracker.update_from_slurm(entry, await cluster.client.describe(entry.id))
+        goal, is_running = route_target(entry), entry.state.is_running and not entry.is_finished
         if goal is None:
             why = "Slurm has not told yet on which node it is" if is_running else f"it does not run: {entry.state.name}"
             raise JobError(
@@ -267,33 +269,33 @@ class Tunnel:
             raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {given}.")
         return replace(goal, node=asked.node or goal.node)
 
-    def _holds(self, ready: _Ready) -> bool:
+    def _is_current(self, ready: _Ready) -> bool:
         """Whether what was found is taken for true still.
 
         Beside an open connection it is, for some seconds: asking takes ten times as long as connecting. So a stranger
         is reached only who comes to listen within a round trip of the end of the program, or within those seconds while
         another process goes on with one of its connections.
         """
-        is_fresh = ready.era is self._era and time.monotonic() < ready.since + _PROVEN
-        return ready.way.is_alive and (is_fresh or ready.way.proof_lasts)
+        is_fresh = ready.era is self._era and time.monotonic() < ready.since + _PROOF_AGE_S
+        return ready.route.is_alive and (is_fresh or ready.route.proof_lasts)
 
     # In threads -------------------------------------------------------------------------------------------------
 
-    def _left(self) -> None:
+    def _on_program_end(self) -> None:
         """Hear that the program may have ended, or may end unseen: anybody may take the port then."""
         self._era = object()
 
     def _dial(self) -> Stream:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _ROUTE_TIMEOUT_S
         stale, again = None, False
         while True:
             ready, is_known = self._ready, False
             try:
-                if ready is None or ready is stale or not ready.way.is_alive:
+                if ready is None or ready is stale or not ready.route.is_alive:
                     ready = self._wait(self._prepare(stale), deadline)
                 is_known = True
-                stream = ready.way.dial(ready.address, self.asked.port, _DIAL)
-                if self._holds(ready):
+                stream = ready.route.dial(ready.address, self.spec.port, _DIAL_TIMEOUT_S)
+                if self._is_current(ready):
                     return stream
                 is_known = False
                 return self._proven(stream, ready, deadline)
@@ -308,7 +310,7 @@ class Tunnel:
         """Return a stream through which nothing has gone yet, once it is known who took it."""
         try:
             now = self._wait(self._prepare(ready), deadline)
-            if (now.way, now.address) != (ready.way, ready.address):
+            if (now.route, now.address) != (ready.route, ready.address):
                 raise TransportError("who listens there has changed")
         except BaseException:
             stream.close()
@@ -325,18 +327,18 @@ class Tunnel:
             found: _Ready = waiting.result(max(0.1, deadline - time.monotonic()))
         except (NotInTime, CancelledError):
             waiting.cancel()
-            raise TunnelError(f"no way to {self.goal.node or 'the login node'} within {_PATIENCE:g} s") from None
+            raise TunnelError(f"no way to {self.goal.node or 'the login node'} within {_ROUTE_TIMEOUT_S:g} s") from None
         return found
 
-    def _told(self, error: SlurmError | None) -> None:
+    def _on_change(self, error: SlurmError | None) -> None:
         if error is None:
             self._error = None
         elif self._error is None or self._error.message != error.message:
             self._error = error
-            log.info("tunnel to port %d: %s", self.asked.port, error.message)
+            log.info("tunnel to port %d: %s", self.spec.port, error.message)
 
 
-def goal_of(entry: TrackedJob) -> RouteTarget | None:
+def route_target(entry: TrackedJob) -> RouteTarget | None:
     """Return where a way to a job leads: to its first node; None: it is on none, or nobody has told yet on which."""
     given = _nodes(entry)
     if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
@@ -355,4 +357,4 @@ def _python(record: JobRecordFile | None) -> str:
 
 def _nodes(entry: TrackedJob) -> str | None:
     """Return where a job runs, as far as that is known: its runner may be the first to say it."""
-    return (entry.latest.nodes if entry.latest else None) or entry.told_nodes
+    return (entry.latest.nodes if entry.latest else None) or entry.reported_nodes

@@ -17,7 +17,7 @@ from jupyter_slurm.transport.local.files import lock, new_file, write_all
 
 __all__ = ["FileDraft", "FileDrafts"]
 
-_PREPARED = 4  # files: the script, its record, and sbatch's two output streams
+_PREPARED_FILES = 4  # files: the script, its record, and sbatch's two output streams
 
 
 class FileDraft:
@@ -48,7 +48,7 @@ class FileDraft:
             self.discard()
             raise
 
-    def become(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
+    def publish(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
         """Write these files and take the final name, atomically for other processes; the first file is locked.
 
         Parameters
@@ -120,35 +120,35 @@ class FileDrafts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ready: dict[str, FileDraft] = {}
+        self._prepared: dict[str, FileDraft] = {}
         self._is_closed = False
 
     def new_folder(self, path: str, files: Mapping[str, bytes], empty: Sequence[str]) -> list[int]:
-        """Create a directory, see :meth:`FileDraft.become`. A prepared draft may have been removed meanwhile."""
+        """Create a directory, see :meth:`FileDraft.publish`. A prepared draft may have been removed meanwhile."""
         parent = os.path.dirname(path)
         with self._lock:
-            ready = self._ready.pop(parent, None)
+            ready = self._prepared.pop(parent, None)
         if ready is not None:
             try:
-                return ready.become(path, files, empty)
+                return ready.publish(path, files, empty)
             except FileExistsError:
                 raise
             except OSError:
                 pass  # a new draft meets any remaining error too
-        return FileDraft(parent).become(path, files, empty)
+        return FileDraft(parent).publish(path, files, empty)
 
     def prepare(self, parent: str) -> None:
         """Create a draft for the next call, if possible."""
         with self._lock:
-            if self._is_closed or parent in self._ready:
+            if self._is_closed or parent in self._prepared:
                 return
         try:
-            draft = FileDraft(parent, _PREPARED)
+            draft = FileDraft(parent, _PREPARED_FILES)
         except OSError:
             return
         with self._lock:
-            if not self._is_closed and parent not in self._ready:
-                self._ready[parent] = draft
+            if not self._is_closed and parent not in self._prepared:
+                self._prepared[parent] = draft
                 return
         draft.discard()
 
@@ -156,6 +156,6 @@ class FileDrafts:
         """Remove the drafts."""
         with self._lock:
             self._is_closed = True
-            ready, self._ready = self._ready, {}
+            ready, self._prepared = self._prepared, {}
         for draft in ready.values():
             draft.discard()

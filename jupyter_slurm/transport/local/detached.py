@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_slurm.transport.base import Completed, Context
 from jupyter_slurm.transport.local.atomic_write import FileDrafts
-from jupyter_slurm.transport.local.files import LocalDirectoryLock, content, lock, new_file, told
+from jupyter_slurm.transport.local.files import LocalDirectoryLock, content, lock, mapped_errors, new_file
 from jupyter_slurm.transport.local.processes import start
 
 __all__ = ["DetachedProcesses", "LocalDetachedRun"]
 
-_QUIET = 0.25  # seconds after a start without other work, in favour of the waiting caller
+_QUIET_PERIOD_S = 0.25  # seconds after a start without other work, in favour of the waiting caller
 
 
 class DetachedProcesses:
@@ -63,11 +63,11 @@ class LocalDetachedRun:
     """
 
     def __init__(
-        self, prefix: str, held: set[int], later: Callable[[Callable[[], None]], object], drafts: FileDrafts
+        self, prefix: str, held: set[int], run_later: Callable[[Callable[[], None]], object], drafts: FileDrafts
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._prefix, self._held, self._later, self._drafts = prefix, held, later, drafts
-        self.hold: LocalDirectoryLock | None = None
+        self._prefix, self._held, self._run_later, self._drafts = prefix, held, run_later, drafts
+        self.lock: LocalDirectoryLock | None = None
         self.started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[Completed] = self._loop.create_future()
 
@@ -85,23 +85,23 @@ class LocalDetachedRun:
             process = self._start(argv, files, context)
         except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
             reason = error
-            self._tell(lambda: None if self.started.done() else self.started.set_exception(reason))
+            self._notify(lambda: None if self.started.done() else self.started.set_exception(reason))
             return
-        self._tell(lambda: None if self.started.done() else self.started.set_result(None))
+        self._notify(lambda: None if self.started.done() else self.started.set_result(None))
         exit_code = process.wait()
         with contextlib.suppress(OSError):  # another process may remove the directory meanwhile
             done = Completed(exit_code, content(f"{self._prefix}.out"), content(f"{self._prefix}.err"))
-            self._tell(lambda: None if self._ended.done() else self._ended.set_result(done))
+            self._notify(lambda: None if self._ended.done() else self._ended.set_result(done))
         if files is not None:
-            self._tell(lambda: self._loop.call_later(_QUIET, self._prepare))
+            self._notify(lambda: self._loop.call_later(_QUIET_PERIOD_S, self._prepare))
 
     def _start(
         self, argv: Sequence[str], files: Mapping[str, bytes] | None, context: Context | None
     ) -> subprocess.Popen[bytes]:
         if files is None:
-            return _start_once(self._prefix, argv, context)
+            return _spawn(self._prefix, argv, context)
         folder, name = os.path.split(self._prefix)
-        with told("make the folder", folder):
+        with mapped_errors("make the folder", folder):
             held, out, err = self._drafts.new_folder(folder, files, [f"{name}.out", f"{name}.err"])
         try:
             process = _start_on(out, err, argv, context)
@@ -109,21 +109,21 @@ class LocalDetachedRun:
             os.close(held)
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self.hold = LocalDirectoryLock(held, self._held, self._later)
+        self.lock = LocalDirectoryLock(held, self._held, self._run_later)
         return process
 
     def _prepare(self) -> None:
         parent = os.path.dirname(os.path.dirname(self._prefix))
         with contextlib.suppress(RuntimeError):  # the executor is shut down
-            self._later(lambda: self._drafts.prepare(parent))
+            self._run_later(lambda: self._drafts.prepare(parent))
 
-    def _tell(self, act: Callable[[], object]) -> None:
+    def _notify(self, act: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may be closed; the files have all results
             self._loop.call_soon_threadsafe(act)
 
 
-def _start_once(prefix: str, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
-    with told("write", prefix):
+def _spawn(prefix: str, argv: Sequence[str], context: Context | None) -> subprocess.Popen[bytes]:
+    with mapped_errors("write", prefix):
         out = new_file(f"{prefix}.out")
         try:
             err = new_file(f"{prefix}.err")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from jupyter_slurm.errors import TransportError
 
-__all__ = ["LocalDirectoryLock", "content", "lock", "make_private", "new_file", "told", "write_all"]
+__all__ = ["LocalDirectoryLock", "content", "lock", "make_private", "mapped_errors", "new_file", "write_all"]
 
 _HINTS = {
     errno.ENOSPC: "The disk is full: free some space (`jupyter slurm clean` removes old job directories).",
@@ -24,7 +24,7 @@ _NO_LOCKS = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK})
 
 
 @contextlib.contextmanager
-def told(action: str, path: str) -> Iterator[None]:
+def mapped_errors(action: str, path: str) -> Iterator[None]:
     """Map errors of the operating system; FileNotFoundError and FileExistsError are kept."""
     try:
         yield
@@ -49,8 +49,8 @@ class LocalDirectoryLock:
         Runs a function in another thread, or never; RuntimeError if no thread is left.
     """
 
-    def __init__(self, file: int, held: set[int], later: Callable[[Callable[[], None]], object]) -> None:
-        self._file, self._held, self._later = file, held, later
+    def __init__(self, file: int, held: set[int], run_later: Callable[[Callable[[], None]], object]) -> None:
+        self._file, self._held, self._run_later = file, held, run_later
         self._is_released = False
         held.add(file)
 
@@ -65,7 +65,7 @@ class LocalDirectoryLock:
             return
         self._is_released = True
         try:
-            self._later(self._close)  # may be slow on a network file system
+            self._run_later(self._close)  # may be slow on a network file system
         except RuntimeError:
             self._close()
 
@@ -107,10 +107,10 @@ def make_private(path: str) -> None:
             raise
 
 
-def lock(file: int, how: int = 0) -> None:
+def lock(file: int, operation: int = 0) -> None:
     """Lock an open file, if its file system has locks."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | how)
+        fcntl.flock(file, fcntl.LOCK_EX | operation)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise

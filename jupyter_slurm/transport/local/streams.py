@@ -12,10 +12,10 @@ from jupyter_slurm.errors import TunnelError
 from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.local.processes import kill_group, start
 
-__all__ = ["CommandStream", "SocketStream", "dial_here"]
+__all__ = ["CommandStream", "SocketStream", "dial_local"]
 
-_KEPT = 4096  # bytes to keep of a command's standard error
-_FAREWELL = 5.0  # seconds for a command to end after its input has ended
+_MAX_STDERR_BYTES = 4096  # bytes to keep of a command's standard error
+_END_TIMEOUT_S = 5.0  # seconds for a command to end after its input has ended
 
 
 class SocketStream:
@@ -48,7 +48,7 @@ class SocketStream:
         self._sock.close()
 
 
-def dial_here(host: str, port: int, timeout: float) -> SocketStream:
+def dial_local(host: str, port: int, timeout: float) -> SocketStream:
     """Connect from this computer; see :meth:`jupyter_slurm.transport.base.Transport.dial`."""
     try:
         sock = socket.create_connection((host, port), timeout)
@@ -77,7 +77,7 @@ class CommandStream(SocketStream):
                 ours.close()
                 raise
         super().__init__(ours)
-        self._said = bytearray()
+        self._stderr = bytearray()
         self._listening = threading.Thread(target=self._listen, name="jupyter-slurm-errors", daemon=True)
         self._listening.start()
         self._closed = threading.Lock()  # acquired by the first caller of close, never released
@@ -87,7 +87,7 @@ class CommandStream(SocketStream):
         if data := self._sock.recv(size):
             return data
         self._listening.join(1.0)
-        said = bytes(self._said).decode("utf-8", "replace").strip()
+        said = bytes(self._stderr).decode("utf-8", "replace").strip()
         raise ConnectionResetError(said or "the command ended")
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class CommandStream(SocketStream):
 
     def _end(self) -> None:
         try:
-            self._process.wait(_FAREWELL)
+            self._process.wait(_END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             kill_group(self._process)
             self._process.wait()
@@ -106,6 +106,6 @@ class CommandStream(SocketStream):
     def _listen(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as errors:
-            while data := errors.read(_KEPT):
-                self._said += data
-                del self._said[:-_KEPT]
+            while data := errors.read(_MAX_STDERR_BYTES):
+                self._stderr += data
+                del self._stderr[:-_MAX_STDERR_BYTES]

@@ -18,9 +18,9 @@ from typing import TypeVar
 from jupyter_slurm.transport.base import Completed, Context, DirectoryLock, FileStat, Route, Sent, Stream
 from jupyter_slurm.transport.local.atomic_write import FileDrafts
 from jupyter_slurm.transport.local.detached import DetachedProcesses, LocalDetachedRun
-from jupyter_slurm.transport.local.files import LocalDirectoryLock, lock, make_private, new_file, told
+from jupyter_slurm.transport.local.files import LocalDirectoryLock, lock, make_private, mapped_errors, new_file
 from jupyter_slurm.transport.local.processes import communicate, kill_group, start
-from jupyter_slurm.transport.local.streams import CommandStream, dial_here
+from jupyter_slurm.transport.local.streams import CommandStream, dial_local
 
 __all__ = ["LocalTransport"]
 
@@ -85,7 +85,7 @@ class LocalTransport:
                 kill_group(process)
             raise
 
-    async def start_once(
+    async def start_detached(
         self,
         prefix: str,
         argv: Sequence[str],
@@ -104,7 +104,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> bytes:
-            with told("read", path), open(path, "rb", opener=_at_once) as file:
+            with mapped_errors("read", path), open(path, "rb", opener=_open_without_waiting) as file:
                 file.seek(offset)
                 return file.read(-1 if limit is None else limit)
 
@@ -115,7 +115,7 @@ class LocalTransport:
 
         def work() -> None:
             draft = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
-            with told("write", path):
+            with mapped_errors("write", path):
                 try:
                     with open(new_file(draft, mode), "wb") as file:
                         file.write(data)
@@ -131,7 +131,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> FileStat:
-            with told("look at", path):
+            with mapped_errors("look at", path):
                 found = os.stat(path)
             return FileStat(found.st_size, found.st_mtime, found.st_uid, found.st_mode)
 
@@ -154,7 +154,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> None:
-            with told("make the folder", path):
+            with mapped_errors("make the folder", path):
                 make_private(path)
 
         await self._in_thread(work)
@@ -163,7 +163,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> list[str]:
-            with told("list", path):
+            with mapped_errors("list", path):
                 return os.listdir(path)
 
         return await self._in_thread(work)
@@ -172,7 +172,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> None:
-            with told("remove", path):
+            with mapped_errors("remove", path):
                 try:
                     if stat_module.S_ISDIR(os.lstat(path).st_mode):
                         shutil.rmtree(path)
@@ -183,11 +183,11 @@ class LocalTransport:
 
         await self._in_thread(work)
 
-    async def hold(self, path: str) -> DirectoryLock | None:
+    async def acquire_lock(self, path: str) -> DirectoryLock | None:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> DirectoryLock | None:
-            with told("lock", path):
+            with mapped_errors("lock", path):
                 file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)  # NFS locks only writable files
                 try:
                     lock(file, fcntl.LOCK_NB)
@@ -213,7 +213,7 @@ class LocalTransport:
 
     def dial(self, host: str, port: int, timeout: float) -> Stream:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
-        return dial_here(host, port, timeout)
+        return dial_local(host, port, timeout)
 
     def hops(self) -> Mapping[str, Callable[[], Route]]:
         """See :class:`jupyter_slurm.transport.base.Transport`; a local transport has no jump hosts."""
@@ -227,7 +227,7 @@ class LocalTransport:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
 
-def _at_once(path: str, flags: int) -> int:
+def _open_without_waiting(path: str, flags: int) -> int:
     """Open a file without blocking. A job may have put a FIFO in its place, on which open would wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 

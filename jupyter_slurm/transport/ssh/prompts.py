@@ -64,13 +64,13 @@ class Asker:
 
     def start(self, prompt: Prompt) -> Future[list[str] | None]:
         """Ask the questions. The returned future has the answers; cancelling it withdraws the questions."""
-        return asyncio.run_coroutine_threadsafe(self._ask(prompt), self._loop)
+        return asyncio.run_coroutine_threadsafe(self._prompt(prompt), self._loop)
 
     def ask(self, prompt: Prompt) -> list[str] | None:
         """Ask the questions and wait for the answers."""
         return self.start(prompt).result()
 
-    async def _ask(self, prompt: Prompt) -> list[str] | None:
+    async def _prompt(self, prompt: Prompt) -> list[str] | None:
         answers = await self._prompter.ask(prompt)
         if answers is None or (len(answers) != len(prompt.questions)):
             return None

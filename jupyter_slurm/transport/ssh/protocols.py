@@ -127,7 +127,7 @@ class Connection(Hop, Protocol):
     def leave(self) -> None:
         """Release the connection. A login that can persist is kept."""
 
-    def ask(self) -> None:
+    def probe(self) -> None:
         """Check the remote host, and wait for its answer; :meth:`close` ends the wait."""
 
     def hop(self, number: int) -> Hop:

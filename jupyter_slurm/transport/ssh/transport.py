@@ -22,12 +22,12 @@ from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, check_started, context_words, number
 from jupyter_slurm.transport.ssh.shell.detached import (
-    LARGE,
+    LARGE_BYTES,
     RemoteDetachedRun,
     RemoteDirectoryLock,
-    draft_of,
+    detached_arguments,
+    draft_path,
     exit_code,
-    once_words,
     started,
 )
 from jupyter_slurm.transport.ssh.shell.files import RemoteFiles, failure
@@ -36,10 +36,10 @@ from jupyter_slurm.transport.ssh.shell.shell import Shell
 
 __all__ = ["SshTransport"]
 
-_PATIENCE = 60.0  # seconds that a file operation waits for a connection
-_KILL = 20.0
-_TRIES = 20
-_BREATH = 0.05  # seconds until a break of a connection is noticed
+_CONNECT_TIMEOUT_S = 60.0  # seconds that a file operation waits for a connection
+_KILL_TIMEOUT_S = 20.0
+_MAX_ATTEMPTS = 20
+_BREAK_NOTICE_S = 0.05  # seconds until a break of a connection is noticed
 
 
 class SshTransport:
@@ -67,14 +67,14 @@ class SshTransport:
         *,
         prelude: str = "",
         login_shell: bool = False,
-        patience: float = 120.0,
+        timeout: float = 120.0,
         slow: Callable[[], Awaitable[object]] | None = None,
         shells: int = 4,
     ) -> None:
         self._link = link
-        self._new_shell = lambda session: Shell(session, prelude, login_shell, patience)
+        self._new_shell = lambda session: Shell(session, prelude, login_shell, timeout)
         self._pool = ShellPool(link, self._new_shell, shells, slow)
-        self._files = RemoteFiles(self._ask)
+        self._files = RemoteFiles(self._call_repeatable)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self, *, keep: bool = False) -> None:
@@ -102,7 +102,7 @@ class SshTransport:
         """
         words = ["js_feed" if stdin else "js_run", *context_words(context), *argv]
         try:
-            answer = await self._call(words, timeout=timeout, stdin=stdin or None, again=is_repeatable(argv))
+            answer = await self._call(words, timeout=timeout, stdin=stdin or None, may_repeat=is_repeatable(argv))
         except CommandTimeout as error:
             raise CommandTimeout(f"{argv[0]} gave no answer within {timeout:g} s", argv=list(argv)) from error
         except LinkLost as error:
@@ -113,7 +113,7 @@ class SshTransport:
         check_started(answer, argv, context)
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
 
-    async def start_once(
+    async def start_detached(
         self,
         prefix: str,
         argv: Sequence[str],
@@ -128,22 +128,22 @@ class SshTransport:
         never starts a command twice, and recognises by the token whether the first start came from this caller.
         """
         token, drafts = secrets.token_hex(16), list[str]()
-        large = {name: draft_of(prefix) for name, data in (files or {}).items() if len(data) > LARGE}
+        large = {name: draft_path(prefix) for name, data in (files or {}).items() if len(data) > LARGE_BYTES}
         # First, and in pieces: a shell would have to hold each file in one line.
-        await self._files.bring({path: (files or {})[name] for name, path in large.items()}, sent)
+        await self._files.write_new_files({path: (files or {})[name] for name, path in large.items()}, sent)
         try:
-            once = await self._start_once(prefix, argv, token, drafts, files, large, context)
+            once = await self._start_detached(prefix, argv, token, drafts, files, large, context)
         except (LinkLost, asyncio.CancelledError):  # a start may still be at work; housekeeping removes its remains
             raise
         except BaseException:
             if large:
-                self._later(self._tidy([*large.values()]))
+                self._run_later(self._tidy([*large.values()]))
             raise
         if large or drafts[1:]:
-            self._later(self._tidy([*large.values(), *drafts[:-1]]))
+            self._run_later(self._tidy([*large.values(), *drafts[:-1]]))
         return once
 
-    async def _start_once(
+    async def _start_detached(
         self,
         prefix: str,
         argv: Sequence[str],
@@ -153,24 +153,24 @@ class SshTransport:
         large: Mapping[str, str],
         context: Context | None,
     ) -> RemoteDetachedRun:
-        deadline, was_sent = time.monotonic() + _PATIENCE, False
+        deadline, was_sent = time.monotonic() + _CONNECT_TIMEOUT_S, False
         while True:
-            wait = 0.05 if self._pool.is_wanted else 1.0
-            drafts.append(draft_of(prefix))
-            words = once_words(prefix, token, drafts[-1], wait, files, large, [*context_words(context), *argv])
+            wait = 0.05 if self._pool.has_waiters else 1.0
+            drafts.append(draft_path(prefix))
+            words = detached_arguments(prefix, token, drafts[-1], wait, files, large, [*context_words(context), *argv])
             try:
-                async with self._pool.lend(_left(deadline), for_holds=True) as shell:
+                async with self._pool.borrow(_remaining_time(deadline), for_locks=True) as shell:
                     was_sent = True
-                    answer = await self._in_shell(shell, words, _left(deadline, shell), starts=True)
+                    answer = await self._in_shell(shell, words, _remaining_time(deadline, shell), starts=True)
                     check_started(answer, argv, context)
                     holder, done = started(answer, prefix)
-                    hold = self._hold(shell, holder)
+                    hold = self._acquire_lock(shell, holder)
                     break
             except (LinkLost, CommandTimeout) as error:
                 if isinstance(error, CommandTimeout) or self._is_over(deadline):
                     error.details["may_run"] = was_sent
                     raise
-                await asyncio.sleep(_BREATH)
+                await asyncio.sleep(_BREAK_NOTICE_S)
         if files is not None and hold is None:  # the answer was lost, and the lock ended with that connection
             with contextlib.suppress(FileNotFoundError):
                 hold = await self._lock(f"{prefix.rpartition('/')[0]}/{next(iter(files))}")
@@ -178,11 +178,11 @@ class SshTransport:
 
     async def _wait_for(self, prefix: str, seconds: float, patience: float | None) -> Completed | None:
         """Return the result of a detached run if it ends within some seconds, else None."""
-        if self._pool.is_wanted:
+        if self._pool.has_waiters:
             seconds = 0.05
         words = ["js_wait", prefix, f"{seconds:g}"]
         try:
-            answer = await self._call(words, timeout=max(patience or 0, _PATIENCE), again=True)
+            answer = await self._call(words, timeout=max(patience or 0, _CONNECT_TIMEOUT_S), may_repeat=True)
         except LinkLost:
             return None
         return started(answer, prefix)[1]
@@ -215,7 +215,7 @@ class SshTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
         await self._files.remove(path)
 
-    async def hold(self, path: str) -> DirectoryLock | None:
+    async def acquire_lock(self, path: str) -> DirectoryLock | None:
         """See :class:`jupyter_slurm.transport.base.Transport`; a broken connection also ends the lock."""
         return await self._lock(path)
 
@@ -241,27 +241,29 @@ class SshTransport:
     async def _tidy(self, drafts: Sequence[str]) -> None:
         """Remove the remains of interrupted starts. A start still at work finds its directory taken."""
         with contextlib.suppress(TransportError):
-            await self._call(["js_do", "rm", "-rf", "--", *drafts], timeout=_PATIENCE, again=True)
+            await self._call(["js_do", "rm", "-rf", "--", *drafts], timeout=_CONNECT_TIMEOUT_S, may_repeat=True)
 
     async def _lock(self, path: str) -> RemoteDirectoryLock | None:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _CONNECT_TIMEOUT_S
         while True:
             try:
-                async with self._pool.lend(_left(deadline), for_holds=True) as shell:
-                    answer = await self._in_shell(shell, ["js_hold", path], _left(deadline, shell), starts=True)
+                async with self._pool.borrow(_remaining_time(deadline), for_locks=True) as shell:
+                    answer = await self._in_shell(
+                        shell, ["js_hold", path], _remaining_time(deadline, shell), starts=True
+                    )
                     check_started(answer, ["flock"], None)
                     code, _, process = answer.value.partition(" ")
                     if code == "1":
                         return None
                     if code != "0":
                         raise failure(answer, "lock", path)
-                    return self._hold(shell, number(process))
+                    return self._acquire_lock(shell, number(process))
             except LinkLost:
                 if self._is_over(deadline):
                     raise
-                await asyncio.sleep(_BREATH)
+                await asyncio.sleep(_BREAK_NOTICE_S)
 
-    def _hold(self, shell: Shell, process: int | None) -> RemoteDirectoryLock | None:
+    def _acquire_lock(self, shell: Shell, process: int | None) -> RemoteDirectoryLock | None:
         if process is None:
             return None
         self._pool.holding[shell] = self._pool.holding.get(shell, 0) + 1
@@ -269,57 +271,59 @@ class SshTransport:
 
         def free(shell: Shell, process: int) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and the transport with it
-                loop.call_soon_threadsafe(lambda: self._later(self._free(shell, process)))
+                loop.call_soon_threadsafe(lambda: self._run_later(self._free(shell, process)))
 
         return RemoteDirectoryLock(shell, process, free, self._pool.is_alive)
 
     async def _free(self, shell: Shell, process: int) -> None:
         with contextlib.suppress(TransportError):
-            async with self._pool.lend(None, only=shell):
+            async with self._pool.borrow(None, only=shell):
                 self._pool.holding[shell] -= 1
                 if not self._pool.holding[shell]:
                     del self._pool.holding[shell]
-                await self._in_shell(shell, ["js_free", str(process)], _PATIENCE)
+                await self._in_shell(shell, ["js_free", str(process)], _CONNECT_TIMEOUT_S)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+    def _run_later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, words: Sequence[str], stdin: memoryview | None = None) -> ShellAnswer:
+    async def _call_repeatable(self, arguments: Sequence[str], stdin: memoryview | None = None) -> ShellAnswer:
         """Call a function that may run twice; a transfer has no time limit."""
-        return await self._call(words, timeout=_PATIENCE if stdin is None else None, stdin=stdin, again=True)
+        return await self._call(
+            arguments, timeout=_CONNECT_TIMEOUT_S if stdin is None else None, stdin=stdin, may_repeat=True
+        )
 
     async def _call(
         self,
-        words: Sequence[str],
+        arguments: Sequence[str],
         *,
         timeout: float | None,
         stdin: bytes | memoryview | None = None,
-        again: bool = False,
+        may_repeat: bool = False,
     ) -> ShellAnswer:
         """Call a function of the remote shell; ``again``: it may run twice."""
         deadline = None if timeout is None else time.monotonic() + timeout
         for tries in itertools.count():
             sent = False
             try:
-                async with self._pool.lend(_left(deadline)) as shell:
+                async with self._pool.borrow(_remaining_time(deadline)) as shell:
                     sent = True
-                    return await self._in_shell(shell, words, _left(deadline, shell), stdin)
+                    return await self._in_shell(shell, arguments, _remaining_time(deadline, shell), stdin)
             except LinkLost:
-                if (sent and not again) or tries >= _TRIES or self._is_over(deadline):
+                if (sent and not may_repeat) or tries >= _MAX_ATTEMPTS or self._is_over(deadline):
                     raise
-                await asyncio.sleep(_BREATH * tries)
+                await asyncio.sleep(_BREAK_NOTICE_S * tries)
         raise AssertionError
 
     def _is_over(self, deadline: float | None) -> bool:
         """Return whether waiting for another connection is useless."""
-        return not self._link.is_kept or (deadline is not None and time.monotonic() >= deadline)
+        return not self._link.is_reconnecting or (deadline is not None and time.monotonic() >= deadline)
 
     async def _in_shell(
         self,
         shell: Shell,
-        words: Sequence[str],
+        arguments: Sequence[str],
         timeout: float | None,
         stdin: bytes | memoryview | None = None,
         *,
@@ -330,19 +334,19 @@ class SshTransport:
 
         def work() -> ShellAnswer:
             if becomes:
-                shell.become_starter()
-            return shell.call(words, timeout=timeout, stdin=stdin)
+                shell.start_python()
+            return shell.call(arguments, timeout=timeout, stdin=stdin)
 
         try:
             return await self._link.threads.call(work)
         except (asyncio.CancelledError, CommandTimeout):
-            shell.usable, shell.given_up = False, True
-            self._later(self._end(shell))
+            shell.usable, shell.is_abandoned = False, True
+            self._run_later(self._end(shell))
             raise
 
     async def _end(self, shell: Shell) -> None:
         """End a shell that nobody reads any more, and all its processes, by another shell or a new session."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             if shell.generation != self._link.generation or not self._link.is_alive:
                 return  # the next connection ends the shell
             try:
@@ -360,18 +364,18 @@ class SshTransport:
         shell = self._pool.idle()
         if shell is not None:
             try:
-                await self._link.threads.call(lambda: shell.call(["js_stop", f"{group}"], timeout=_KILL))
+                await self._link.threads.call(lambda: shell.call(["js_stop", f"{group}"], timeout=_KILL_TIMEOUT_S))
             finally:
-                self._pool.put(shell)
+                self._pool.return_shell(shell)
             return
-        channel = await self._link.open_session(_KILL)
+        channel = await self._link.open_session(_KILL_TIMEOUT_S)
         text = f"kill -s TERM -- -{group}; sleep 0.3; kill -s KILL -- -{group}"
         await self._link.threads.call(lambda: _execute(channel, text))
 
 
 def _execute(channel: Session, text: str) -> None:
     """Run a plain command in its own shell, and wait for its end."""
-    channel.settimeout(_KILL)
+    channel.settimeout(_KILL_TIMEOUT_S)
     try:
         channel.exec_command(f"exec /bin/sh -c '{text}'")
         channel.recv(1)
@@ -384,7 +388,7 @@ def _execute(channel: Session, text: str) -> None:
             channel.close()
 
 
-def _left(deadline: float | None, shell: Shell | None = None) -> float | None:
+def _remaining_time(deadline: float | None, shell: Shell | None = None) -> float | None:
     """Return the remaining seconds, without the start of a fresh shell."""
-    extra = 0.0 if shell is None else shell.took
+    extra = 0.0 if shell is None else shell.startup_duration
     return None if deadline is None else max(0.0, deadline + extra - time.monotonic())

@@ -12,8 +12,8 @@ from jupyter_slurm.transport.base import Stream
 
 __all__ = ["NAME", "enter", "new_pem"]
 
-_BEGINS = "-----BEGIN CERTIFICATE-----"
-_SKEW, _LASTS = datetime.timedelta(days=2), datetime.timedelta(days=3650)  # the clocks of nodes may be wrong
+_CERTIFICATE_HEADER = "-----BEGIN CERTIFICATE-----"
+_CLOCK_SKEW, _VALIDITY = datetime.timedelta(days=2), datetime.timedelta(days=3650)  # the clocks of nodes may be wrong
 
 
 def new_pem() -> bytes:
@@ -25,7 +25,7 @@ def new_pem() -> bytes:
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "jupyter_slurm session")])
     made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(now - _SKEW).not_valid_after(now + _LASTS)
+    made = made.not_valid_before(now - _CLOCK_SKEW).not_valid_after(now + _VALIDITY)
     made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     text, kind = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     own = key.private_bytes(text, kind, serialization.NoEncryption())
@@ -47,7 +47,9 @@ def enter(stream: Stream, pem: bytes, timeout: float, where: str) -> Stream:
     timer.start()
     try:
         text = pem.decode("ascii")
-        sealed = TlsConnection(stream, context_of(text[text.index(_BEGINS) :], is_server=False), is_server=False)
+        sealed = TlsConnection(
+            stream, context_of(text[text.index(_CERTIFICATE_HEADER) :], is_server=False), is_server=False
+        )
         sealed.sendall(secret_of(pem))
     except ssl.SSLError as error:
         stream.close()

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.transport.base import Stream
 from jupyter_slurm.transport.local.detached import DetachedProcesses
-from jupyter_slurm.transport.peer_credentials import is_ours, peer_uid
+from jupyter_slurm.transport.peer_credentials import is_same_user, peer_uid
 from jupyter_slurm.transport.tunnel.splice import reset, splice
 
 __all__ = ["Forwarder"]
 
 log = logging.getLogger(__name__)
 
-_BREATH = 0.1  # seconds until a process without free file descriptors tries again
+_RETRY_INTERVAL_S = 0.1  # seconds until a process without free file descriptors tries again
 
 
 class Forwarder:
@@ -54,11 +54,17 @@ class Forwarder:
         listener: socket.socket,
         dial: Callable[[], Stream],
         *,
-        told: Callable[[SlurmError | None], None] = lambda error: None,
-        left: Callable[[], None] = lambda: None,
-        most: int = 1000,
+        on_error: Callable[[SlurmError | None], None] = lambda error: None,
+        on_remote_end: Callable[[], None] = lambda: None,
+        limit: int = 1000,
     ) -> None:
-        self._listener, self._dial, self._told, self._left, self._most = listener, dial, told, left, most
+        self._listener, self._dial, self._on_error, self._on_program_end, self._max_connections = (
+            listener,
+            dial,
+            on_error,
+            on_remote_end,
+            limit,
+        )
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_closed = False
@@ -67,9 +73,9 @@ class Forwarder:
         name = listener.getsockname()
         self.address: str | int = str(name) if listener.family == socket.AF_UNIX else int(name[1])
         listener.setblocking(False)
-        self._ready = selectors.DefaultSelector()
-        self._ready.register(listener, selectors.EVENT_READ)
-        self._ready.register(self._wakes, selectors.EVENT_READ)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._selector.register(self._wakes, selectors.EVENT_READ)
         threading.Thread(target=self._accept, name="jupyter-slurm-tunnel", daemon=True).start()
 
     @property
@@ -97,12 +103,12 @@ class Forwarder:
     # In threads -------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        with self._wakes, self._ready:
+        with self._wakes, self._selector:
             while not self._is_closed:
-                self._ready.select()
-                self._take()
+                self._selector.select()
+                self._accept_pending()
 
-    def _take(self) -> None:
+    def _accept_pending(self) -> None:
         """Accept pending connections. Those of other users are refused before anything else happens."""
         while not self._is_closed:
             try:
@@ -110,20 +116,20 @@ class Forwarder:
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM) and not self._is_closed:
                     log.warning("a connection to a tunnel waits: %s", error.strerror)
-                    time.sleep(_BREATH)
+                    time.sleep(_RETRY_INTERVAL_S)
                 return
             sock.setblocking(True)
-            if not is_ours(sock):
+            if not is_same_user(sock):
                 uid = peer_uid(sock)
                 # The user of a connection that has already broken is unknown.
                 log.log(logging.DEBUG if uid == -1 else logging.WARNING, "refused a connection of user %s", uid)
                 reset(sock)
-            elif not self._keep(sock):
+            elif not self._add_connection(sock):
                 reset(sock)
 
-    def _keep(self, sock: socket.socket) -> bool:
+    def _add_connection(self, sock: socket.socket) -> bool:
         with self._lock:
-            if self._is_closed or len(self._open) >= self._most:
+            if self._is_closed or len(self._open) >= self._max_connections:
                 return False
             self._open.add(sock)
         try:
@@ -142,10 +148,10 @@ class Forwarder:
             except (SlurmError, OSError) as error:
                 reset(sock)
                 told = error if isinstance(error, SlurmError) else SlurmError(f"a connection broke: {error}")
-                self._told(told)
+                self._on_error(told)
             else:
-                self._told(None)
-                splice(sock, stream, self._workers.run, self._left)
+                self._on_error(None)
+                splice(sock, stream, self._workers.run, self._on_program_end)
         except (OSError, RuntimeError):
             reset(sock)
         finally:
@@ -153,4 +159,4 @@ class Forwarder:
                 self._open.discard(sock)
                 is_last = not self._open
             if is_last:
-                self._left()
+                self._on_program_end()

@@ -13,14 +13,14 @@ from importlib import resources
 from jupyter_slurm.errors import TransportError, TunnelError
 from jupyter_slurm.runner.login_node import relay
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.tunnel.proof import judge
+from jupyter_slurm.transport.tunnel.proof import verify_address
 
 __all__ = ["Multiplex", "relay_argv", "relay_by_ssh"]
 
-_PING = 4.0  # seconds between two checks of the relay
-_DEADLINE = 12.0  # seconds for an answer; with the pause before it, a hanging relay is detected within 20 s
-_MOST_NOISE = 1 << 20  # bytes allowed before the relay's greeting
-_ELSE = 'command -v "$0" >/dev/null 2>&1 && exec "$0" "$@"; exec python3 "$@"'
+_PING_INTERVAL_S = 4.0  # seconds between two checks of the relay
+_ANSWER_TIMEOUT_S = 12.0  # seconds for an answer; with the pause before it, a hanging relay is detected within 20 s
+_MAX_NOISE_BYTES = 1 << 20  # bytes allowed before the relay's greeting
+_FALLBACK_COMMAND = 'command -v "$0" >/dev/null 2>&1 && exec "$0" "$@"; exec python3 "$@"'
 # The Python reads its program from standard input: the program needs no file, and is in no argv.
 _LOADER = (
     "import sys\n"
@@ -46,7 +46,7 @@ def relay_argv(mark: str, python: str = "") -> list[str]:
         "-c",
         _LOADER.format(mark=mark, length=len(_program())),
     ]  # -S: the import of site takes as long again
-    return ["/bin/sh", "-c", _ELSE, python, *words] if python else ["python3", *words]
+    return ["/bin/sh", "-c", _FALLBACK_COMMAND, python, *words] if python else ["python3", *words]
 
 
 def relay_by_ssh(mark: str, host: str, address: str) -> list[str]:
@@ -88,7 +88,7 @@ class Multiplex:
         self._next = 1
         self._ahead = bytearray()
         self._broken: str | None = None
-        self._closing, self._heard, self._owes = threading.Event(), threading.Event(), threading.Event()
+        self._closing, self._answer_event, self._owes = threading.Event(), threading.Event(), threading.Event()
         alarm = threading.Timer(timeout, stream.close)  # Slurm may let a step wait without end
         alarm.daemon = True
         alarm.start()
@@ -100,7 +100,7 @@ class Multiplex:
         finally:
             alarm.cancel()
         threading.Thread(target=self._read, name="jupyter-slurm-relay", daemon=True).start()
-        threading.Thread(target=self._keep, name="jupyter-slurm-relay-ping", daemon=True).start()
+        threading.Thread(target=self._ping_loop, name="jupyter-slurm-relay-ping", daemon=True).start()
         threading.Thread(target=self._acknowledge, name="jupyter-slurm-relay-ack", daemon=True).start()
 
     proof_lasts = True
@@ -115,7 +115,7 @@ class Multiplex:
         with self._new_channel() as channel:
             self._send(relay.PROVE, channel.number, str(port).encode())
             told = json.loads(channel.answer(relay.PROVED, 30, port))
-        return judge(told["address"], told["others"], self._host, port)
+        return verify_address(told["address"], told["others"], self._host, port)
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
         """Connect to the port. The relay itself finds the address, and checks its owner again."""
@@ -139,7 +139,7 @@ class Multiplex:
         try:
             while mark not in self._ahead:
                 self._ahead += self._stream.recv(relay.PIECE)
-                if len(self._ahead) > _MOST_NOISE:
+                if len(self._ahead) > _MAX_NOISE_BYTES:
                     raise TransportError(f"{self.name} prints without end")
             del self._ahead[: self._ahead.index(mark) + len(mark)]
             self._stream.sendall(_program())
@@ -175,17 +175,17 @@ class Multiplex:
         with self._lock:
             self._channels.pop(channel.number, None)
 
-    def _keep(self) -> None:
+    def _ping_loop(self) -> None:
         """Send keepalives, and check the relay: a hanging relay breaks no connection by itself."""
-        while not self._closing.wait(_PING):
-            self._heard.clear()
+        while not self._closing.wait(_PING_INTERVAL_S):
+            self._answer_event.clear()
             # An alarm, because sending may hang too, behind senders that wait for the relay to read.
-            alarm = threading.Timer(_DEADLINE, self._break, [f"{self.name} does not answer"])
+            alarm = threading.Timer(_ANSWER_TIMEOUT_S, self._break, [f"{self.name} does not answer"])
             alarm.daemon = True
             alarm.start()
             with contextlib.suppress(OSError):
                 self._send(relay.PING, 0)
-            self._heard.wait()
+            self._answer_event.wait()
             alarm.cancel()
 
     def _read(self) -> None:
@@ -203,9 +203,9 @@ class Multiplex:
                     self._ahead += self._stream.recv(4 * relay.PIECE)
                 data = bytes(memoryview(self._ahead)[relay.HEADER.size : end])
                 del self._ahead[:end]
-                self._heard.set()
+                self._answer_event.set()
                 if channel := self._channels.get(number):
-                    channel.take(kind, data)
+                    channel.receive(kind, data)
         except (OSError, EOFError, struct.error) as error:
             self._break(f"{self.name} ended: {error}")
 
@@ -214,11 +214,11 @@ class Multiplex:
             self._broken = self._broken or why
             channels = tuple(self._channels.values())
         self._closing.set()
-        self._heard.set()
+        self._answer_event.set()
         self._owes.set()
         self._stream.close()
         for channel in channels:
-            channel.take(relay.CLOSE, b"broken")
+            channel.receive(relay.CLOSE, b"broken")
 
 
 class _Channel:
@@ -230,7 +230,7 @@ class _Channel:
         self._answers: list[tuple[int, bytes]] = []
         self._in = bytearray()
         self._credit = relay.WINDOW
-        self._taken = 0
+        self._consumed = 0
         self._has_ended = self._is_broken = self._is_closed = self._has_shut = False
 
     def __enter__(self) -> _Channel:
@@ -244,7 +244,7 @@ class _Channel:
         """Return whether the connection has ended in both directions."""
         return self._is_closed or self._is_broken
 
-    def answer(self, wanted: int, timeout: float, port: int) -> bytes:
+    def answer(self, limit: int, timeout: float, port: int) -> bytes:
         """Wait for the answer to a query about a port."""
         deadline = time.monotonic() + timeout
         with self._changed:
@@ -254,18 +254,18 @@ class _Channel:
                 if not self._changed.wait(deadline - time.monotonic()):
                     raise TransportError(f"{self._owner.name} gave no answer within {timeout:g} s")
             kind, data = self._answers.pop()
-        if kind == wanted:
+        if kind == limit:
             return data
         why, _, words = data.decode("utf-8", "replace").partition(" ")
         if why == "stranger":
-            judge(None, [int(uid) for uid in words.split(", ")], self._host, port)
+            verify_address(None, [int(uid) for uid in words.split(", ")], self._host, port)
         raise TunnelError(
             f"nothing answers on port {port} of {self._host}: {words}",
             hint="Has the program started that is to listen there, and on that port?",
             why="refused",
         )
 
-    def take(self, kind: int, data: bytes) -> None:
+    def receive(self, kind: int, data: bytes) -> None:
         """Process a message of the relay for this connection."""
         with self._changed:
             if kind == relay.DATA:
@@ -290,9 +290,9 @@ class _Channel:
                 raise ConnectionResetError("the connection broke")
             data = bytes(memoryview(self._in)[:size])
             del self._in[: len(data)]
-            self._taken += len(data)
-            taken = self._taken if self._taken >= relay.WINDOW // 4 and not self._has_ended else 0
-            self._taken -= taken
+            self._consumed += len(data)
+            taken = self._consumed if self._consumed >= relay.WINDOW // 4 and not self._has_ended else 0
+            self._consumed -= taken
         if taken:
             self._owner._send(relay.CREDIT, self.number, struct.pack(">I", taken))
         return data

@@ -10,7 +10,7 @@ from typing import Final
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
 from jupyter_slurm.runner.login_node.relay import listeners, way_to
 
-__all__ = ["judge", "proof_command", "proven_address", "untold"]
+__all__ = ["proof_command", "proven_address", "untold", "verify_address"]
 
 _ALONE: Final = "v6only:1"
 
@@ -45,7 +45,7 @@ def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
         raise untold(host)
     middle = heads[1] if len(heads) > 1 else len(lines)
     four, six = "\n".join(lines[:middle]), "\n".join(lines[middle:])
-    return judge(*way_to(listeners(four, six, port), int(user), _ALONE in lines), host, port)
+    return verify_address(*way_to(listeners(four, six, port), int(user), _ALONE in lines), host, port)
 
 
 def untold(host: str) -> TunnelUnproven:
@@ -58,13 +58,13 @@ def untold(host: str) -> TunnelUnproven:
     )
 
 
-def judge(address: str | None, others: list[int], host: str, port: int) -> str:
+def verify_address(address: str | None, other_owners: list[int], host: str, port: int) -> str:
     """Return the address, or raise the error for its absence."""
     if address is not None:
         return address
-    if others:
+    if other_owners:
         raise TunnelUnproven(
-            f"port {port} of {host} belongs to another user ({', '.join(map(str, others))})",
+            f"port {port} of {host} belongs to another user ({', '.join(map(str, other_owners))})",
             hint="Nothing was sent there. Start your program on another port: this one was taken before it began.",
             why="stranger",
         )

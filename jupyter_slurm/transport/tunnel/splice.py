@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from jupyter_slurm.transport.base import Stream
 
-__all__ = ["PIECE", "reset", "splice"]
+__all__ = ["CHUNK_BYTES", "reset", "splice"]
 
-PIECE = 256 << 10  # bytes read at once
-_LOOK = 0.5  # seconds between two checks whether the remote end is gone, after it has ended its direction
+CHUNK_BYTES = 256 << 10  # bytes read at once
+_CHECK_INTERVAL_S = 0.5  # seconds between two checks whether the remote end is gone, after it has ended its direction
 
 
 def reset(sock: socket.socket) -> None:
@@ -32,14 +32,14 @@ def splice(
     sock: socket.socket,
     stream: Stream,
     run: Callable[[Callable[[], None]], None],
-    left: Callable[[], None] = lambda: None,
+    on_remote_end: Callable[[], None] = lambda: None,
 ) -> None:
     """Carry bytes between a local connection and a stream, and close both at the end. Blocks until then.
 
     ``run`` runs a function in another thread, at once. ``left`` is called if the remote end closes first, before the
     local peer notices.
     """
-    connection = _Splice(sock, stream, left)
+    connection = _Splice(sock, stream, on_remote_end)
     try:
         run(connection.receive)
         connection.send()
@@ -49,15 +49,15 @@ def splice(
 
 
 class _Splice:
-    def __init__(self, sock: socket.socket, stream: Stream, left: Callable[[], None]) -> None:
-        self._sock, self._stream, self._left = sock, stream, left
+    def __init__(self, sock: socket.socket, stream: Stream, on_remote_end: Callable[[], None]) -> None:
+        self._sock, self._stream, self._on_remote_end = sock, stream, on_remote_end
         self._sent, self.received = threading.Event(), threading.Event()
         self._is_broken = self._has_ended = False
 
     def send(self) -> None:
         """Carry the local peer's data; the only writer of the stream."""
         try:
-            while data := self._hear():
+            while data := self._receive():
                 self._stream.sendall(data)
             self._stream.shutdown_write()
         except (OSError, EOFError):
@@ -66,10 +66,10 @@ class _Splice:
         finally:
             self._sent.set()
 
-    def _hear(self) -> bytes:
+    def _receive(self) -> bytes:
         data = b""
         try:
-            data = self._sock.recv(PIECE)
+            data = self._sock.recv(CHUNK_BYTES)
         finally:
             self._has_ended = not data  # before the remote end can answer
         return data
@@ -77,7 +77,7 @@ class _Splice:
     def receive(self) -> None:
         """Carry the remote end's data."""
         try:
-            while data := self._stream.recv(PIECE):
+            while data := self._stream.recv(CHUNK_BYTES):
                 self._sock.sendall(data)
             self._note_end()
             self._sock.shutdown(socket.SHUT_WR)
@@ -87,7 +87,7 @@ class _Splice:
             self._stream.close()  # the sending thread may wait for the remote end to read
         else:
             # The local peer may continue to send, unless the remote end is gone.
-            while not self._sent.wait(_LOOK) and not getattr(self._stream, "closed", False):
+            while not self._sent.wait(_CHECK_INTERVAL_S) and not getattr(self._stream, "closed", False):
                 pass
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RD)  # wakes the other thread
@@ -95,7 +95,7 @@ class _Splice:
 
     def _note_end(self) -> None:
         if not self._has_ended:
-            self._left()
+            self._on_remote_end()
 
     def close(self) -> None:
         """Close both ends, as broken if one was."""

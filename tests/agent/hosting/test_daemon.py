@@ -142,7 +142,7 @@ def test_after_kill_9_the_client_goes_on(daemon_settings: Settings, wait_for: Wa
         assert len(client.get("/v1/clusters")) == 1
         os.kill(first, signal.SIGKILL)
         wait_for(lambda: not _is_alive(first), "the end of the agent")
-        place = discovery.places_to_look(daemon_settings)[0]
+        place = discovery.search_locations(daemon_settings)[0]
         assert os.path.exists(place.socket), "a stale socket is in the way"
         clusters = client.get("/v1/clusters")
         assert client.info["pid"] != first
@@ -188,14 +188,14 @@ def test_it_leaves_when_idle_and_only_then(make_settings: Callable[..., Settings
     with AgentClient.connect(settings) as client:
         pid = client.info["pid"]
         with socket.socket(socket.AF_UNIX) as reader:
-            reader.connect(discovery.places_to_look(settings)[0].socket)
+            reader.connect(discovery.search_locations(settings)[0].socket)
             reader.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             wait_for(lambda: client.get("/v1/agent")["holds"]["streams"] == 1, "the stream")
             # A listening client keeps the agent alive, without any request, for several times its idle time.
             threading.Event().wait(5.0)
             assert _is_alive(pid)
     wait_for(lambda: not _is_alive(pid), "the agent's leaving")
-    place = discovery.places_to_look(settings)[0]
+    place = discovery.search_locations(settings)[0]
     left = {os.path.basename(path) for path in (place.lock, place.start_lock)}
     assert set(os.listdir(place.folder)) <= left
     assert "idle: leaving" in _log(settings)
@@ -208,7 +208,7 @@ def test_sigterm_is_a_clean_end(daemon_settings: Settings, wait_for: Wait) -> No
     assert launcher.find(daemon_settings) is not None
     os.kill(pid, signal.SIGTERM)
     wait_for(lambda: not _is_alive(pid), "the end of the agent")
-    place = discovery.places_to_look(daemon_settings)[0]
+    place = discovery.search_locations(daemon_settings)[0]
     assert not os.path.exists(place.socket)
     assert not os.path.exists(place.record)
     assert "has left" in _log(daemon_settings)
@@ -252,7 +252,7 @@ from jupyter_slurm.agent.hosting import daemon
 from jupyter_slurm.config import Settings
 import os, sys
 os.makedirs({str(place)!r} + "/state")
-daemon._LOG_SIZE = 2000
+daemon._MAX_LOG_BYTES = 2000
 daemon._log_to_file(Settings(state_dir={str(place / "state")!r}))
 for number in range(200):
     logging.getLogger("x").info("line %d", number)
@@ -329,7 +329,7 @@ def test_an_agent_in_a_process_ends_with_it(make_settings: Callable[..., Setting
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert json.loads(out)["host"] == "inprocess"
-    place = discovery.places_to_look(settings)[0]
+    place = discovery.search_locations(settings)[0]
     assert not os.path.exists(place.socket)
     assert not os.path.exists(place.record)
 

@@ -31,7 +31,7 @@ def test_a_link_is_refused(make_settings: Callable[..., Settings], place: Path) 
         discovery.place_to_start(make_settings())
     assert caught.value.hint
     with pytest.raises(AgentRefused):
-        discovery.places_to_look(make_settings())
+        discovery.search_locations(make_settings())
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701, 0o1777])
@@ -64,7 +64,7 @@ def test_a_folder_that_somebody_made_first_is_passed_over(place: Path, monkeypat
     settings = Settings(state_dir=str(place / "state"))
     found = discovery.place_to_start(settings)
     assert found.folder == str(place / "state" / "run")
-    assert [p.folder for p in discovery.places_to_look(settings)] == [found.folder]
+    assert [p.folder for p in discovery.search_locations(settings)] == [found.folder]
 
 
 def test_too_long_a_name_is_told(make_settings: Callable[..., Settings], place: Path) -> None:
@@ -135,7 +135,7 @@ def test_private_files_are_not_opened_through_links(place: Path) -> None:
 
 
 def test_stale_records_are_recognised(run_python: Callable[..., object]) -> None:
-    record = {"pid": os.getpid(), **discovery.this_machine()}
+    record = {"pid": os.getpid(), **discovery.machine_identity()}
     assert not discovery.is_stale(record)
     assert discovery.is_stale({**record, "boot_id": "another boot"})
     assert discovery.is_stale({**record, "host": "another host"})

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.client.output.rich_output import DisplayedOutput
-from jupyter_slurm.client.output.timeline import Timeline, not_shown
+from jupyter_slurm.client.output.timeline import Timeline, omitted_text
 
 
 def _line(kind: str, text: str = "", name: str | None = None, **more: Any) -> bytes:
@@ -74,15 +74,15 @@ def test_half_a_line_of_a_killed_job_costs_only_itself() -> None:
 
 def test_more_than_the_limit_is_counted_and_updates_in_place_go_on() -> None:
     displays = _fed(_line("display", "x" * 400, "a"), _line("display", "y" * 700), limit=1000)
-    assert (len(displays.shown()), displays.timeline.left_out) == (1, 1)
+    assert (len(displays.shown()), displays.timeline.omitted) == (1, 1)
     displays.feed(_line("update", "z" * 500, "a") * 50)
     assert displays.texts() == ["z" * 500]
-    assert displays.timeline.left_out == 1
+    assert displays.timeline.omitted == 1
     displays = _fed(*[_line("display", str(i)) for i in range(3000)], limit=10_000_000)
-    assert (len(displays.shown()), displays.timeline.left_out) == (1000, 2000)
-    assert not_shown(2000, "/job", displays.timeline).endswith("are not shown; all are in /job.")
+    assert (len(displays.shown()), displays.timeline.omitted) == (1000, 2000)
+    assert omitted_text(2000, "/job", displays.timeline).endswith("are not shown; all are in /job.")
     displays.feed(b'{"type": "full"}\n')
-    assert not_shown(2000, "/job", displays.timeline).endswith("they are in /job; later ones were not kept.")
+    assert omitted_text(2000, "/job", displays.timeline).endswith("they are in /job; later ones were not kept.")
 
 
 def test_what_is_new_has_a_text_form() -> None:

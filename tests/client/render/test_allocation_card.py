@@ -11,7 +11,7 @@ import pytest
 from jupyter_slurm.client.allocations.allocation import Allocation
 from jupyter_slurm.client.render.job_card import as_html, as_text, headline
 from jupyter_slurm.client.sessions.session import Session
-from jupyter_slurm.magics.srun import say_where
+from jupyter_slurm.magics.srun import report_allocation
 
 
 def _held(**values: Any) -> dict[str, Any]:
@@ -72,9 +72,9 @@ def test_a_session_says_when_it_could_start_and_that_it_ends_soon() -> None:
 
 def test_a_cell_says_where_it_runs_and_that_this_ends_soon(capsys: pytest.CaptureFixture[str]) -> None:
     where: Any = None  # no request: the known data is fresh
-    say_where(Allocation(where, _held(start_time=time.time() - 600)))
+    report_allocation(Allocation(where, _held(start_time=time.time() - 600)))
     assert re.fullmatch(r"Allocation 12 \(gpu\), (50:00|49:59) left\n", capsys.readouterr().out)
-    say_where(Allocation(where, _held(start_time=time.time() - 3400)))
+    report_allocation(Allocation(where, _held(start_time=time.time() - 3400)))
     said = capsys.readouterr()
     assert re.fullmatch(r"Allocation 12 \(gpu\), 3:(20|19) left\n", said.out)
     assert re.fullmatch(r"Warning: it ends in 3:(20|19), with all that runs in it.\n", said.err)

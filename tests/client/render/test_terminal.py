@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, end_of, plain, printable, to_html
+from jupyter_slurm.client.render.terminal import IncrementalFilter, Screen, plain, printable, tail_text, to_html
 
 ROWS, COLUMNS = 60, 400
 TEXT = st.text("ab cé", min_size=1, max_size=6)
@@ -220,7 +220,7 @@ def test_colours_count_where_the_end_is_kept() -> None:
 def test_the_end_of_a_text_is_cut_between_characters(parts: list[str], limit: int) -> None:
     screen = _screen("".join(parts).encode())
     text = screen.text()
-    shown = end_of(text, limit)
+    shown = tail_text(text, limit)
     assert len(shown) <= limit
     assert plain(text).endswith(plain(shown))
     assert "\x1b" not in plain(shown)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.client.images.python_packages import own_packages
-from jupyter_slurm.domain.containers.build_files import files_taken, kind_of
+from jupyter_slurm.client.images.python_packages import installed_packages
+from jupyter_slurm.domain.containers.build_files import context_sources, detect_kind
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.container.build import of_packages
 
@@ -28,14 +28,14 @@ from jupyter_slurm.runner.container.build import of_packages
     ],
 )
 def test_what_a_file_is(text: str, kind: str, takes: bool) -> None:
-    found = kind_of("a file", text)
-    assert (found, bool(files_taken(found, text))) == (kind, takes)
+    found = detect_kind("a file", text)
+    assert (found, bool(context_sources(found, text))) == (kind, takes)
 
 
 @pytest.mark.parametrize("text", ["", "#!/bin/sh\ndocker build .\n", "RUN true\nFROM a\n", "fromage: 1\n"])
 def test_what_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="neither a Dockerfile nor a definition file"):
-        kind_of("a file", text)
+        detect_kind("a file", text)
 
 
 def _installed(folder: Path, name: str, version: str, *, url: object = None, installer: str = "pip") -> None:
@@ -58,7 +58,7 @@ def test_packages_of_this_python_are_those_that_others_can_have(
     _installed(tmp_path, "mine", "0.1", url={"url": "file:///home/me/mine", "dir_info": {"editable": True}})
     vcs = {"vcs": "git", "commit_id": "abc"}
     _installed(tmp_path, "pulled", "1", url={"url": "https://host/x.git", "vcs_info": vcs})
-    told, said = own_packages()
+    told, said = installed_packages()
     lines = ["plain-one==1.5", "pulled @ git+https://host/x.git@abc", "torch==2.1.0"]
     assert told == {"python": "{}.{}".format(*sys.version_info[:2]), "pip": lines}
     assert [("mine" in line, "torch 2.1.0+cu121" in line) for line in said] == [(True, False), (False, True)]
@@ -75,7 +75,7 @@ def test_packages_of_this_python_are_those_that_others_can_have(
     for name, channel in hosts.items():
         kept = {"name": name, "version": "2.0", "channel": channel}
         (tmp_path / "conda-meta" / f"{name}-2.0-0.json").write_text(json.dumps(kept))
-    told, _ = own_packages()
+    told, _ = installed_packages()
     assert told["pip"] == lines
     channels = ["defaults", "conda-forge", "https://host.example/conda/chan"]
     packages = ["ipykernel=2.0", "libblas=2.0", "numpy=2.0", "python=2.0", "jupyterlab"]
@@ -85,11 +85,11 @@ def test_packages_of_this_python_are_those_that_others_can_have(
     made = {"channels": channels, "dependencies": [*packages, {"pip": lines}]}
     assert json.loads(files["environment.yml"]) == made
     _installed(tmp_path, "jupyter_server", "2")
-    assert own_packages()[0]["conda"]["packages"] == packages[:-1]
+    assert installed_packages()[0]["conda"]["packages"] == packages[:-1]
 
 
 def test_a_definition_of_packages_is_one() -> None:
     files = of_packages({"python": "3.12", "pip": ["a==1"]}, "image.def", None)
     assert files["requirements.txt"] == "a==1\n"
     assert "From: python:3.12-slim\n" in files["image.def"]
-    assert kind_of("image.def", files["image.def"]) == "definition"
+    assert detect_kind("image.def", files["image.def"]) == "definition"

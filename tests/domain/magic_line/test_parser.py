@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.domain.magic_line.expand import MISSING
-from jupyter_slurm.domain.magic_line.parser import command_words, parse_cell_line, parse_line_magic, tokenize
+from jupyter_slurm.domain.magic_line.parser import command_arguments, parse_cell_line, parse_line_magic, tokenize
 from jupyter_slurm.domain.options.option_parser import HET, OptionTable
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import OptionError, SlurmError, UsageError
@@ -115,7 +115,7 @@ def test_lines_that_have_no_words(line: str, where: str) -> None:
 )  # fmt: skip
 def test_cell_lines(line: str, options: list[str], words: dict[str, str | None], args: list[str]) -> None:
     parsed = parse_cell_line(line, SBATCH, WORDS)
-    assert (parsed.options, parsed.words, parsed.args, parsed.rest) == (options, words, args, [])
+    assert (parsed.options, parsed.keywords, parsed.args, parsed.rest) == (options, words, args, [])
     assert [token for option in parsed.parsed.options for token in option.tokens] == options
     for (start, end), option in zip(parsed.spans, options, strict=True):
         assert tokenize(line[start:end])[0].text == option
@@ -150,7 +150,7 @@ def test_cell_lines_that_are_refused(line: str, where: str, message: str | None,
 def test_a_word_that_may_have_a_value_is_said_with_and_without_it() -> None:
     words = {**WORDS, "kernel": None}
     for line in ("kernel kernel=far", "kernel=far kernel", "kernel=far"):
-        assert parse_cell_line(line, SBATCH, words).words == {"kernel": "far"}
+        assert parse_cell_line(line, SBATCH, words).keywords == {"kernel": "far"}
     for line in ("kernel kernel", "kernel=far kernel=near", "kernel kernel=far kernel=far"):
         with pytest.raises(UsageError, match="kernel is there twice"):
             parse_cell_line(line, SBATCH, words)
@@ -176,7 +176,7 @@ def test_a_word_that_may_have_a_value_is_said_with_and_without_it() -> None:
 )
 def test_line_magics(line: str, options: list[str], words: dict[str, str | None], rest: list[str]) -> None:
     parsed = parse_line_magic(line, SBATCH, WORDS)
-    assert (parsed.options, parsed.words, parsed.rest, parsed.args) == (options, words, rest, [])
+    assert (parsed.options, parsed.keywords, parsed.rest, parsed.args) == (options, words, rest, [])
     assert parsed.parsed == SBATCH.split(options)._replace(rest=rest, options=parsed.parsed.options)
 
 
@@ -232,7 +232,7 @@ def test_a_value_is_one_word_wherever_words_may_stand(value: str) -> None:
     values = lookup({"v": value})
     parsed = parse_cell_line('--comment {v} --wckey="{v}" as=x{v} wait -- {v} "$v" a${v}b', SBATCH, WORDS, values)
     assert parsed.options == ["--comment", value, f"--wckey={value}"]
-    assert parsed.words == {"as": f"x{value}", "wait": None}
+    assert parsed.keywords == {"as": f"x{value}", "wait": None}
     assert parsed.args == [value, value, f"a{value}b"]
 
 
@@ -309,13 +309,13 @@ def test_without_known_names_a_line_stays_as_typed(line: str) -> None:
     ],
 )
 def test_words_of_a_command(line: str, words: list[str]) -> None:
-    assert command_words(line, SQUEUE, lookup({"name": "a b", "dash": "-n4"})) == words
+    assert command_arguments(line, SQUEUE, lookup({"name": "a b", "dash": "-n4"})) == words
 
 
 @pytest.mark.parametrize("line", ["{dash}", "-u root {dash}", "x {dash}", "-{dash}", "--{dash}"])
 def test_a_value_never_becomes_an_option_of_a_command(line: str) -> None:
     with pytest.raises(UsageError) as caught:
-        command_words(line, SQUEUE, lookup({"dash": "-n4"}))
+        command_arguments(line, SQUEUE, lookup({"dash": "-n4"}))
     assert not isinstance(caught.value, OptionError)
     assert "{dash}" in part(line, caught.value)
 
@@ -336,9 +336,9 @@ def test_a_variable_is_a_value_and_never_an_option() -> None:
     with pytest.raises(UsageError):
         parse_cell_line("$WHERE", SBATCH, WORDS, lookup({}), variables)
     sacctmgr = OptionTable.for_command("sacctmgr")
-    assert command_words("show user $HOME user=$WHERE", sacctmgr, None, variables)[2:] == ["/h", "user=-n4"]
+    assert command_arguments("show user $HOME user=$WHERE", sacctmgr, None, variables)[2:] == ["/h", "user=-n4"]
     with pytest.raises(UsageError):
-        command_words("show $WHERE", sacctmgr, None, variables)
+        command_arguments("show $WHERE", sacctmgr, None, variables)
 
 
 @pytest.mark.parametrize(("line", "value"), [("--nice {v}", "-1"), ("--nice {v}", "5"), ("--nice 5", "")])
@@ -350,7 +350,7 @@ def test_an_optional_value_stands_behind_an_equals_sign(line: str, value: str) -
         parse_cell_line("--nice wiat", SBATCH, WORDS)
     assert "wait" in caught.value.hint
     parsed = parse_cell_line("--nice wait --nice={v}", SBATCH, WORDS, lookup({"v": -1}))
-    assert (parsed.options, parsed.words) == (["--nice", "--nice=-1"], {"wait": None})
+    assert (parsed.options, parsed.keywords) == (["--nice", "--nice=-1"], {"wait": None})
 
 
 @pytest.mark.parametrize(

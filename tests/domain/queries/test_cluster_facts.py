@@ -46,7 +46,7 @@ def test_what_is_no_list_of_hosts(text: str) -> None:
 @given(st.text() | st.text("n[]-,0123456789/", max_size=30))
 def test_only_parse_errors(text: str) -> None:
     try:
-        hosts = cluster.expand_hosts(text, most=1000)
+        hosts = cluster.expand_hosts(text, limit=1000)
     except ParseError:
         return
     assert len(hosts) <= 1000

@@ -33,7 +33,7 @@ LUSTRE = "     /scratch/projeto/a-long-name\n                 [{used}]*      0  
 def test_the_smaller_of_what_is_free_and_what_a_quota_leaves(said: str, free: int, words: str) -> None:
     room = parse_room(said)
     assert room is not None
-    assert (room.free, words in room.words) == (free << 10, True)
+    assert (room.free, words in room.description) == (free << 10, True)
 
 
 @pytest.mark.parametrize("said", ["", "\0", "\0\0", "df: no such file", "Filesystem\n"])

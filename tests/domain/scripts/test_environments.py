@@ -4,14 +4,14 @@ import subprocess
 
 import pytest
 
-from jupyter_slurm.domain.scripts.environments import FAILED, Environment
+from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, Environment
 
 
 @pytest.mark.parametrize("name", ["torch", "~/venvs/torch", "/a folder/it's $(here)"])
 def test_what_cannot_be_had_is_named_as_it_was_typed(name):
     text = Environment(name, venv="/no/such").activation()
     done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
-    assert done.returncode == FAILED
+    assert done.returncode == FAILED_EXIT
     assert done.stderr.startswith(f"the environment {name} cannot be had on ")
     assert done.stderr.count("\n") == 1
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from jupyter_slurm.domain.scripts.sweep import Sweep, literal_of, task_script, typed_literal
+from jupyter_slurm.domain.scripts.sweep import Sweep, task_script, to_literal, typed_literal
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.cell.sweep import value_of
 
@@ -92,13 +92,13 @@ def test_what_cannot_be_is_refused_with_an_example(typed: str, said: str) -> Non
 def test_tables_keep_their_values() -> None:
     numpy = pytest.importorskip("numpy")
     rows = [{"a": 1.5, "b": None, "c": ("x", [1])}, {"c": (), "b": "é\n'", "a": numpy.float64(2)}]
-    assert values(Sweep.of_rows(rows)) == [rows[0], {"a": 2.0, "b": "é\n'", "c": ()}]
+    assert values(Sweep.from_rows(rows)) == [rows[0], {"a": 2.0, "b": "é\n'", "c": ()}]
     with pytest.raises(UsageError, match="row 1 has the parameters a, row 0 has a, b"):
-        Sweep.of_rows([{"a": 1, "b": 2}, {"a": 1}])
+        Sweep.from_rows([{"a": 1, "b": 2}, {"a": 1}])
     for odd in (object(), numpy.zeros(3), lambda: 1, [float("inf")]):
         with pytest.raises(UsageError, match="cannot be a parameter"):
-            literal_of("x", odd)
-    assert value_of(literal_of("x", float("nan"))) != 0
+            to_literal("x", odd)
+    assert value_of(to_literal("x", float("nan"))) != 0
 
 
 def test_tasks_that_the_table_has() -> None:
@@ -113,7 +113,7 @@ def test_a_script_gets_the_values_as_they_were_typed(tmp_path: object) -> None:
     rows = [{"x": text, "lr": 1e-4} for text in odd]
     script = f"{tmp_path}/it's.script"
     with open(f"{tmp_path}/vars", "w", encoding="utf-8") as file:
-        file.write(Sweep.of_rows(rows).as_shell())
+        file.write(Sweep.from_rows(rows).as_shell())
     with open(script, "w", encoding="utf-8") as file:
         file.write('#! /bin/sh -e\n#SBATCH -n 1\nprintf \'%s|%s|%s|%s\' "$x" "$lr" $task_index "$1"')
     with open(script, encoding="utf-8") as file:
@@ -131,7 +131,7 @@ def test_a_script_gets_the_values_as_they_were_typed(tmp_path: object) -> None:
     with pytest.raises(UsageError, match="environment variable"):
         Sweep.typed("é:1", zipped=False).as_shell()
     with pytest.raises(UsageError, match="NUL"):
-        Sweep.of_rows([{"x": "\0"}]).as_shell()
+        Sweep.from_rows([{"x": "\0"}]).as_shell()
 
 
 def test_typed_text_survives(recwarn: pytest.WarningsRecorder) -> None:

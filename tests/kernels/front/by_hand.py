@@ -30,7 +30,7 @@ class ByHand:
     """A local keeper."""
 
     secret = _SECRET
-    is_known = False
+    is_resumed = False
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._received = folder, folder / "received"
@@ -42,10 +42,10 @@ class ByHand:
                 raise KernelStartError((self.folder / "cannot").read_text())
             said = (self.folder / "says").read_text() if (self.folder / "says").exists() else ""
             if said:  # and is not being written
-                standin.say(said)
+                standin.print_status(said)
             await asyncio.sleep(0.05)
-        self.is_known = (self.folder / "keeper.json").exists()
-        if not self.is_known:
+        self.is_resumed = (self.folder / "keeper.json").exists()
+        if not self.is_resumed:
             self._start()
         while not (self.folder / "keeper.json").exists():
             await asyncio.sleep(0.05)
@@ -80,12 +80,12 @@ class ByHand:
     def mark(self, state: str) -> None:
         (self.folder / "state").write_text(state)
 
-    def took(self, received: int) -> None:
+    def record_progress(self, received: int) -> None:
         draft = self.folder / "received.new"  # a kill during the write leaves the file unchanged
         draft.write_text(str(received))
         draft.replace(self._received)
 
-    async def give_back(self, *, restart: bool) -> None:
+    async def release(self, *, restart: bool) -> None:
         (self.folder / "given-back").write_text("to be restarted" if restart else "all")
 
     def leave(self) -> None:
@@ -101,16 +101,16 @@ class ByHand:
     async def stage(self) -> str:
         return (self.folder / "stage").read_text() if (self.folder / "stage").exists() else ""
 
-    async def near_end(self) -> str:
+    async def end_warning(self) -> str:
         return (self.folder / "near").read_text() if (self.folder / "near").exists() else ""
 
     async def trouble(self) -> str:
         return (self.folder / "trouble").read_text() if (self.folder / "trouble").exists() else ""
 
-    async def kept(self) -> str:
+    async def retention_text(self) -> str:
         return ""
 
-    async def is_gone(self) -> bool:
+    async def is_over(self) -> bool:
         return (self.folder / "gone").exists()
 
 
@@ -118,8 +118,8 @@ async def main() -> int:
     connection = json.loads(Path(sys.argv[1]).read_text())
     place = ByHand(Path(sys.argv[2]))
     if (place.folder / "unread").exists():
-        zmq_channels._UNREAD = int((place.folder / "unread").read_text())
-    return await KernelProxy(connection, place, kernel_info_cache.known([]), lambda told: None).run()
+        zmq_channels._MAX_UNREAD_BYTES = int((place.folder / "unread").read_text())
+    return await KernelProxy(connection, place, kernel_info_cache.cached_kernel_info([]), lambda told: None).run()
 
 
 if __name__ == "__main__":

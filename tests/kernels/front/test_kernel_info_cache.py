@@ -13,7 +13,7 @@ def test_the_language_is_known_before_there_is_a_kernel(tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def name(*words: str) -> str:
-        return str(kernel_info_cache.known(words)["language_info"]["name"])
+        return str(kernel_info_cache.cached_kernel_info(words)["language_info"]["name"])
 
     assert [name("-p", "a"), name("kernel=python3"), name("kernel=ir"), name("kernel=julia-1.10")] == [
         "python",

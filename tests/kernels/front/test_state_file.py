@@ -37,7 +37,7 @@ def test_of_two_kernels_of_a_notebook_the_one_with_its_variables_is_taken_over_a
 ) -> None:
     """As after a kill of a Jupyter server while the next allocation is pending."""
     given_back: list[str] = []
-    monkeypatch.setattr("jupyter_slurm.kernels.state_file.give_back_later", given_back.append)
+    monkeypatch.setattr("jupyter_slurm.kernels.state_file.schedule_release", given_back.append)
     for number in range(20):
         folder = tmp_path / str(number)
         folder.mkdir()

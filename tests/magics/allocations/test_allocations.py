@@ -73,10 +73,12 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
 
 
 def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) -> None:
-    kernel.ok("from jupyter_slurm.client.output import live_view as view\nkept, view._SHORTEST = view._SHORTEST, 60")
+    kernel.ok(
+        "from jupyter_slurm.client.output import live_view as view\nkept, view._MIN_DRAW_INTERVAL_S = view._MIN_DRAW_INTERVAL_S, 60"
+    )
     ran = kernel.ok("%salloc -p arandu as=cpu wait")
     assert "RUNNING" in kernel.text(ran.display), "whoever waited sees it there"
-    kernel.ok("view._SHORTEST = kept\nx = 20")
+    kernel.ok("view._MIN_DRAW_INTERVAL_S = kept\nx = 20")
     kernel.ok("%%srun wait as=good in=x out=y -- arg\nimport sys\ny = x + 1\nprint(sys.argv[1:])\ny * 2")
     assert kernel.value("y") == "21"
     assert kernel.value("good.stdout") == "['arg']\n42\n"

@@ -162,7 +162,7 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert "runs already" in ran.traceback
     said = held.ok("%remote").stdout
     assert "RUNNING" in said
-    held.ok("from jupyter_slurm.client.allocations import remote_cells as remote\nremote._LISTENS_WITHIN = 0.5")
+    held.ok("from jupyter_slurm.client.allocations import remote_cells as remote\nremote._INTERRUPT_TIMEOUT_S = 0.5")
     deaf = gate("deaf")
     request = held.begin(
         "%%remote\nimport pathlib, signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"

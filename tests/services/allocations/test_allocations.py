@@ -157,18 +157,18 @@ async def test_a_step_is_started_once_and_waits_for_an_allocation_that_pends(
     job = await bench.allocate("-p", "arandu", "--hold")
     asked = bench.asked("sh", "-c", "echo once")
     transport = bench.desk.core.cluster(bench.desk.id).client.transport
-    real = transport.start_once
+    real = transport.start_detached
 
     async def unheard(*words: Any, **more: Any) -> Any:
-        hold = (await real(*words, **more)).hold
+        hold = (await real(*words, **more)).lock
         if hold is not None:
             hold.release()
         raise TransportError("the connection broke", may_run=True)
 
-    monkeypatch.setattr(transport, "start_once", unheard)
+    monkeypatch.setattr(transport, "start_detached", unheard)
     with pytest.raises(SubmissionUnknown, match="is not known: the connection broke"):
         await bench.desk.start_step(job["key"], asked)
-    monkeypatch.setattr(transport, "start_once", real)
+    monkeypatch.setattr(transport, "start_detached", real)
     steps = await asyncio.gather(*(bench.desk.start_step(job["key"], asked) for _ in range(3)))
     assert {step["key"] for step in steps} == {asked["key"]}
     assert steps[0]["state"] == "PENDING"
@@ -219,7 +219,7 @@ async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: 
 async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or_kept(
     bench: Bench, marks: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leases, "_GRACE", 1.0)
+    monkeypatch.setattr(leases, "_GRACE_PERIOD_S", 1.0)
     desk = bench.desk
     with subprocess.Popen(["sleep", "1000"]) as kernel:
         forgotten, used, kept, pending = [
@@ -275,7 +275,7 @@ async def test_a_step_whose_signs_are_lost_is_found_to_run_and_to_have_ended(
         """Remove no file: another agent has consumed the signs."""
 
     monkeypatch.setattr(RunnerEvents, "read", nothing)
-    monkeypatch.setattr(steps, "_LOOKS_EVERY", 0.5)
+    monkeypatch.setattr(steps, "_CHECK_INTERVAL_S", 0.5)
     job = await bench.allocate("-p", "arandu")
     step = await bench.start(job, text=f"#!/bin/sh\nuntil [ -e {marks('go')} ]; do sleep 0.1; done\nexit 3\n")
     running = await bench.desk.until(step["key"], lambda job: job["state"] == "RUNNING")

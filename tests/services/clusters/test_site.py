@@ -228,7 +228,7 @@ async def test_a_code_that_nobody_types_holds_up_nothing_else(
     assert (await core.cluster("far").jobs.describe(job["key"]))["id"] == job["id"]
     assert (await connecting)["connection"]["state"] == "connected"
     await finished(core, job)
-    monkeypatch.setattr(services_site, "_COMES_BACK", 0.2)
+    monkeypatch.setattr(services_site, "_RECONNECT_TIMEOUT_S", 0.2)
     ssh_site.gateway.stop()
     try:
         ssh_site.gateway.kill_sessions()
@@ -289,9 +289,9 @@ async def test_after_a_restart_the_jobs_are_there(
     await core.clusters.connect("far")
     assert (await core.cluster("far").jobs.describe(job["key"]))["state"] == "COMPLETED"
     assert await text(core, job) == "kept\n"
-    monkeypatch.setattr(transport, "_PATIENCE", 1e6)
-    monkeypatch.setattr(record_writer, "_ANSWER_FIRST", (2.0, 1))  # the link is cut before the write
-    monkeypatch.setattr(record_writer, "_LAST", 4.0)
+    monkeypatch.setattr(transport, "_CONNECT_TIMEOUT_S", 1e6)
+    monkeypatch.setattr(record_writer, "_WRITE_DELAYS_S", (2.0, 1))  # the link is cut before the write
+    monkeypatch.setattr(record_writer, "_FINAL_WRITE_TIMEOUT_S", 4.0)
     job = await core.cluster("far").submit(asked("#!/bin/sh\necho kept, too\n"))
     ssh_site.gateway.drop()
     try:

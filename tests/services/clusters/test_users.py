@@ -13,12 +13,12 @@ def test_the_list_of_each_cluster_and_who_hears_of_it() -> None:
     for user, cluster in ((FIT, "far"), (PLOT, "far"), (FIT, "far"), (PLOT, "near")):
         users.join(user, cluster)
     assert changed == ["far", "far", "far", "near"]
-    assert users.of("far") == [{"kind": "kernel", "name": "fit.ipynb", "pid": 12, "since": 0}]
-    assert [user["since"] for user in users.of("near")] == [2]
+    assert users.clients_to_api("far") == [{"kind": "kernel", "name": "fit.ipynb", "pid": 12, "since": 0}]
+    assert [user["since"] for user in users.clients_to_api("near")] == [2]
     users.leave(FIT)
     users.leave(FIT)
     assert changed[4:] == ["far"]
-    assert users.of("far") == []
+    assert users.clients_to_api("far") == []
 
 
 def test_another_name_is_no_other_process() -> None:
@@ -26,7 +26,7 @@ def test_another_name_is_no_other_process() -> None:
     users = ClientRegistry(changed.append, clock=iter(range(9)).__next__)
     users.join(FIT, "far")
     users.join(ClientUse("kernel", "fitted.ipynb", 12), "far")
-    assert users.of("far") == [{"kind": "kernel", "name": "fitted.ipynb", "pid": 12, "since": 0}]
+    assert users.clients_to_api("far") == [{"kind": "kernel", "name": "fitted.ipynb", "pid": 12, "since": 0}]
     assert changed == ["far", "far"]
     users.leave(FIT)
-    assert users.of("far") == []
+    assert users.clients_to_api("far") == []

@@ -216,7 +216,7 @@ wait
 async def test_one_that_lets_others_in_later_is_told_at_the_session_as_long_as_it_does(
     desk: Any, served: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jupyter_slurm.services.jobs.runner_events._KEPT_FOR", 6.0)  # checks every three seconds
+    monkeypatch.setattr("jupyter_slurm.services.jobs.runner_events._EVENT_MAX_AGE_S", 6.0)  # checks every three seconds
     told = await served(["sh", "-c", OPENS, "sh", "{port}"], dir=str(tmp_path), idle=30.0)
     _, writer = await asyncio.open_connection("127.0.0.1", told["session"]["local_port"])  # the session is in use
     assert told["warnings"] == []

@@ -27,7 +27,7 @@ import pytest
 from containers import Node, kept_wheels
 from registry import Registry
 
-from jupyter_slurm.client.images.python_packages import own_packages
+from jupyter_slurm.client.images.python_packages import installed_packages
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -149,7 +149,7 @@ def test_an_environment_of_conda_becomes_an_image(
     subprocess.run(made, check=True, env={**os.environ, "PYTHONPATH": str(tmp_path / "library")})
     monkeypatch.setattr(sys, "prefix", str(prefix))
     monkeypatch.setattr(sysconfig, "get_paths", lambda: dict.fromkeys(("purelib", "platlib"), str(prefix / SITE)))
-    told, _ = own_packages()
+    told, _ = installed_packages()
     assert told["conda"] == {"channels": [channel], "packages": ["python=3.11.2", "tiny=1.5", "jupyterlab"]}
 
     files = {"etc/passwd": b"root:x:0:0::/root:/bin/sh\n", "opt/conda/bin/conda": CONDA, **library}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_slurm.domain.containers.build_context import IgnoreRules, of_definition, of_dockerfile
+from jupyter_slurm.domain.containers.build_context import IgnoreRules, definition_sources, dockerfile_sources
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.images.build_context import PackedContext, packed
 
@@ -33,13 +33,13 @@ from jupyter_slurm.services.images.build_context import PackedContext, packed
     ],
 )
 def test_what_a_dockerfile_takes(text: str, found: list[str]) -> None:
-    assert of_dockerfile(text) == found
+    assert dockerfile_sources(text) == found
 
 
 def test_what_a_definition_file_takes() -> None:
     text = 'Bootstrap: docker\nFrom: a\n%files\n  a /x\n  # not b\n\n  "c d" /y\n  e*\n%post\n  f\n%files from one\n  g /g\n'
-    assert of_definition(text) == ["a", "c d", "e*"]
-    assert of_definition("Bootstrap: docker\nFrom: a\n%files\n  {{ WHERE }}/a /x\n") == ["."]
+    assert definition_sources(text) == ["a", "c d", "e*"]
+    assert definition_sources("Bootstrap: docker\nFrom: a\n%files\n  {{ WHERE }}/a /x\n") == ["."]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_links_are_followed_within_the_folder_and_never_out_of_it(tmp_path: Path
     assert sorted(found) == ["again", "linked", "src/deep", "src/deep/b.py"]
     made = _take(folder, "Bootstrap: docker\nFrom: a\n%files\n  src /src\n")
     assert {"src/beside", "data/big"} <= _inside(made).keys()
-    assert (made.left, "src/out" in _inside(made)) == (["src/out"], False)
+    assert (made.skipped, "src/out" in _inside(made)) == (["src/out"], False)
     for source, why in (
         ("out", "out is a link that leads out of"),
         ("src/out", "src/out is a link that leads out of"),
@@ -147,7 +147,7 @@ def test_what_stays_is_looked_at_only_where_an_exception_may_be_and_not_without_
     folder = _folder(tmp_path)
     for number in range(30):
         (folder / f"data/{number}").touch()
-    monkeypatch.setattr("jupyter_slurm.services.images.build_context._MOST_SEEN", 20)
+    monkeypatch.setattr("jupyter_slurm.services.images.build_context._MAX_SCANNED_ENTRIES", 20)
     for kept in ("!src/deep", "!./src/d?ep/", "!src/deep/*.py\n!one/more", "!/src/deep/**"):
         (folder / ".dockerignore").write_text(f"*\n{kept}\n")
         assert "src/deep/b.py" in _inside(_take(folder, "FROM a\nCOPY . /x/\n")), kept

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.queries.all_jobs import COLUMNS, everybody_argv, hides_jobs, parse_everybody
+from jupyter_slurm.domain.queries.all_jobs import COLUMNS, all_jobs_argv, hides_jobs, parse_all_jobs
 from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ControllerError, ParseError
 from jupyter_slurm.services.inventory.all_jobs import AllJobs
@@ -80,7 +80,7 @@ async def test_jobs_of_others_are_told_to_who_asks(
         assert _asked(cluster) == before
         client = desk.core.cluster(desk.id).client
         with pytest.raises(ControllerError, match="not yet said") as caught:
-            await AllJobs(client, "root", interval=10, clock=time.time).told(wait=0)
+            await AllJobs(client, "root", interval=10, clock=time.time).to_api(wait=0)
         assert caught.value.details == {"retry_after": 1}, "who shows it asks again by itself"
         await desk.core.cluster(desk.id).actions.cancel(own["key"])
 
@@ -92,14 +92,14 @@ def test_rows_are_read_as_they_are() -> None:
     rest = ("gpu", "lab", "normal", "n[1-2]", "1700000000", "N/A", "UNLIMITED")
     text = row("9", "ann", "RUNNING", "None", *rest) + row("12_[1-3,7%2]", "bob", "PENDING", "Nodes\nre: x, y", *rest)
     text += row("no id", "bob", "PENDING", "", *rest) + row("13+1", "1001", "SUSPENDED", "(null)", *rest)
-    found = [dict(zip(COLUMNS, one, strict=True)) for one in parse_everybody(text.encode(), MARK, "ann")]
+    found = [dict(zip(COLUMNS, one, strict=True)) for one in parse_all_jobs(text.encode(), MARK, "ann")]
     assert [(one["id"], one["tasks"], one["user"], one["reason"]) for one in found] == [
         ("12", 4, "bob", "Nodes\nre: x, y"),
         ("13+1", None, "1001", ""),
     ]
     assert [found[0][name] for name in ("submit_time", "start_time", "time_limit")] == [1700000000, None, None]
     with pytest.raises(ParseError):
-        parse_everybody(text.encode()[:-20], MARK, "ann")
-    assert everybody_argv(MARK)[:4] == ["squeue", "--local", "--all", "--noheader"]
+        parse_all_jobs(text.encode()[:-20], MARK, "ann")
+    assert all_jobs_argv(MARK)[:4] == ["squeue", "--local", "--all", "--noheader"]
     assert hides_jobs({"PrivateData": "accounts,jobs,users"})
     assert not hides_jobs({"PrivateData": "none"})

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.queries.all_jobs import everybody_argv, parse_everybody
+from jupyter_slurm.domain.queries.all_jobs import all_jobs_argv, parse_all_jobs
 from jupyter_slurm.domain.queries.associations import Qos as KnownQos
 from jupyter_slurm.domain.queries.cluster import Node
 from jupyter_slurm.domain.queries.limits import parse_limits
-from jupyter_slurm.domain.resources import gpus_of
+from jupyter_slurm.domain.resources import count_gpus
 from jupyter_slurm.domain.slurm_values import parse_gres
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Qos
@@ -123,9 +123,9 @@ async def _others_see_none_of_it(desk: Any, cluster: EmbeddedCluster, other: str
     """Check the note on a site that hides jobs (PrivateData)."""
     assert (await desk.core.cluster(desk.id).inventory.all_jobs.told(wait=60.0))["is_private"]
     env, group = cluster.env(), pwd.getpwnam(other).pw_gid
-    argv = everybody_argv("01234567")
+    argv = all_jobs_argv("01234567")
     asked = subprocess.run(argv, env=env, user=other, group=group, extra_groups=[], check=True, capture_output=True)
-    assert parse_everybody(asked.stdout, "01234567", other) == []
+    assert parse_all_jobs(asked.stdout, "01234567", other) == []
 
 
 async def _a_button_asks_no_more_than_it_may(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ async def _a_button_asks_no_more_than_it_may(desk: Any, cluster: EmbeddedCluster
 async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
     keeper = desk.core.cluster(desk.id).inventory.resources
     known = await desk.core.cluster(desk.id).inventory.resources.told(**look)
-    keeper._due = -1.0  # a minute later
+    keeper._next_query_at = -1.0  # a minute later
     with cluster.frozen_controller():
         at_once = await desk.core.cluster(desk.id).inventory.resources.told(**{**look, "wait": 0.0})
         assert at_once == known, "nobody waits who does not say so"
@@ -146,7 +146,7 @@ async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[
     assert {**told, "unknown_since": None, "said": ""} == known
     assert told["unknown_since"] >= known["asked_at"]
     assert "does not answer" in told["said"]
-    keeper._due = -1.0
+    keeper._next_query_at = -1.0
     assert (await desk.core.cluster(desk.id).inventory.resources.told(**look))["unknown_since"] is None
 
 
@@ -164,15 +164,15 @@ async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[
 )
 def test_gpus_by_type(has: str, used: str, expected: dict[str, tuple[int, int]]) -> None:
     node = Node("n", state="MIXED", cpus=4, cpus_idle=2, gres=tuple(parse_gres(has)), gres_used=tuple(parse_gres(used)))
-    assert {one.type: (one.total, one.used) for one in gpus_of([node])} == expected
-    assert all(one.free == one.total - one.used for one in gpus_of([node]))
+    assert {one.type: (one.total, one.used) for one in count_gpus([node])} == expected
+    assert all(one.free == one.total - one.used for one in count_gpus([node]))
     for other in (
         replace(node, flags=("DRAIN",)),
         replace(node, flags=("RESERVED",)),
         replace(node, state="DOWN"),
         replace(node, state="ALLOCATED", cpus_idle=0),
     ):
-        assert all(one.free == 0 for one in gpus_of([other])), other
+        assert all(one.free == 0 for one in count_gpus([other])), other
 
 
 @pytest.mark.parametrize("whose", ["1000={", "ann(1000)={"])  # until 23.11, and later
@@ -194,7 +194,7 @@ def test_limits_of_others_and_of_other_qos_are_not_ones_own(whose: str) -> None:
     idle = KnownQos("idle", tres_of_user={"gres/gpu": 2}, jobs_of_user=1)
     found = parse_limits(answer.encode(), "ann", "arandu", [idle, KnownQos("few", jobs_of_user=3)], ["few", "idle"])
     assert found.use == {"jobs": 2, "cpu": 3, "mem": 512 << 20, "gres/gpu": 1}
-    told = [(one.scope, one.name, one.kind, one.resource, one.most, one.used) for one in found.limits]
+    told = [(one.scope, one.name, one.kind, one.resource, one.maximum, one.used) for one in found.limits]
     both = [
         ("in-use", "cpu", 8, 3),
         ("in-use", "mem", 2048 << 20, 512 << 20),

@@ -201,7 +201,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     client.named.reserve(client.named._burst)  # no further query about a known job is available
     async with asyncio.timeout(15):  # the first query would wait twenty seconds
         assert (await act("hold", *others))[0] == dict.fromkeys(others)
-    client.named.give_back(client.named._burst)
+    client.named.return_tokens(client.named._burst)
     part = f"{others[0]}.0"
     for name in (f"{others[0]}x", f"{others[0]}_1-3"):  # an invalid id matches no job, in particular not more jobs
         assert (await act("cancel", name))[0][name].startswith("there is no job")
@@ -209,7 +209,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     await act("cancel", part)  # the step does not exist, and Slurm may report that
     assert (await desk.job(others[0]))["state"] == "PENDING"
     commands.clear()
-    client.singles.give_back(client.singles._burst)
+    client.singles.return_tokens(client.singles._burst)
 
     said, now = await act("hold", waiting, array, over, "999999")
     assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} is over: COMPLETED.")
@@ -408,7 +408,7 @@ async def test_old_jobs_are_cleaned_away_by_themselves(cluster, open_desk, tmp_p
         assert [job["id"] for job in await desk.core.cluster(desk.id).jobs.list_jobs(active=False) if job["key"]] == [
             held["id"]
         ]
-    monkeypatch.setattr(housekeeping, "_DAY", 0.2)
+    monkeypatch.setattr(housekeeping, "_DAY_S", 0.2)
     async with open_desk(cluster, tmp_path, retention_days=1e-9) as desk, asyncio.timeout(60):
         assert os.path.isdir(held["folder"])
         await desk.core.cluster(desk.id).actions.cancel(held["key"])

@@ -117,7 +117,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
         await bench.step("1", process=process)
     # A late cell, before the agent knows that the process has ended.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jupyter_slurm.services.allocations.steps.owner_of", lambda *_: None)
+        patch.setattr("jupyter_slurm.services.allocations.steps.find_owner", lambda *_: None)
         late = await bench.step("1", process=process)
     ended = await bench.desk.finished(late["key"])
     assert ended["error"]["detail"] == "Its process ended before it began (it was told to end)."

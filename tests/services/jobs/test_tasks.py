@@ -67,13 +67,13 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
 def _questions(desk, monkeypatch):
     """Record the queries to Slurm from now on."""
     client, asked = desk.core.cluster(desk.id).client, []
-    ask = client.ask
+    ask = client.query
 
     async def noted(argv):
         asked.append(argv[0])
         return await ask(argv)
 
-    monkeypatch.setattr(client, "ask", noted)
+    monkeypatch.setattr(client, "query", noted)
     return asked
 
 

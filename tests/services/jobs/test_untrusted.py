@@ -27,7 +27,7 @@ from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.results.reader import ResultReader
-from jupyter_slurm.services.results.record import sweep_of, values_of
+from jupyter_slurm.services.results.record import read_job_values, sweep_table
 from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.transport.local.transport import LocalTransport
 
@@ -141,9 +141,9 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
 
     reader = cast(ResultReader, SimpleNamespace(_find=found, _transport=transport))
     readings: list[Coroutine[Any, Any, object]] = [
-        *(job.load(transport), values_of(transport, job, 1000), sweep_of(transport, job)),
+        *(job.load(transport), read_job_values(transport, job, 1000), sweep_table(transport, job)),
         *(ResultReader.script(reader, "12"), ResultReader.source(reader, "12")),
-        array_tasks.told(transport, entry, parameters=True),
+        array_tasks.tasks_to_api(transport, entry, parameters=True),
     ]
     for reading in readings:
         with pytest.raises(UsageError, match="it has grown beyond"):

@@ -254,7 +254,7 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
             await page.log_in()
             assert await page.get("api/contents") == 200
             with monkeypatch.context() as at_once:
-                at_once.setattr("jupyter_slurm.services.sessions.login_pages._OPENS", 0.0)
+                at_once.setattr("jupyter_slurm.services.sessions.login_pages._PAGE_LIFETIME_S", 0.0)
                 await desk.core.sessions.open(desk.id, "mine")
             await until(lambda: not old.exists(), "the end of what it is there for")
             await desk.core.sessions.open(desk.id, "mine")
@@ -283,7 +283,7 @@ async def test_a_port_of_the_node_is_for_its_person_where_the_login_node_reaches
         await desk.core.sessions.launch(desk.id, asked)
         told = await ready(desk, asked)
         assert told["session"]["way"] == "direct"
-        (tunnel,) = desk.core.tunnels.told(desk.id)
+        (tunnel,) = desk.core.tunnels.list_to_api(desk.id)
         assert (tunnel["proven"], "no steps from this host" in tunnel["failed"]["step"]) == (True, True)
         page = Page((await desk.core.sessions.open(desk.id, "mine"))["page"])
         await page.log_in()

@@ -24,7 +24,7 @@ def login_host(ssh_host: Any, short_tmp: Path, tmp_path_factory: pytest.TempPath
 
 
 async def state(desk: Any, wanted: str) -> dict[str, Any]:
-    (told,) = desk.core.sessions.told(desk.id, active=True)
+    (told,) = desk.core.sessions.list_to_api(desk.id, active=True)
     return dict(await desk.until(told["key"], lambda job: job["session"]["state"] == wanted))
 
 

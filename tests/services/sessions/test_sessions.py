@@ -67,12 +67,12 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         assert await page.get("api/contents") == 200  # the login stays valid, on the same port
         kept = await desk.core.sessions.rename(desk.id, "training", "serious")
         assert kept["label"] == "serious"
-        assert [one["key"] for one in desk.core.sessions.told(desk.id, active=True)] == [told["key"]]
+        assert [one["key"] for one in desk.core.sessions.list_to_api(desk.id, active=True)] == [told["key"]]
         with pytest.raises(JobNotFound, match="there is no session training"):
-            await desk.core.sessions.one(desk.id, "training")
-        assert [tunnel["local_port"] for tunnel in desk.core.tunnels.told(desk.id)] == [session["local_port"]]
+            await desk.core.sessions.session_to_api(desk.id, "training")
+        assert [tunnel["local_port"] for tunnel in desk.core.tunnels.list_to_api(desk.id)] == [session["local_port"]]
         await desk.core.sessions.end(desk.id, "serious")
-        assert desk.core.tunnels.told(desk.id) == []
+        assert desk.core.tunnels.list_to_api(desk.id) == []
         over = await desk.finished(told["key"])
         assert (over["state"], over["session"]["state"], over["session"]["url"]) == ("CANCELLED", "ended", None)
         await nothing_left(desk, told)
@@ -107,7 +107,7 @@ async def test_one_that_cannot_begin_says_why_and_leaves_nothing(desk: Any, laun
     over = await desk.finished(damaged["key"])
     assert re.match(r"jupyterlab \S+ ended before it was ready \(exit code 1\)", over["error"]["detail"])
     assert "it is damaged" in await desk.text(damaged["key"], "stderr")
-    assert (await desk.core.sessions.one(desk.id, "later"))["session"]["state"] == "pending"
+    assert (await desk.core.sessions.session_to_api(desk.id, "later"))["session"]["state"] == "pending"
     with pytest.raises(JobError, match="session later is not ready: pending"):
         await desk.core.sessions.open(desk.id, "later")
     for told in (lost, damaged, early):
@@ -204,7 +204,7 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
         await desk.core.sessions.launch(desk.id, asked)
         first = await ready(desk, asked)
         assert first["session"]["ends"] is None
-        monkeypatch.setattr("jupyter_slurm.domain.advice.endings._SHARE", 1.0)  # as if the end was near already
+        monkeypatch.setattr("jupyter_slurm.domain.advice.endings._WARNING_SHARE", 1.0)  # as if the end was near already
         async for event, told in desk.core.cluster(desk.id).results.stream(asked["key"], {}):
             if event == "job" and told["session"]["ends"]:
                 break

@@ -33,7 +33,7 @@ class World:
     def is_waited_for(self):
         return self.waited_for
 
-    async def look(self):
+    async def poll_once(self):
         self.asked.append(self.now)
         if self.now < self.broken_until:
             raise RecursionError("what one job has left")
@@ -56,7 +56,7 @@ async def world(monkeypatch):
 
 @pytest.fixture
 async def watcher(world):
-    watcher = Poller(world, shortest=10, longest=300, clock=lambda: world.now)
+    watcher = Poller(world, min_interval=10, max_interval=300, clock=lambda: world.now)
     watcher.on_change.append(world.tell)
     watcher.start()
     yield watcher
@@ -148,17 +148,17 @@ async def test_nothing_is_asked_while_there_is_nothing_to_ask_about(world, watch
 
 
 async def test_fresh_answer_serves_everybody_for_a_while(world, watcher):
-    await asyncio.gather(*(watcher.fresh() for _ in range(20)))
+    await asyncio.gather(*(watcher.wait_fresh() for _ in range(20)))
     assert len(world.asked) == 1
     await world.go(11)
-    await watcher.fresh()
+    await watcher.wait_fresh()
     assert len(world.asked) == 2
 
 
 async def test_fresh_tells_what_is_wrong(world, watcher):
     world.silent_until = world.now + 100
     with pytest.raises(ControllerError):
-        await watcher.fresh()
+        await watcher.wait_fresh()
 
 
 def test_bucket_lets_a_burst_go_and_slows_a_loop_down():
@@ -175,12 +175,12 @@ async def test_nobody_stands_in_line_for_longer_than_is_worth_it():
     now = 0.0
     bucket = TokenBucket(rate=0.1, burst=2, clock=lambda: now)
     for _ in range(2):
-        await bucket.take(longest=15)
-    first = asyncio.create_task(bucket.take(longest=15))  # ten seconds to wait
+        await bucket.acquire(max_wait=15)
+    first = asyncio.create_task(bucket.acquire(max_wait=15))  # ten seconds to wait
     await asyncio.sleep(0)
     for _ in range(3):
         with pytest.raises(Throttled) as caught:
-            await bucket.take(longest=15)
+            await bucket.acquire(max_wait=15)
         assert caught.value.details == {"retry_after": 20}  # a refused query does not take the place of another
     first.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -173,7 +173,7 @@ print('result', file=open('new', 'w'))
 
     monkeypatch.setattr(staging, "_pull", requeued)
     entry.record = replace(entry.record, stage=replace(entry.record.stage, back=None))
-    staging.bring_soon(entry)
+    staging.schedule_copy_back(entry)
     while staging.held:
         await asyncio.sleep(0.05)
     assert times == [0, 1, 1, 1, 1, 1]  # of three folders
@@ -195,7 +195,7 @@ async def test_jobs_of_one_folder_that_are_submitted_at_once_have_it_travel_once
     async with staging.alone(prepared.work_dir):  # as if a transfer for an earlier job is running
         submitting = [asyncio.ensure_future(desk.submit(text, **staged(project))) for _ in range(4)]
         async with asyncio.timeout(120):
-            while sum(joint.count for joint in staging._joint.values()) < 4:
+            while sum(joint.count for joint in staging._shared_transfers.values()) < 4:
                 await asyncio.sleep(0.02)
         submitting[0].cancel()  # a cancelled submission leaves the transfer to the others
         await asyncio.wait(submitting[:1])

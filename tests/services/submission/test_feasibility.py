@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.domain.advice.feasibility import doubts_about
+from jupyter_slurm.domain.advice.feasibility import feasibility_warnings
 from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.queries.associations import Association
@@ -215,15 +215,15 @@ def test_groups_and_hidden_nodes_and_plugins() -> None:
     said = "Partition p is for the groups domain users,staff only, and you are in none of them."
     for groups, expected in [({"guests"}, [said]), ({"domain users"}, []), (set(), []), ({"root"}, [])]:
         facts = Facts(0.0, partitions, groups=frozenset(groups))
-        assert [doubt.text for doubt in doubts_about(facts, Request({}))] == expected
+        assert [doubt.text for doubt in feasibility_warnings(facts, Request({}))] == expected
     # One of two nodes is hidden: it may be larger.
     hidden = Facts(0.0, partitions, (Node("n1", cpus=4, memory=1 << 34, partitions=("p",)),))
-    assert doubts_about(hidden, Request({"cpus-per-task": "99", "mem": "9T", "gpus": "9", "nodes": "9"})) == []
+    assert feasibility_warnings(hidden, Request({"cpus-per-task": "99", "mem": "9T", "gpus": "9", "nodes": "9"})) == []
     # Alternatives are partitions open to everybody, or certainly to this user.
     closed = b"RootOnly=YES", b"Hidden=YES", b"AllowGroups=staff", b"AllowAccounts=a", b"AllowQos=q", b"State=DOWN"
     others = b"".join(b"PartitionName=o%d MaxTime=UNLIMITED %s\n" % one for one in enumerate(closed))
     choice = Facts(0.0, tuple(parse_partitions(b"PartitionName=p Default=YES MaxTime=60\n" + others)))
-    assert doubts_about(choice, Request({"time": "2:00:00"}))[0].text.endswith(
+    assert feasibility_warnings(choice, Request({"time": "2:00:00"}))[0].text.endswith(
         "allows (01:00:00). At most: --time=01:00:00."
     )
     # A site that chooses the partition: only a named one is compared.
@@ -232,11 +232,11 @@ def test_groups_and_hidden_nodes_and_plugins() -> None:
         (*partitions, *parse_partitions(b"PartitionName=q State=UP MaxTime=UNLIMITED")),
         config={"JobSubmitPlugins": "lua"},
     )
-    assert doubts_about(moved, Request({"time": "2:00:00"})) == []
-    assert doubts_about(moved, Request({"time": "2:00:00", "reservation": "r", "partition": "p"}))[-1].text.startswith(
-        "--time=2:00"
-    )
-    assert doubts_about(Facts(0.0, partitions), Request({"nodelist": "./hosts/p", "reservation": "r"}))[
+    assert feasibility_warnings(moved, Request({"time": "2:00:00"})) == []
+    assert feasibility_warnings(moved, Request({"time": "2:00:00", "reservation": "r", "partition": "p"}))[
+        -1
+    ].text.startswith("--time=2:00")
+    assert feasibility_warnings(Facts(0.0, partitions), Request({"nodelist": "./hosts/p", "reservation": "r"}))[
         0
     ].is_about_names
 
@@ -251,7 +251,7 @@ def test_limits_of_the_cluster_other_clusters_and_later_versions() -> None:
         node, mine = Node("n1", cpus=4, memory=1 << 34, partitions=("p",)), (Association("us", is_default=True),)
         known = {"associations": mine, "clusters": ("here", "there"), "accounts": tree}
         facts = Facts(0.0, partitions, (node,), config=config, **known)
-        return [doubt.text for doubt in doubts_about(facts, Request(asked))]
+        return [doubt.text for doubt in feasibility_warnings(facts, Request(asked))]
 
     at_most = "--mem=2G is more than a job may have on a node in partition p: at most"
     assert said("MaxMemPerNode=UNLIMITED", {"mem": "2G"}, MaxMemPerNode="1024") == [f"{at_most} 1G."]
@@ -276,10 +276,10 @@ def test_limits_of_the_cluster_other_clusters_and_later_versions() -> None:
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
     asked = {"partition": "a", "time": "9-0", "gres": "gpu:x:9", "nodes": "9", "account": "b", "qos": "c", "mem": "9T"}
-    assert doubts_about(Facts(0.0), Request({**asked, "constraint": "y", "nodelist": "n1"})) == []
+    assert feasibility_warnings(Facts(0.0), Request({**asked, "constraint": "y", "nodelist": "n1"})) == []
     for odd in ("", "a:b:c:d", ",", "[", "\udcff", "9" * 40, "-1", "x" * 10_000):
         for option in asked:
-            assert doubts_about(Facts(0.0), Request({option: odd})) == []
+            assert feasibility_warnings(Facts(0.0), Request({option: odd})) == []
 
 
 async def test_what_the_site_advises_is_told_and_the_job_is_taken(

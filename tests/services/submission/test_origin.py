@@ -14,7 +14,7 @@ import pytest
 
 from jupyter_slurm.services.jobdir.job_json import GitRecord
 from jupyter_slurm.services.submission import git_origin as origin
-from jupyter_slurm.services.submission.git_origin import look_at
+from jupyter_slurm.services.submission.git_origin import read_git_origin
 from jupyter_slurm.transport.local.transport import LocalTransport
 
 
@@ -46,19 +46,19 @@ async def test_commit_branch_and_whether_it_was_changed(here: LocalTransport, re
     head = git(repository, "rev-parse", "HEAD").strip()
     (repository / "sub").mkdir()
     (repository / "not tracked").touch()
-    assert await look_at(here, str(repository / "sub")) == GitRecord(commit=head, branch="topic", dirty=False)
+    assert await read_git_origin(here, str(repository / "sub")) == GitRecord(commit=head, branch="topic", dirty=False)
     (repository / "one.txt").write_text("two\n")
     git(repository, "checkout", "--quiet", "--detach")
-    assert await look_at(here, str(repository)) == GitRecord(commit=head, branch=None, dirty=True)
+    assert await read_git_origin(here, str(repository)) == GitRecord(commit=head, branch=None, dirty=True)
 
 
 async def test_folders_without_a_commit_tell_nothing(here: LocalTransport, tmp_path: Path) -> None:
-    assert await look_at(here, str(tmp_path)) is None
-    assert await look_at(here, str(tmp_path / "gone")) is None
+    assert await read_git_origin(here, str(tmp_path)) is None
+    assert await read_git_origin(here, str(tmp_path / "gone")) is None
     git(tmp_path, "init", "--quiet")
-    assert await look_at(here, str(tmp_path)) is None
+    assert await read_git_origin(here, str(tmp_path)) is None
     (tmp_path / ".git" / "HEAD").write_bytes(b"\xff\0nonsense")
-    assert await look_at(here, str(tmp_path)) is None
+    assert await read_git_origin(here, str(tmp_path)) is None
 
 
 async def test_nothing_of_the_repository_is_run_or_written(here: LocalTransport, repository: Path) -> None:
@@ -76,13 +76,13 @@ async def test_nothing_of_the_repository_is_run_or_written(here: LocalTransport,
     index = repository / ".git" / "index"
     before = index.read_bytes()
     os.utime(repository / "one.txt", (1, 1))  # git must read the file
-    found = await look_at(here, str(repository))
+    found = await read_git_origin(here, str(repository))
     assert found is not None
     assert found.dirty is False
     assert not sprung.exists()
     assert index.read_bytes() == before
     git(repository, "config", "filter.a=b.clean", str(trap))  # a command line cannot disable this filter
-    assert await look_at(here, str(repository)) == replace(found, branch=None, dirty=None)
+    assert await read_git_origin(here, str(repository)) == replace(found, branch=None, dirty=None)
     assert not sprung.exists()
     subprocess.run(["git", "status"], cwd=repository, check=False, capture_output=True)
     assert sprung.exists(), "the trap works"
@@ -105,7 +105,7 @@ async def test_nothing_is_fetched_whatever_the_repository_allows(
     tree = git(repository, "rev-parse", "HEAD^{tree}").strip()
     (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
     monkeypatch.delitem(origin._SETTINGS, "GIT_NO_LAZY_FETCH")  # an older git does not know it
-    await look_at(here, str(repository))
+    await read_git_origin(here, str(repository))
     assert not sprung.exists()
     subprocess.run(["git", "status"], cwd=repository, check=False, capture_output=True)
     assert sprung.exists(), "the trap works"
@@ -114,7 +114,7 @@ async def test_nothing_is_fetched_whatever_the_repository_allows(
 @pytest.mark.root
 async def test_a_repository_of_somebody_else_is_left_alone(here: LocalTransport, repository: Path, bob: str) -> None:
     subprocess.run(["chown", "-R", bob, str(repository)], check=True)
-    assert await look_at(here, str(repository)) is None
+    assert await read_git_origin(here, str(repository)) is None
 
 
 @pytest.mark.slurm

@@ -24,7 +24,7 @@ from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.runner.variables import values
 from jupyter_slurm.runner.variables.packing import TooLarge
 from jupyter_slurm.runner.variables.packing import packed as several
-from jupyter_slurm.services.jobdir.ownership import read_own
+from jupyter_slurm.services.jobdir.ownership import read_values
 
 FILE = str(resources.files("jupyter_slurm.runner.variables").joinpath("values.py"))
 
@@ -244,18 +244,18 @@ def test_what_another_python_has_made_and_this_one_cannot_read_is_named_with_bot
 def test_values_are_read_from_a_private_file_only(tmp_path: Path) -> None:
     path = tmp_path / "in.values"
     values.write(str(path), [packed("x", 1)])
-    assert read_own(str(path)).startswith(values.MAGIC)
+    assert read_values(str(path)).startswith(values.MAGIC)
     (tmp_path / "link").symlink_to(path)
     os.mkfifo(tmp_path / "pipe", 0o600)
     for other in ("link", "pipe", "nowhere"):
         with pytest.raises(UsageError):
-            read_own(str(tmp_path / other))
+            read_values(str(tmp_path / other))
     (tmp_path / "secret").touch(0o600)
     with pytest.raises(UsageError):
-        read_own(str(tmp_path / "secret"))
+        read_values(str(tmp_path / "secret"))
     path.chmod(0o644)
     with pytest.raises(UsageError):
-        read_own(str(path))
+        read_values(str(path))
 
 
 class Notebook:

@@ -43,7 +43,7 @@ async def test_a_torn_memory_is_no_memory(found: Any, tmp_path: Path) -> None:
     memory_of(state).write_text(found if isinstance(found, str) else json.dumps(found))
     core = Core(Settings(job_root=str(tmp_path / "jobs"), state_dir=str(state)))
     await core.start()
-    assert core.tunnels.told("x") == []
+    assert core.tunnels.list_to_api("x") == []
     await core.stop()
 
 
@@ -56,8 +56,8 @@ async def test_a_port_is_taken_again_before_anybody_logs_in(tmp_path: Path) -> N
     memory_of(state).write_text(json.dumps([{**_ONE, "local_port": port, "socket": None}]))
     core = Core(Settings(job_root=str(tmp_path / "jobs"), state_dir=str(state)))
     await core.start()
-    assert [tunnel["local_port"] for tunnel in core.tunnels.told("x")] == [port]
-    assert core.holds() == {}
+    assert [tunnel["local_port"] for tunnel in core.tunnels.list_to_api("x")] == [port]
+    assert core.count_holders() == {}
     with socket.create_connection(("127.0.0.1", port)):
         pass
     with pytest.raises(OSError, match="in use"):
@@ -82,7 +82,7 @@ async def test_of_login_nodes_with_one_home_each_has_its_own_ports_and_pages(
         monkeypatch.setattr(socket, "gethostname", lambda name=machine: name)
         core = Core(Settings(**settings))
         await core.start()
-        assert [tunnel["local_port"] for tunnel in core.tunnels.told("x")] == ports
+        assert [tunnel["local_port"] for tunnel in core.tunnels.list_to_api("x")] == ports
         assert page.exists() == has_page  # an agent removes pages of its killed predecessor
         await core.stop()
     assert json.loads(memory_of(state, "login1").read_text())[0]["local_port"] == port

@@ -101,7 +101,7 @@ async def new_tunnels(
     def make() -> Tunnels:
         folder = str(tmp_path / "ours" / "tunnels")
         made.append(Tunnels(settings, lambda name: cluster, lambda name: (18300, 18400), folder=folder))
-        made[-1].know(cluster, transport, where, None)
+        made[-1].add_cluster(cluster, transport, where, None)
         return made[-1]
 
     yield make
@@ -161,7 +161,7 @@ async def test_when_nobody_was_connected_who_comes_to_listen_meanwhile_hears_not
     if was_used:
         with socket.create_connection(local, 30) as sock:
             assert await asyncio.to_thread(ask, sock) == b"0 secret"
-        while tunnels.told("x")[0]["connections"]:
+        while tunnels.list_to_api("x")[0]["connections"]:
             await asyncio.sleep(0.01)
     server.end()
     stranger = Server(_STRANGER, server.port)
@@ -234,7 +234,7 @@ async def test_a_port_that_somebody_has_taken_meanwhile_is_waited_for(
     new_tunnels: Callable[[], Tunnels], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The user is notified, and the port is taken again automatically."""
-    monkeypatch.setattr("jupyter_slurm.services.tunnels.manager._LOOK", 0.05)
+    monkeypatch.setattr("jupyter_slurm.services.tunnels.manager._CHECK_INTERVAL_S", 0.05)
     server, first = Server(os.getuid()), new_tunnels()
     opened = await first.open("x", {"port": server.port})
     local = opened["local_port"]
@@ -242,10 +242,10 @@ async def test_a_port_that_somebody_has_taken_meanwhile_is_waited_for(
     second = new_tunnels()
     with socket.create_server(("127.0.0.1", local)):
         second.start()
-        (told,) = second.told("x")
+        (told,) = second.list_to_api("x")
         assert [told[key] for key in ("id", "state", "local_port", "connections")] == [opened["id"], "broken", local, 0]
         assert told["message"].startswith(f"{local} here is taken by another program of yours; it is back when")
-    while second.told("x")[0]["state"] == "broken":
+    while second.list_to_api("x")[0]["state"] == "broken":
         await asyncio.sleep(0.01)
     with socket.create_connection(("127.0.0.1", local), 30) as sock:
         assert (await asyncio.to_thread(ask, sock)).endswith(b" secret")
@@ -272,5 +272,5 @@ async def test_what_has_no_port_any_more_gets_another_one_when_it_is_asked_for(
         await second.stop()
         third = new_tunnels()
         third.start()
-        assert [told["local_port"] for told in third.told("x")] == [again["local_port"]]
+        assert [told["local_port"] for told in third.list_to_api("x")] == [again["local_port"]]
     server.end()

@@ -179,13 +179,13 @@ async def test_a_port_of_a_job_is_brought_here(
         node, _, rest = answer.partition(b" ")
         assert node.decode() == tunnel["node"]
         assert rest == data
-        assert core.holds()["tunnels"] == 1
+        assert core.count_holders()["tunnels"] == 1
         with (
             stranger(ssh_site.nodes[tunnel["node"]], alice) as taken,
             pytest.raises(TunnelUnproven, match="another user"),
         ):
             await core.tunnels.open("far", {"job": job["key"], "port": taken})
-        assert len(core.tunnels.told("far")) == 1
+        assert len(core.tunnels.list_to_api("far")) == 1
         with program(ssh_site.nodes[tunnel["node"]], ssh_site.user, "::") as ipv6:  # without IPv4, as with tornado
             other = await core.tunnels.open("far", {"job": job["key"], "port": ipv6})
             assert (await asyncio.to_thread(ask, other["local_port"], b"x")).endswith(b" x")
@@ -195,7 +195,7 @@ async def test_a_port_of_a_job_is_brought_here(
             return
 
         async def is_gone() -> bool:
-            return not core.tunnels.told("far")
+            return not core.tunnels.list_to_api("far")
 
         await until(is_gone)
         with pytest.raises(ConnectionRefusedError):
@@ -299,13 +299,13 @@ async def test_after_a_restart_and_a_break_it_is_there_on_the_same_port(short_pa
     with pytest.raises(ConnectionRefusedError):
         ask(local, b"")
     async with connected(short_path, ssh_site, more) as core:
-        (found,) = core.tunnels.told("far")
+        (found,) = core.tunnels.list_to_api("far")
         assert (found["id"], found["local_port"]) == (tunnel["id"], local)
         assert (await asyncio.to_thread(ask, local, b"once more")).endswith(b" once more")
-        assert core.tunnels.told("far")[0]["proven"]
+        assert core.tunnels.list_to_api("far")[0]["proven"]
         closed = await core.tunnels.close("far", tunnel["id"])
         assert closed["state"] == "closed"
-        assert core.tunnels.told("far") == []
+        assert core.tunnels.list_to_api("far") == []
         await core.cluster("far").actions.cancel(job["key"])
 
 
@@ -369,7 +369,7 @@ async def test_a_port_of_the_login_node_is_brought_here(short_path: Path, ssh_si
                 await core.tunnels.close("far", tunnel["id"])
                 if options:  # a node without a route: each attempt has its reason
                     _, reach = core.tunnels._reaches["far"]
-                    way = await reach.way(RouteTarget("node1", "1"))
+                    way = await reach.find_route(RouteTarget("node1", "1"))
                     with pytest.raises(TunnelError, match=r"no way leads to node1: ssh: .*pass.*; direct: .*pass"):
                         await asyncio.to_thread(way.find, port)
 
@@ -525,8 +525,8 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh
 async def test_a_node_that_is_gone_without_a_word_is_found_out(
     short_path: Path, ssh_site: RealSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jupyter_slurm.transport.ssh.forwarding.node._PING", 0.2)
-    monkeypatch.setattr("jupyter_slurm.transport.ssh.forwarding.node._DEADLINE", 1.0)
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.forwarding.node._PING_INTERVAL_S", 0.2)
+    monkeypatch.setattr("jupyter_slurm.transport.ssh.forwarding.node._ANSWER_TIMEOUT_S", 1.0)
     async with connected(short_path, ssh_site, '[tunnels]\nways = ["ssh"]\nports = [18100, 18200]\n') as core:
         job, port = await served(core)
         tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port})
@@ -547,7 +547,7 @@ async def test_on_a_login_node_itself(
     short_path: Path, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without SSH; the node of the embedded cluster has no sshd either."""
-    monkeypatch.setattr(tunnels, "_LOOK", 0.05)
+    monkeypatch.setattr(tunnels, "_CHECK_INTERVAL_S", 0.05)
     settings = Settings(
         job_root=str(short_path / "jobs"), state_dir=str(short_path / "state"), runtime_dir=str(short_path / "run")
     )
@@ -573,7 +573,7 @@ async def test_on_a_login_node_itself(
         await until(both_wait)
         both[0].cancel()  # the other one continues
         tunnel = await both[1]
-        assert [one["id"] for one in core.tunnels.told(name)] == [tunnel["id"]]
+        assert [one["id"] for one in core.tunnels.list_to_api(name)] == [tunnel["id"]]
         entry.slurm.submitted = entry.submit_time = said
         await asyncio.sleep(0.5)  # ten checks: the state of the job in the queue does not make it another job
         assert tunnel["way"] == "step"

@@ -6,9 +6,9 @@ import tempfile
 
 import pytest
 
-from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_own_masters
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ async def log_in(folder):
     made = []
 
     async def make(config, name, person, *, options=(), **more):
-        way = await way_to(name, config_file=str(config))
+        way = await resolve_route(name, config_file=str(config))
         target = LoginTarget(name, tuple(options), str(config))
         link = OpenSshLink(target, way, person, folder, **{"told": lambda line: None, "pause": 0.1, **more})
         made.append((SshTransport(link), target, way))
@@ -31,7 +31,7 @@ async def log_in(folder):
     yield make
     for transport, target, way in made:
         transport.close()
-        await asyncio.to_thread(end_kept, target, way, folder)
+        await asyncio.to_thread(end_own_masters, target, way, folder)
 
 
 @pytest.fixture

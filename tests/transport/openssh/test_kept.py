@@ -16,9 +16,9 @@ from ssh_hosts.openssh import Person, gone, masters
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Completed
-from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.via_openssh import link as openssh
-from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_kept
+from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_openssh.login import OpenSshLogin
 
 pytestmark = pytest.mark.root
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.root
 _KILLED = """
 import asyncio, sys
 from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, LoginTarget
-from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.shell.login_shell_check import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport
 
@@ -37,7 +37,7 @@ class Person:
         return [sys.stdin.readline().strip()]
 
 async def main(config, folder):
-    way = await way_to("login", config_file=config)
+    way = await resolve_route("login", config_file=config)
     transport = SshTransport(OpenSshLink(LoginTarget("login", (), config), way, Person(), folder))
     print((await transport.run(["hostname"])).stdout.decode().strip(), flush=True)
     await transport.run(["sleep", "1000"], timeout=None)
@@ -94,7 +94,7 @@ def _echoes(host):
 
 @pytest.mark.parametrize("ends", [False, True])
 async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folder, monkeypatch, ends):
-    way = await way_to(login_node.name, config_file=str(login_node.ssh_config))
+    way = await resolve_route(login_node.name, config_file=str(login_node.ssh_config))
     target = LoginTarget(login_node.name, (), str(login_node.ssh_config))
     link = OpenSshLink(target, way, Person(), folder)
     master = link.new_connection()
@@ -111,7 +111,7 @@ async def test_who_leaves_while_it_logs_in_leaves_nothing_open(login_node, folde
     assert open_ones == []
     if ends:
         await gone(folder)
-    await asyncio.to_thread(end_kept, target, way, folder)
+    await asyncio.to_thread(end_own_masters, target, way, folder)
     link.close()
 
 
@@ -203,7 +203,7 @@ async def test_a_master_of_the_person_with_few_sessions(ssh_host, log_in, own_ma
     await transport._link.connect()
     done = await asyncio.gather(*(transport.run(["echo", "x"]) for _ in range(6)))
     assert done == [Completed(0, b"x\n", b"")] * 6
-    await transport._link.ask()
+    await transport._link.probe()
     transport.close()
     await asyncio.sleep(0.2)
     assert ask("check")
@@ -293,7 +293,7 @@ async def test_what_is_no_master_is_left_alone(login_node, config, log_in, folde
 
 
 async def test_a_master_that_hangs_is_replaced(login_node, log_in, folder, monkeypatch):
-    monkeypatch.setattr(openssh, "_ANSWER", 1.0)
+    monkeypatch.setattr(openssh, "_ANSWER_TIMEOUT_S", 1.0)
     one = await log_in(login_node.ssh_config, login_node.name, Person(), ping=0.5, deadline=3.0)
     await one.run(["true"])
     (master,) = masters(folder)

@@ -34,7 +34,7 @@ def test_each_host_is_told_of_however_it_comes_in(size: int) -> None:
     walk = LoginLogDiagnosis(_WAY, found.append, clock=lambda: 0.0)
     text = said("gw.example", 2222, _KEY, _OVER[0]) + said("login.example", 22, _KEY, _OVER[1])
     for at in range(0, len(text), size):
-        walk.hear(text[at : at + size])
+        walk.read_log(text[at : at + size])
     assert walk.is_over
     assert [(each.about, each.status) for each in found] == [
         (f"{host}, {step}", "ok") for host in ("gateway", "login") for step in ("reached", "host key", "log-in")
@@ -43,7 +43,7 @@ def test_each_host_is_told_of_however_it_comes_in(size: int) -> None:
     assert found[2].said == "ana is let in by password (OpenSSH_9.2p1)"
     assert found[5].said == "ana is let in by key /home/a b/key (OpenSSH_9.2p1)"
     assert [hop.refused_keys for hop in walk.hops] == [True, False]
-    walk.hear(text)
+    walk.read_log(text)
     assert len(found) == 6, "a connection that is made again is another matter"
 
 
@@ -56,7 +56,7 @@ def test_where_it_ends_is_the_host_that_said_something_last() -> None:
         (said("gw.example", 2222, _OVER[0]) + said("login.example", 22), "login, log-in"),
     ):
         walk = LoginLogDiagnosis(_WAY, lambda finding: None)
-        walk.hear(text)
+        walk.read_log(text)
         assert walk.failure(TransportError("no", hint="do")).about == about
 
 
@@ -64,7 +64,7 @@ def test_a_host_on_the_way_that_says_nothing_is_passed() -> None:
     """Check a ProxyCommand that runs ssh without -v."""
     found = []
     walk = LoginLogDiagnosis(_WAY, found.append)
-    walk.hear(said("login.example", 22, _KEY, _OVER[1]))
+    walk.read_log(said("login.example", 22, _KEY, _OVER[1]))
     assert walk.is_over
     assert {each.about.partition(",")[0] for each in found} == {"login"}
     assert [hop.host.name for hop in walk.hops] == ["login"]
@@ -73,5 +73,5 @@ def test_a_host_on_the_way_that_says_nothing_is_passed() -> None:
 def test_what_a_host_prints_is_no_line_of_openssh() -> None:
     found = []
     walk = LoginLogDiagnosis(_WAY, found.append)
-    walk.hear("x" * 300_000 + '\nMOTD: Authenticated to gw.example ([1.2.3.4]:2222) using "password".\n\0\ufffd\n')
+    walk.read_log("x" * 300_000 + '\nMOTD: Authenticated to gw.example ([1.2.3.4]:2222) using "password".\n\0\ufffd\n')
     assert (found, walk.hops) == ([], [])

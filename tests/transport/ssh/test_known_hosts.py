@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown, from_problem
-from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, resolve_route
 from jupyter_slurm.transport.ssh.forwarding.node import node_host
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import add, host_key_order, judge, verify
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import add, check_host_key, host_key_order, verify
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts_entries import entries_for
 from jupyter_slurm.transport.ssh.keys.public_keys import fingerprint
-from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT
+from jupyter_slurm.transport.ssh.keys.revoked import SHORT_KEY_HINT
 from jupyter_slurm.transport.ssh.via_openssh.messages import failure
 
 
@@ -50,12 +50,12 @@ class Both:
     async def host(self, name="some.host", *more):
         text = "".join(f"{option.replace('=', ' ', 1)}\n" for option in self.options(*more) if "=" in option)
         (self.folder / "config").write_text(text)
-        return (await way_to(name, config_file=str(self.folder / "config")))[-1]
+        return (await resolve_route(name, config_file=str(self.folder / "config")))[-1]
 
     async def ours(self, name="some.host", *more):
         """Return jupyter_slurm's verdict on the key that the server offers."""
         host = await self.host(name, *more)
-        return host, judge(host, shown(self.sshd, host_key_order(host)))
+        return host, check_host_key(host, shown(self.sshd, host_key_order(host)))
 
 
 def shown(sshd, order):
@@ -193,7 +193,7 @@ async def test_verdict_on_certificates_is_that_of_openssh(case, both):
         made = sshd.certify(host_key, "ca", *options)
         blob = base64.b64decode(made.read_text().split()[1])
         both.known.write_text(f"{ca}{key}\n")
-        assert judge(await both.host(), blob).status == "unknown"
+        assert check_host_key(await both.host(), blob).status == "unknown"
         return
     sshd.configure(host_keys=(host_key,), certificate=sshd.certify(host_key, "ca", *options))
     both.known.write_text(
@@ -214,11 +214,11 @@ async def test_forged_certificate_does_not_hold(both):
     blob = bytearray(base64.b64decode(sshd.certify("host", "ca", "-h", "-n", "some.host").read_text().split()[1]))
     both.known.write_text(f"@cert-authority * {key}\n")
     host = await both.host()
-    assert judge(host, bytes(blob)).status == "known"
+    assert check_host_key(host, bytes(blob)).status == "known"
     blob[-1] ^= 1
-    verdict = judge(host, bytes(blob))
+    verdict = check_host_key(host, bytes(blob))
     assert (verdict.status, verdict.remark) == ("unknown", "its signature is wrong")
-    assert judge(host, bytes(blob[:-40])).status == "unknown"
+    assert check_host_key(host, bytes(blob[:-40])).status == "unknown"
 
 
 ORDERS = {
@@ -288,7 +288,7 @@ async def test_nodes_of_two_clusters_may_have_one_name(both):
         both.known.write_text(known + "\n")
         host = await node_host("node1", "127.0.0.1", "me", None, "none", cluster)
         host = replace(host, user_known_hosts=(str(both.known),), global_known_hosts=())
-        verdict = judge(host, blob)
+        verdict = check_host_key(host, blob)
         assert (verdict.status, verdict.name) == (status, name), known
         if status == "known":
             assert host_key_order(host)[0] == "ssh-ed25519", "the one that is known is asked for"
@@ -340,7 +340,7 @@ async def test_a_key_that_is_too_short_is_refused_as_by_openssh(both):
     with pytest.raises(AssertionError, match="Bad server host key: Invalid key length") as said:
         both.openssh("some.host", "RequiredRSASize=3072")
     log = str(said.value).replace("\r", "")
-    assert failure(log, [HostConfig("some.host", "some.host")], asked=False).hint == TOO_SHORT
+    assert failure(log, [HostConfig("some.host", "some.host")], is_requested=False).hint == SHORT_KEY_HINT
     for size, refused in ((2048, False), (3072, True)):
         host = await both.host("some.host", f"RequiredRSASize={size}")
         with pytest.raises(HostKeyError, match="2048 bits") if refused else contextlib.nullcontext():
@@ -390,7 +390,7 @@ def test_keys_are_added_without_losing_any(tmp_path, piped_sshd):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda host: add(host, blob), hosts[1:]))
     for host in hosts:
-        assert judge(host, blob).status == "known"
+        assert check_host_key(host, blob).status == "known"
     assert len(list(filter(None, path.read_text().split("\n")))) == 50, "empty lines between them are no harm"
 
 

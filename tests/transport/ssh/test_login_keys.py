@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from jupyter_slurm.errors import LoginFailed
-from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 
 pytestmark = pytest.mark.root
 
@@ -247,7 +247,7 @@ async def test_keys_are_offered_in_the_order_of_openssh(case, door, agent):
     argv = ["ssh", "-T", "-F", config, "-o", f"ProxyCommand={door.sshd.command}", "-o", "BatchMode=yes"]
     subprocess.run([*argv, "-o", "StrictHostKeyChecking=no", "login", "true"], capture_output=True)
     theirs, before = _offered(door), len(door.sshd.log())
-    (host,) = await way_to("login", config_file=str(config))
+    (host,) = await resolve_route("login", config_file=str(config))
     door.host = replace(host, proxy_command=None)
     with pytest.raises(LoginFailed):
         await door.open(door.person())

@@ -6,7 +6,7 @@ import paramiko
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import ReceiveBuffer, keep_in_pieces
+from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import ReceiveBuffer, use_piecewise_buffer
 
 _STEPS = st.lists(
     st.one_of(
@@ -50,7 +50,7 @@ def test_many_small_ones_are_put_together():
 def test_the_installed_paramiko_takes_them():
     channel = paramiko.Channel(1)
     channel.in_buffer.feed(b"before")
-    keep_in_pieces(channel)
+    use_piecewise_buffer(channel)
     assert isinstance(channel.in_buffer._buffer, ReceiveBuffer)
     channel.in_buffer.feed(b" and after")
     assert channel.in_buffer.read(7) == b"before "
@@ -62,5 +62,5 @@ def test_the_installed_paramiko_takes_them():
 def test_a_paramiko_that_has_changed_goes_on_as_it_does():
     channel = paramiko.Channel(1)
     channel.in_buffer._buffer = bytearray(b"something else")
-    assert keep_in_pieces(channel) is channel
+    assert use_piecewise_buffer(channel) is channel
     assert channel.in_buffer._buffer == b"something else"

@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_slurm.errors import CommandTimeout, ConfigError
 from jupyter_slurm.transport.ssh.config import ssh_config
-from jupyter_slurm.transport.ssh.config.ssh_config import way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 
 REAL_SSH = shutil.which("ssh")
 pytestmark = pytest.mark.skipif(REAL_SSH is None, reason="needs OpenSSH")
@@ -111,7 +111,7 @@ async def test_way_is_the_one_openssh_takes(case, home, recorded):
     config = home / "config"
     config.write_text(text.replace("Include more", f"Include {home}/more").replace("CONFIG", str(config)))
     for name in names:
-        way = await way_to(name, config_file=str(config))
+        way = await resolve_route(name, config_file=str(config))
         calls, said = recorded(config, name)
         assert [hop.name for hop in reversed(way)] == [
             _options(call)[1].rpartition("@")[2].strip("[]") for call in calls
@@ -166,7 +166,7 @@ async def test_commands_that_are_no_jump_stay_commands(home, command):
     config = home / "config"
     command = command.replace("{config}", str(config))
     config.write_text(f"Host t\n ProxyCommand {command}\n")
-    (host,) = await way_to("t", config_file=str(config))
+    (host,) = await resolve_route("t", config_file=str(config))
     assert host.proxy_command == command.replace("%h", "t").replace("%p", "22")
 
 
@@ -191,7 +191,7 @@ async def test_commands_that_are_a_jump(home, monkeypatch, command, has_openssh)
     if not has_openssh:
         (home / "empty").mkdir()
         monkeypatch.setenv("PATH", str(home / "empty"))
-    way = await way_to("t", config_file=str(config))
+    way = await resolve_route("t", config_file=str(config))
     name = "::1" if "::1" in command else "g"
     assert [hop.name for hop in way] == (["first", "second"] if "-J" in command else []) + [name, "t"]
     assert way[-2].port == (2200 if "2200" in command else 22)
@@ -213,11 +213,11 @@ async def test_canonical_names_are_those_of_openssh(home, monkeypatch):
         "CanonicalizeHostname yes\nCanonicalDomains other.example cluster.example\nCanonicalizeFallbackLocal no\n"
         "Match canonical host *.cluster.example\n User canonical\n IdentityFile /k/%h\n"
     )
-    (host,) = await way_to("login", config_file=str(home / "config"))
+    (host,) = await resolve_route("login", config_file=str(home / "config"))
     assert (host.name, host.hostname, host.user) == ("login", "login.cluster.example", "canonical")
     assert host.identity_files == ("/k/login.cluster.example",)
     with pytest.raises(ConfigError, match="Could not resolve"):
-        await way_to("nowhere", config_file=str(home / "config"))
+        await resolve_route("nowhere", config_file=str(home / "config"))
 
 
 async def test_settings_of_a_host(home, monkeypatch):
@@ -232,7 +232,7 @@ async def test_settings_of_a_host(home, monkeypatch):
     )
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
     monkeypatch.setenv("OTHER", "/run/other")
-    (host,) = await way_to("t", config_file=str(config))
+    (host,) = await resolve_route("t", config_file=str(config))
     assert host.identity_agent == os.path.expanduser(
         "~root/agents/bob.sock" if os.geteuid() == 0 else "~/agents/bob.sock"
     )
@@ -255,28 +255,28 @@ async def test_settings_of_a_host(home, monkeypatch):
     assert host.bind_address == "127.0.0.9"
     assert host.control_path is not None
     assert "%" not in host.control_path
-    (silent,) = await way_to("none", config_file=str(config))
+    (silent,) = await resolve_route("none", config_file=str(config))
     assert silent.identity_agent is None
     assert silent.strict == "ask", "an unknown key needs a person's yes, whatever the file says"
-    assert (await way_to("variable", config_file=str(config)))[0].identity_agent == "/run/other"
-    assert (await way_to("plain", config_file=str(config)))[0].identity_agent == "/run/agent"
+    assert (await resolve_route("variable", config_file=str(config)))[0].identity_agent == "/run/other"
+    assert (await resolve_route("plain", config_file=str(config)))[0].identity_agent == "/run/agent"
 
 
 async def test_profile_wins_over_the_file(home):
     config = home / "config"
     config.write_text("Host t\n User bob\n Port 1\n ProxyJump wrong\nHost gate\n User gina\n")
-    way = await way_to("t", user="ann", port=22022, jump=["gate", "second"], config_file=str(config))
+    way = await resolve_route("t", user="ann", port=22022, jump=["gate", "second"], config_file=str(config))
     assert (way[0].name, way[0].user, way[0].port) == ("gate", "gina", 22)
     assert [hop.name for hop in way] == ["gate", "second", "t"]
     assert (way[-1].user, way[-1].port) == ("ann", 22022)
-    assert len(await way_to("t", jump=[], config_file=str(config))) == 1
+    assert len(await resolve_route("t", jump=[], config_file=str(config))) == 1
     assert way[-1].label == "t (ann@t port 22022, through gate and second)"
 
 
 async def test_chains_of_any_length(home):
     config = home / "config"
     config.write_text("".join(f"Host h{n}\n ProxyJump h{n - 1}\n" for n in range(1, 12)))
-    assert [hop.name for hop in await way_to("h11", config_file=str(config))] == [f"h{n}" for n in range(12)]
+    assert [hop.name for hop in await resolve_route("h11", config_file=str(config))] == [f"h{n}" for n in range(12)]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ async def test_configurations_that_cannot_be_followed(home, text, name, word):
     config = home / "config"
     config.write_text(text)
     with pytest.raises(ConfigError) as caught:
-        await way_to(name, config_file=str(config))
+        await resolve_route(name, config_file=str(config))
     assert word in caught.value.message
     assert caught.value.hint
 
@@ -333,16 +333,16 @@ async def test_odd_names_never_reach_a_command_line(monkeypatch, name):
 
     monkeypatch.setattr(ssh_config, "_ssh_g", never)
     with pytest.raises(ConfigError):
-        await way_to(name)
+        await resolve_route(name)
     with pytest.raises(ConfigError):
-        await way_to("fine", jump=["good", name or "-"])
+        await resolve_route("fine", jump=["good", name or "-"])
 
 
 async def test_a_match_that_hangs_is_given_up(home, monkeypatch):
-    monkeypatch.setattr(ssh_config, "_ASKING", 0.5)
+    monkeypatch.setattr(ssh_config, "_SSH_TIMEOUT_S", 0.5)
     (home / "config").write_text('Match exec "sleep 600"\n User x\n')
     with pytest.raises(CommandTimeout):
-        await way_to("t", config_file=str(home / "config"))
+        await resolve_route("t", config_file=str(home / "config"))
 
 
 @pytest.fixture
@@ -362,10 +362,10 @@ async def test_without_openssh_the_way_is_the_same(case, home, monkeypatch):
     config.write_text(text)
     (home / "empty").mkdir()
     for name in names:
-        truth = await way_to(name, config_file=str(config))
+        truth = await resolve_route(name, config_file=str(config))
         with monkeypatch.context() as patch:
             patch.setenv("PATH", str(home / "empty"))
-            ours = await way_to(name, config_file=str(config))
+            ours = await resolve_route(name, config_file=str(config))
         seen = [(hop.name, hop.hostname, hop.port, hop.user, hop.proxy_command, hop.through) for hop in ours]
         assert seen == [(hop.name, hop.hostname, hop.port, hop.user, hop.proxy_command, hop.through) for hop in truth]
 
@@ -384,14 +384,14 @@ async def test_without_openssh_the_way_is_the_same(case, home, monkeypatch):
 async def test_without_openssh_what_needs_it_is_said(home, text):
     (home / "config").write_text(text)
     with pytest.raises(ConfigError, match="needs OpenSSH") as caught:
-        await way_to("t", config_file=str(home / "config"))
+        await resolve_route("t", config_file=str(home / "config"))
     assert "Install OpenSSH" in caught.value.hint
 
 
 @pytest.mark.usefixtures("no_openssh")
 async def test_without_openssh_the_usual_files_and_algorithms_are_known(home):
     (home / "config").write_text("PubkeyAcceptedAlgorithms +ssh-rsa\nCiphers ^aes128-ctr\nMACs hmac-sha2-256\n")
-    (host,) = await way_to("t", config_file=str(home / "config"))
+    (host,) = await resolve_route("t", config_file=str(home / "config"))
     assert (host.pubkey_algorithms, host.ciphers, host.macs) == ((), (), ("hmac-sha2-256",))
     assert {Path(path).name for path in host.identity_files} >= {"id_rsa", "id_ed25519"}
     assert [Path(path).name for path in host.user_known_hosts] == ["known_hosts", "known_hosts2"]

@@ -40,7 +40,7 @@ async def test_it_is_tried_in_growing_steps_that_have_an_end(monkeypatch: pytest
     link.generation = 1  # was connected before
     try:
         with pytest.raises(LinkLost, match="no connection to gone yet"):
-            await link.ready(0.001)
+            await link.wait_ready(0.001)
         async with asyncio.timeout(60):
             while len(tries) < _GROWING + 5:
                 await asyncio.sleep(0.05)

@@ -64,7 +64,7 @@ def test_the_tables_of_the_system_are_read() -> None:
 @pytest.fixture
 def multiplex(monkeypatch: pytest.MonkeyPatch) -> Iterator[Multiplex]:
     """Provide the relay as a job step runs it, but locally."""
-    monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._PING", 0.2)
+    monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._PING_INTERVAL_S", 0.2)
     transport = LocalTransport()
     made = Multiplex(transport.pipe(relay_argv("hello", sys.executable), 30), "hello", "here", "the step here")
     yield made
@@ -224,7 +224,7 @@ def test_a_relay_that_hangs_is_found_out_also_by_those_who_send(
     multiplex: Multiplex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Check also the senders of a hanging relay, which breaks no connection by itself and reads nothing more."""
-    monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._DEADLINE", 1.0)
+    monkeypatch.setattr("jupyter_slurm.transport.tunnel.multiplex._ANSWER_TIMEOUT_S", 1.0)
     with subprocess.Popen([sys.executable, "-c", ECHO, "0"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         port = int(server.stdout.readline())

@@ -33,15 +33,15 @@ from jupyter_slurm.transport.ssh.keys.private_keys import (
     sign,
 )
 from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, key_type
-from jupyter_slurm.transport.ssh.keys.revoked import too_short
+from jupyter_slurm.transport.ssh.keys.revoked import short_key_reason
 from jupyter_slurm.transport.ssh.keys.ssh_agent import AgentRefusal, SshAgent
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt, Question, printable
 
 __all__ = ["log_in"]
 
-_MOST_ROUNDS = 64  # of questions in one login
-_MOST_PARTS = 16  # methods that a host may require one after the other
-_AGAIN = "That was not accepted. Try again."
+_MAX_ROUNDS = 64  # of questions in one login
+_MAX_METHODS = 16  # methods that a host may require one after the other
+_REJECTED_TEXT = "That was not accepted. Try again."
 _SOON = "Try again in a moment."
 
 
@@ -77,33 +77,33 @@ class _Login:
         self._host, self._transport, self._asker = host, transport, asker
         self._auth = Userauth(transport, host.user)
         self._agent = SshAgent(host.identity_agent) if host.identity_agent else None
-        self._tried: list[str] = []
+        self._used_methods: list[str] = []
         self._attempts = self._rounds = self._parts = 0
-        self._shown = False
+        self._is_notice_shown = False
         self._loaded: dict[str, PrivateKey] = {}
 
     def run(self) -> tuple[str, ...]:
         """Try the methods that the server accepts until the login is complete; return the attempts."""
         try:
-            self._auth.begin()
+            self._auth.request_service()
             reply = self._auth.request("none")
-            methods = self._fresh()
+            methods = self._restart_methods()
             while not isinstance(reply, LoginAccepted):
                 assert isinstance(reply, LoginRefused)
                 if reply.partial:
                     self._parts += 1
-                    if self._parts > _MOST_PARTS:
+                    if self._parts > _MAX_METHODS:
                         raise LoginConnectionLost("it never has enough", refusal=True)
-                    self._tried.append("that was right, and the host wants more")
-                    methods = self._fresh()
+                    self._used_methods.append("that was right, and the host wants more")
+                    methods = self._restart_methods()
                 reply = self._next(methods, reply)
         except LoginConnectionLost as lost:
             raise self._hung_up(lost) from None
         finally:
             self._loaded.clear()
-        return tuple(self._tried)
+        return tuple(self._used_methods)
 
-    def _fresh(self) -> dict[str, Iterator[Reply]]:
+    def _restart_methods(self) -> dict[str, Iterator[Reply]]:
         ways = {"publickey": self._keys, "keyboard-interactive": self._questions, "password": self._passwords}
         quiet = {"keyboard-interactive", "password"} if self._host.batch_mode else set()
         return {name: ways[name]() for name in self._host.authentications if name not in quiet}
@@ -117,7 +117,7 @@ class _Login:
                         f"the password for {self._host.label} is right, and has to be changed first",
                         hint=f"Log in once in a terminal: ssh {self._host.name}",
                         host=self._host.name,
-                        tried=self._tried,
+                        tried=self._used_methods,
                     )
                 return reply
         raise self._failed(refused.methods)
@@ -127,7 +127,7 @@ class _Login:
     def _keys(self) -> Iterator[Reply]:
         """Offer keys: first the public key; its passphrase is requested only if the server accepts the key."""
         mine, remarks = identities(self._host, self._agent)
-        self._tried += remarks
+        self._used_methods += remarks
         for identity in mine:
             with contextlib.suppress(_Skipped):
                 yield self._key(identity)
@@ -145,13 +145,13 @@ class _Login:
             reply = self._counted("publickey", True, algorithm, blob, signature)
         refused = isinstance(reply, LoginRefused) and not reply.partial
         why = f" ({identity.remark})" if identity.remark else ""
-        self._tried.append(f"{identity.label}: {f'refused{why}' if refused else 'accepted'}")
+        self._used_methods.append(f"{identity.label}: {f'refused{why}' if refused else 'accepted'}")
         return reply
 
     def _algorithm(self, identity: Identity, blob: bytes) -> str:
         """Choose the signature algorithm: SHA-2 for RSA, whatever the key's own type."""
         own = key_type(blob)
-        if why := too_short(self._host, blob):
+        if why := short_key_reason(self._host, blob):
             raise self._skip(identity, why)
         suffix = CERTIFICATE if own.endswith(CERTIFICATE) else ""
         names = [own]
@@ -193,11 +193,11 @@ class _Login:
                 raise self._skip(identity, "no passphrase opened it")
             question = Question(f"Passphrase for {path}")
             prompt = Prompt(self._host.label, "passphrase", "Your key is locked", instruction, (question,))
-            (passphrase,) = self._ask(prompt)
+            (passphrase,) = self._ask_prompt(prompt)
             left = left - 1 if passphrase else 0  # empty answer: continue without this key
 
     def _skip(self, identity: Identity, reason: str) -> _Skipped:
-        self._tried.append(f"{identity.label}: not offered, {reason}")
+        self._used_methods.append(f"{identity.label}: not offered, {reason}")
         return _Skipped()
 
     # Answers of the user --------------------------------------------------------------------------------------------
@@ -206,9 +206,9 @@ class _Login:
         for attempt in range(self._host.password_prompts):
             question = (Question(f"Password for {self._host.user}@{self._host.name}"),)
             prompt = Prompt(self._host.label, "password", "Password", self._notice(attempt), question)
-            reply = self._counted("password", False, *self._ask(prompt))
+            reply = self._counted("password", False, *self._ask_prompt(prompt))
             wrong = isinstance(reply, LoginRefused) and not reply.partial
-            self._tried.append(f"password: {'wrong' if wrong else 'accepted'}")
+            self._used_methods.append(f"password: {'wrong' if wrong else 'accepted'}")
             yield reply
 
     def _questions(self) -> Iterator[Reply]:
@@ -219,43 +219,44 @@ class _Login:
                 rounds += 1
             wrong = isinstance(reply, LoginRefused) and not reply.partial
             if rounds:
-                self._tried.append(f"questions of the host: {'not accepted' if wrong else 'accepted'}")
+                self._used_methods.append(f"questions of the host: {'not accepted' if wrong else 'accepted'}")
             yield reply
             if not rounds:  # no question: a second attempt would be the same
                 return
 
-    def _answer(self, asked: InfoRequest, attempt: int) -> Reply:
+    def _answer(self, info_request: InfoRequest, attempt: int) -> Reply:
         self._rounds += 1
-        if self._rounds > _MOST_ROUNDS:
+        if self._rounds > _MAX_ROUNDS:
             raise LoginConnectionLost("it never stops asking", refusal=True)
         # sshd prepends PAM's messages to the next question: only the last line is the question.
-        texts = [text.strip().rpartition("\n") for text, _ in asked.questions]
+        texts = [text.strip().rpartition("\n") for text, _ in info_request.questions]
         questions = tuple(
-            Question(last or "Answer", echo) for (_, _, last), (_, echo) in zip(texts, asked.questions, strict=True)
+            Question(last or "Answer", echo)
+            for (_, _, last), (_, echo) in zip(texts, info_request.questions, strict=True)
         )
-        parts = (self._notice(attempt), asked.instruction, *(head for head, _, _ in texts))
+        parts = (self._notice(attempt), info_request.instruction, *(head for head, _, _ in texts))
         instruction = "\n".join(part for part in parts if part)
-        prompt = Prompt(self._host.label, "keyboard-interactive", asked.title, instruction, questions)
+        prompt = Prompt(self._host.label, "keyboard-interactive", info_request.title, instruction, questions)
         if questions:
-            return self._auth.answer(self._ask(prompt))
+            return self._auth.answer(self._ask_prompt(prompt))
         if not (prompt.title or prompt.instruction):
             return self._auth.answer(())
         shown = self._asker.start(prompt)  # a notice to show while the server waits, for a telephone perhaps
         try:
-            return self._auth.answer((), lambda: self._still_wanted(shown))
+            return self._auth.answer((), lambda: self._check_wanted(shown))
         finally:
             shown.cancel()
 
-    def _still_wanted(self, shown: Future[list[str] | None]) -> None:
-        if shown.done() and shown.result() is None:
+    def _check_wanted(self, answer: Future[list[str] | None]) -> None:
+        if answer.done() and answer.result() is None:
             raise self._declined()
 
     def _notice(self, attempt: int) -> str:
         """Return the text above a question: the server's banner once, and whether the question is repeated."""
-        banner, self._shown = ("" if self._shown else self._auth.notice), True
-        return "\n".join(part for part in (banner, _AGAIN if attempt else "") if part)
+        banner, self._is_notice_shown = ("" if self._is_notice_shown else self._auth.notice), True
+        return "\n".join(part for part in (banner, _REJECTED_TEXT if attempt else "") if part)
 
-    def _ask(self, prompt: Prompt) -> list[str]:
+    def _ask_prompt(self, prompt: Prompt) -> list[str]:
         try:
             answers = self._auth.wait(self._asker.start(prompt))
         except CancelledError:
@@ -270,7 +271,7 @@ class _Login:
                 f"the answer for {self._host.label} cannot be sent: it is no UTF-8 text",
                 hint="Type it again; the terminal or the keyboard may be set to another encoding.",
                 host=self._host.name,
-                tried=self._tried,
+                tried=self._used_methods,
             )
         return answers
 
@@ -280,12 +281,12 @@ class _Login:
 
     # Errors after a failed login -------------------------------------------------------------------------------------
 
-    def _declined(self, when: str = "") -> LoginDeclined:
+    def _declined(self, moment: str = "") -> LoginDeclined:
         return LoginDeclined(
-            f"the log-in to {self._host.label} was not answered{when}",
+            f"the log-in to {self._host.label} was not answered{moment}",
             hint="Connect again when you have the answer at hand.",
             host=self._host.name,
-            tried=self._tried,
+            tried=self._used_methods,
         )
 
     def _hung_up(self, lost: LoginConnectionLost) -> LoginFailed:
@@ -302,7 +303,7 @@ class _Login:
             f"{self._host.label} ended the log-in after {self._attempts} attempts: {why}{self._list()}",
             hint=hint,
             host=self._host.name,
-            tried=self._tried,
+            tried=self._used_methods,
             **accident,
         )
 
@@ -312,12 +313,12 @@ class _Login:
             f"{self._host.label} did not let {self._host.user} in; it takes: {printable(takes, 500)}{self._list()}",
             hint=self._hint(set(methods)),
             host=self._host.name,
-            tried=self._tried,
+            tried=self._used_methods,
             methods=list(methods),
         )
 
     def _list(self) -> str:
-        return "".join(f"\n  {line}" for line in self._tried)
+        return "".join(f"\n  {line}" for line in self._used_methods)
 
     def _hint(self, methods: set[str]) -> str:
         host, ours = self._host, {"publickey", "keyboard-interactive", "password"}
@@ -332,18 +333,18 @@ class _Login:
             return f"Its methods are switched off in ~/.ssh/config: {', '.join(sorted(methods & ours))}."
         if host.batch_mode and methods & {"keyboard-interactive", "password"}:
             return "BatchMode in ~/.ssh/config forbids to ask you: take it out for this host."
-        if "password: wrong" in self._tried or any("not accepted" in line for line in self._tried):
+        if "password: wrong" in self._used_methods or any("not accepted" in line for line in self._used_methods):
             return (
                 f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
             )
-        if any(line.startswith("agent ") for line in self._tried):
+        if any(line.startswith("agent ") for line in self._used_methods):
             return (
                 "Your ssh-agent does not answer there. Where another one was started since, `jupyter slurm agent "
                 "stop`: the agent of jupyter_slurm then starts anew, with that of the terminal or notebook that needs "
                 "it. IdentityAgent in ~/.ssh/config names one for good."
             )
         named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
-        if not any(line.startswith(("key ", "certificate ")) for line in self._tried):
+        if not any(line.startswith(("key ", "certificate ")) for line in self._used_methods):
             return f"You have no key for it: `jupyter slurm init` makes one, or name yours in {named}."
         return (
             f"Put your key there (`ssh-copy-id {host.name}`, or the site's web page), or name the right one in {named}."

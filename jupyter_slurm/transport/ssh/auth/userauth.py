@@ -38,10 +38,10 @@ T = TypeVar("T")
 
 _SERVICE_REQUEST, _SERVICE_ACCEPT = 5, 6
 _REQUEST, _FAILURE, _SUCCESS, _BANNER, _SIXTY, _INFO_RESPONSE = 50, 51, 52, 53, 60, 61
-_PATIENCE: Final = 120.0  # seconds for an answer of the server: some servers delay after a wrong password
-_PUSH: Final = 600.0  # seconds: the server may wait for a telephone
-_TICK: Final = 0.2  # seconds between two checks of the connection
-_MOST_QUESTIONS: Final = 32
+_ANSWER_TIMEOUT_S: Final = 120.0  # seconds for an answer of the server: some servers delay after a wrong password
+_PUSH_TIMEOUT_S: Final = 600.0  # seconds: the server may wait for a telephone
+_CHECK_INTERVAL_S: Final = 0.2  # seconds between two checks of the connection
+_MAX_QUESTIONS: Final = 32
 
 
 class LoginConnectionLost(Exception):
@@ -111,7 +111,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         self._link = transport
         self._method = ""
         self._replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()
-        self._said = ""
+        self._server_message = ""
         # paramiko only logs the reason of a disconnect, which the user has to know ("Too many authentication …").
         transport._parse_disconnect = self._disconnected
 
@@ -151,14 +151,14 @@ class Userauth(AuthHandler):  # type: ignore[misc]
             title, instruction = printable(message.get_binary()), printable(message.get_binary())
             message.get_binary()  # the language
             count = message.get_int()
-            if count > _MOST_QUESTIONS:
+            if count > _MAX_QUESTIONS:
                 raise paramiko.SSHException(f"{count} questions at once")
             asked = tuple((printable(message.get_binary(), 1024), message.get_boolean()) for _ in range(count))
             self._replies.put(InfoRequest(title, instruction, asked))
 
     def _disconnected(self, message: Message) -> None:
         message.get_int()
-        self._said = printable(message.get_binary(), 500)
+        self._server_message = printable(message.get_binary(), 500)
 
     def abort(self) -> None:
         """Wake the waiting thread: the transport has ended."""
@@ -166,7 +166,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
 
     # In the login's thread
 
-    def begin(self) -> None:
+    def request_service(self) -> None:
         """Request the service.
 
         Raises
@@ -178,7 +178,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         message.add_byte(bytes([_SERVICE_REQUEST]))
         message.add_string("ssh-userauth")
         self._send(message)
-        self._reply(_PATIENCE)
+        self._reply(_ANSWER_TIMEOUT_S)
 
     def request(self, method: str, *fields: str | bytes | bool) -> Reply:
         """Try a method, and return the server's answer.
@@ -189,7 +189,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         """
         self._method, self.remark = method, ""
         self._send(self._request(method, fields))
-        return self._reply(_PUSH if method == "keyboard-interactive" else _PATIENCE)
+        return self._reply(_PUSH_TIMEOUT_S if method == "keyboard-interactive" else _ANSWER_TIMEOUT_S)
 
     def signed_text(self, algorithm: str, blob: bytes) -> bytes:
         """Return the text that a key's signature covers (RFC 4252, section 7)."""
@@ -197,7 +197,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         message.add_string(self._link.session_id)
         return bytes(message.asbytes() + self._request("publickey", (True, algorithm, blob)).asbytes())
 
-    def answer(self, answers: Sequence[str], meanwhile: Callable[[], None] = lambda: None) -> Reply:
+    def answer(self, answers: Sequence[str], on_wait: Callable[[], None] = lambda: None) -> Reply:
         """Answer the questions. ``meanwhile`` is called periodically while the server works, and may raise.
 
         Raises
@@ -210,7 +210,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         for text in answers:
             message.add_string(text)
         self._send(message)
-        return self._reply(_PUSH, meanwhile)
+        return self._reply(_PUSH_TIMEOUT_S, on_wait)
 
     def wait(self, future: Future[T]) -> T:
         """Wait for another party while the connection lives.
@@ -221,7 +221,7 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         """
         while True:
             try:
-                return future.result(_TICK)
+                return future.result(_CHECK_INTERVAL_S)
             except TimeoutError:
                 if future.done():
                     return future.result()
@@ -247,25 +247,25 @@ class Userauth(AuthHandler):  # type: ignore[misc]
         except (OSError, EOFError, paramiko.SSHException):
             raise self._lost() from None
 
-    def _reply(self, patience: float, meanwhile: Callable[[], None] = lambda: None) -> Reply:
-        deadline = time.monotonic() + patience
+    def _reply(self, timeout: float, on_wait: Callable[[], None] = lambda: None) -> Reply:
+        deadline = time.monotonic() + timeout
         while True:
             try:
-                reply = self._replies.get(timeout=_TICK)
+                reply = self._replies.get(timeout=_CHECK_INTERVAL_S)
             except queue.Empty:
-                meanwhile()
+                on_wait()
                 if not self._link.is_active():
                     raise self._lost() from None
                 if time.monotonic() > deadline:
-                    raise LoginConnectionLost(f"no answer within {patience:.0f} s") from None
+                    raise LoginConnectionLost(f"no answer within {timeout:.0f} s") from None
                 continue
             if reply is None:
                 raise self._lost()
             return reply
 
     def _lost(self) -> LoginConnectionLost:
-        if self._said:
-            return LoginConnectionLost(f"it hung up: {self._said}", refusal=True)
+        if self._server_message:
+            return LoginConnectionLost(f"it hung up: {self._server_message}", refusal=True)
         reason: Any = self._link.get_exception()
         said = printable(str(reason or ""), 500)
         return LoginConnectionLost(f"the connection ended ({said})" if said else "it hung up")

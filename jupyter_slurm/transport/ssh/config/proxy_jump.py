@@ -67,9 +67,9 @@ def as_jump(command: str, is_target: Callable[[str], bool], config_file: str | N
     return (f"{told['J']}," if "J" in told else "") + name + (f":{port_text}" if port_text else "")
 
 
-def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the options of an ssh and their values, the host as ``host``; KeyError: an unsupported option."""
-    rest, has_host = iter(words), False
+    rest, has_host = iter(arguments), False
     for word in rest:
         if not word.startswith("-") or word == "-":
             if has_host:

@@ -19,14 +19,14 @@ from jupyter_slurm.transport.local.transport import LocalTransport
 from jupyter_slurm.transport.ssh.config.paramiko_config import plain_settings
 from jupyter_slurm.transport.ssh.config.proxy_jump import as_jump, parse_jump
 
-__all__ = ["HostConfig", "way_to"]
+__all__ = ["HostConfig", "resolve_route"]
 
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:][A-Za-z0-9_.:%+-]{0,254}")
 # Stricter than OpenSSH 9.6 and later: these values go into ProxyCommand, which a shell reads.
 _ODD: Final = r"\x00-\x20\x7f'`\";&<>|(){}$*?!"
 _USER: Final = re.compile(rf"[^\\{_ODD}-](?:[^{_ODD}]{{0,126}}[^\\{_ODD}])?")
-_ASKING: Final = 30.0
-_MOST_HOPS: Final = 32
+_SSH_TIMEOUT_S: Final = 30.0
+_MAX_JUMP_HOSTS: Final = 32
 _METHODS: Final = {
     "publickey": "pubkeyauthentication",
     "keyboard-interactive": "kbdinteractiveauthentication",
@@ -109,7 +109,7 @@ class HostConfig:
         return f"{self.name} ({where}{through})"
 
 
-async def way_to(
+async def resolve_route(
     name: str,
     *,
     user: str | None = None,
@@ -146,23 +146,23 @@ class _Way:
 
     def __init__(self, config_file: str | None) -> None:
         self._config_file = config_file
-        self._seen: list[tuple[str, str | None, int | None, str | None]] = []
+        self._visited: list[tuple[str, str | None, int | None, str | None]] = []
 
     async def hops(self, name: str, user: str | None, port: int | None, jump: str | None) -> list[HostConfig]:
         """Return the hosts up to ``name``. ``jump`` is a value for ``ssh -J``, and overrides the configuration."""
         step = (name, user, port, jump)
-        if step in self._seen or len(self._seen) >= _MOST_HOPS:
-            path = " -> ".join(seen[0] for seen in [*self._seen, step])
+        if step in self._visited or len(self._visited) >= _MAX_JUMP_HOSTS:
+            path = " -> ".join(seen[0] for seen in [*self._visited, step])
             raise ConfigError(
                 f"The jump hosts lead in a circle: {path}",
                 hint="Correct ProxyJump in ~/.ssh/config; `HostConfig * !NAME` leaves the jump host itself out.",
             )
-        self._seen.append(step)
+        self._visited.append(step)
         _check(name, user)
         for element in jump.split(",") if jump and jump != "none" else ():
             jump_user, jump_name, _ = parse_jump(element)
             _check(jump_name, jump_user)
-        settings = await _ask(name, user, port, jump, self._config_file)
+        settings = await _query_ssh(name, user, port, jump, self._config_file)
         host = replace(_host(name, settings), config_file=self._config_file)
         via = settings.get("proxyjump", ["none"])[0]
         if host.proxy_command:
@@ -189,7 +189,7 @@ def _check(name: str, user: str | None) -> None:
         )
 
 
-async def _ask(
+async def _query_ssh(
     name: str, user: str | None, port: int | None, jump: str | None, config_file: str | None
 ) -> dict[str, list[str]]:
     """Return the settings of a host, from OpenSSH, or from paramiko if OpenSSH is not installed."""
@@ -212,7 +212,7 @@ async def _ask(
 
 async def _ssh_g(arguments: Sequence[str], name: str) -> str:
     with contextlib.closing(LocalTransport(workers=1)) as here:
-        done = await here.run(["ssh", "-G", *arguments], timeout=_ASKING)
+        done = await here.run(["ssh", "-G", *arguments], timeout=_SSH_TIMEOUT_S)
     if done.exit_code != 0:
         said = [line for line in done.stderr.decode(errors="replace").splitlines() if "Pseudo-terminal" not in line]
         raise ConfigError(
@@ -323,8 +323,8 @@ def _host(name: str, settings: Mapping[str, Sequence[str]]) -> HostConfig:
         password_prompts=int(said.one("numberofpasswordprompts", "3")),
         batch_mode=said.on("batchmode"),
         host_key_alias=said.one("hostkeyalias") or None,
-        user_known_hosts=_known_hosts(said.one("userknownhostsfile")),
-        global_known_hosts=_known_hosts(said.one("globalknownhostsfile")),
+        user_known_hosts=_split_known_hosts(said.one("userknownhostsfile")),
+        global_known_hosts=_split_known_hosts(said.one("globalknownhostsfile")),
         revoked_host_keys=_tilde(said.one("revokedhostkeys")) or None,
         hash_known_hosts=said.on("hashknownhosts"),
         strict="yes" if said.one("stricthostkeychecking") in ("yes", "true") else "ask",
@@ -342,7 +342,7 @@ def _host(name: str, settings: Mapping[str, Sequence[str]]) -> HostConfig:
     )
 
 
-def _known_hosts(value: str) -> tuple[str, ...]:
+def _split_known_hosts(value: str) -> tuple[str, ...]:
     """Split the list of files. ``ssh -G`` prints spaces in paths unquoted, but all paths are absolute."""
     return tuple(_tilde(path) for path in re.split(r" (?=[/~])", value) if path and path.lower() != "none")
 

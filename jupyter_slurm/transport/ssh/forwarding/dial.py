@@ -18,7 +18,7 @@ from jupyter_slurm.transport.base import Context, Stream
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
-from jupyter_slurm.transport.ssh.shell.calls import context_words, line_of
+from jupyter_slurm.transport.ssh.shell.calls import context_words, shell_line
 from jupyter_slurm.transport.ssh.shell.session_budget import SessionClaim
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
@@ -26,11 +26,11 @@ __all__ = ["ChannelLimit", "CommandStream", "dial", "open_command", "refused", "
 
 T = TypeVar("T")
 
-_FORBIDDEN = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
-_KEPT = 4096  # bytes to keep of a command's standard error
-_BREATH = 0.05  # seconds
-_ROOM = 2.0  # seconds until a closed session makes room
-_GRACE = 5.0  # seconds for the loop to give up by itself
+_FORBIDDEN_CODE = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
+_MAX_STDERR_BYTES = 4096  # bytes to keep of a command's standard error
+_RETRY_INTERVAL_S = 0.05  # seconds
+_SESSION_CLOSE_S = 2.0  # seconds until a closed session makes room
+_GRACE_PERIOD_S = 5.0  # seconds for the loop to give up by itself
 
 
 def dial(link: PersistentLink, host: str, port: int, timeout: float) -> Stream:
@@ -43,14 +43,14 @@ def dial(link: PersistentLink, host: str, port: int, timeout: float) -> Stream:
         except LinkLost:
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(_BREATH)
+            time.sleep(_RETRY_INTERVAL_S)
         except paramiko.ChannelException as error:
             raise refused(link.name, host, port, error) from None
 
 
 def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -> TunnelError:
     """Return a plain explanation why a server did not open a stream."""
-    if error.code == _FORBIDDEN:
+    if error.code == _FORBIDDEN_CODE:
         return TunnelError(
             f"{name} does not pass connections on (its sshd says so: AllowTcpForwarding, PermitOpen)",
             hint=f"Ask the administrators of {name} for AllowTcpForwarding local; a job step needs none.",
@@ -64,14 +64,14 @@ def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -
     )
 
 
-def wait_for(link: PersistentLink, patience: float) -> None:
+def wait_for(link: PersistentLink, timeout: float) -> None:
     """Wait in a thread until the link is up, at most this many seconds."""
-    _wait(link, time.monotonic() + patience)
+    _wait(link, time.monotonic() + timeout)
 
 
 def _wait(link: PersistentLink, deadline: float) -> None:
     if not link.is_alive:
-        _in_loop(link, link.ready(max(0.1, deadline - time.monotonic())), deadline)
+        _in_loop(link, link.wait_ready(max(0.1, deadline - time.monotonic())), deadline)
 
 
 def _in_loop(link: PersistentLink, work: Coroutine[Any, Any, T], deadline: float) -> T:
@@ -86,7 +86,7 @@ def _in_loop(link: PersistentLink, work: Coroutine[Any, Any, T], deadline: float
         work.close()
         raise lost from None
     try:
-        return working.result(max(0.1, deadline - time.monotonic()) + _GRACE)
+        return working.result(max(0.1, deadline - time.monotonic()) + _GRACE_PERIOD_S)
     except (NotInTime, CancelledError):
         working.cancel()
         raise lost from None
@@ -97,7 +97,7 @@ class CommandStream:
 
     def __init__(self, session: Session, ended: Callable[[], None]) -> None:
         self._session, self._ended = session, ended
-        self._said = bytearray()
+        self._stderr = bytearray()
         session.settimeout(None)
 
     def recv(self, size: int) -> bytes:
@@ -108,16 +108,16 @@ class CommandStream:
         except (paramiko.SSHException, EOFError) as error:
             raise ConnectionResetError("the connection broke") from error
         if not data:
-            raise ConnectionResetError(printable(bytes(self._said), 1000).strip() or "the command ended")
+            raise ConnectionResetError(printable(bytes(self._stderr), 1000).strip() or "the command ended")
         return data
 
     def _listen(self) -> None:
         while self._session.recv_stderr_ready():
-            said = self._session.recv_stderr(_KEPT)
+            said = self._session.recv_stderr(_MAX_STDERR_BYTES)
             if not said:
                 return
-            self._said += said
-            del self._said[:-_KEPT]
+            self._stderr += said
+            del self._stderr[:-_MAX_STDERR_BYTES]
 
     def sendall(self, data: bytes) -> None:
         """Send input to the command."""
@@ -142,10 +142,10 @@ class CommandStream:
 class ChannelLimit(Protocol):
     """Means to free a session at the server's limit: :class:`jupyter_slurm.transport.ssh.shell.pool.ShellPool`."""
 
-    async def make_room(self, patience: float) -> SessionClaim | None:
+    async def free_session(self, timeout: float) -> SessionClaim | None:
         """Close an unneeded session; None if there is none."""
 
-    def give_room_back(self, claim: SessionClaim) -> None:
+    def release_room(self, claim: SessionClaim) -> None:
         """Record that the freed session is no longer needed."""
 
 
@@ -164,39 +164,39 @@ def open_command(
     def give_back() -> None:
         if claim is not None and link.loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                link.loop.call_soon_threadsafe(link.loop.call_later, _ROOM, room.give_room_back, claim)
+                link.loop.call_soon_threadsafe(link.loop.call_later, _SESSION_CLOSE_S, room.release_room, claim)
 
     try:
         while True:
             _wait(link, deadline)
             try:
-                return CommandStream(_begin(link, new_shell, argv, env, deadline), give_back)
+                return CommandStream(_start_command(link, new_shell, argv, env, deadline), give_back)
             except paramiko.ChannelException as error:
-                if time.monotonic() > made + _ROOM:  # no session was freed yet, or another caller took it
-                    earlier, claim = claim, _in_loop(link, room.make_room(_left(deadline)), deadline)
+                if time.monotonic() > made + _SESSION_CLOSE_S:  # no session was freed yet, or another caller took it
+                    earlier, claim = claim, _in_loop(link, room.free_session(_remaining_time(deadline)), deadline)
                     made = time.monotonic()
                     if earlier is not None:
-                        _in_loop(link, _let(room, earlier), deadline)
+                        _in_loop(link, _release(room, earlier), deadline)
                 if claim is None:
                     raise TransportError(
                         f"{link.name} allows no session more: {printable(error.text or '', 200)}",
                         hint="MaxSessions of its sshd is too low.",
                     ) from None
-                time.sleep(_BREATH)  # a closed session takes a moment to end on the server
+                time.sleep(_RETRY_INTERVAL_S)  # a closed session takes a moment to end on the server
     except BaseException:
         give_back()
         raise
 
 
-async def _let(room: ChannelLimit, claim: SessionClaim) -> None:
-    room.give_room_back(claim)
+async def _release(room: ChannelLimit, claim: SessionClaim) -> None:
+    room.release_room(claim)
 
 
-def _left(deadline: float) -> float:
+def _remaining_time(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
 
 
-def _begin(
+def _start_command(
     link: PersistentLink,
     new_shell: Callable[[Session], Shell],
     argv: Sequence[str],
@@ -206,10 +206,10 @@ def _begin(
     """Begin a command in its own session; ChannelException: no more sessions are allowed."""
     shell: Shell | None = None
     try:
-        session = _in_loop(link, link.open_session(_left(deadline)), deadline)
+        session = _in_loop(link, link.open_session(_remaining_time(deadline)), deadline)
         shell = new_shell(session)
         shell.start()
-        session.sendall(line_of(["js_here", *context_words(Context(env=env)), *argv]))
+        session.sendall(shell_line(["js_here", *context_words(Context(env=env)), *argv]))
     except BaseException as error:
         if shell is not None:
             shell.close()

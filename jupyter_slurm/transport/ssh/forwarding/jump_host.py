@@ -16,7 +16,7 @@ from jupyter_slurm.transport.tunnel.proof import untold
 
 __all__ = ["HopPorts"]
 
-_PATIENCE = 60.0  # seconds for the link to come up
+_LINK_TIMEOUT_S = 60.0  # seconds for the link to come up
 
 
 class HopPorts:
@@ -38,11 +38,11 @@ class HopPorts:
         self._prover = SocketOwnerProof(self._session, self._name)
         self._lock = threading.Lock()
         self._generation = -1
-        self._found: dict[int, int] = {}  # port: the connection by which its owner was checked
+        self._ports: dict[int, int] = {}  # port: the connection by which its owner was checked
 
     def find(self, port: int) -> str:
         """Return the address on the host under which the user's own program listens."""
-        wait_for(self._link, _PATIENCE)
+        wait_for(self._link, _LINK_TIMEOUT_S)
         generation = self._link.generation
         with self._lock:
             if generation != self._generation:
@@ -54,7 +54,7 @@ class HopPorts:
             raise untold(self._name) from None
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost() from error
-        self._found[port] = generation
+        self._ports[port] = generation
         return address
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
@@ -66,7 +66,7 @@ class HopPorts:
             raise refused(self._name, address, port, error) from None
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost() from error
-        if self._found.get(port, self._link.generation) != self._link.generation:
+        if self._ports.get(port, self._link.generation) != self._link.generation:
             stream.close()
             raise TransportError(f"the connection to {self._name} was made anew")
         return stream

@@ -12,7 +12,7 @@ import paramiko
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, way_to
+from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, resolve_route
 from jupyter_slurm.transport.ssh.forwarding.dial import refused
 from jupyter_slurm.transport.ssh.forwarding.socket_owner import SocketOwnerProof
 from jupyter_slurm.transport.ssh.link.persistent import LinkObserver
@@ -20,9 +20,9 @@ from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostChain
 from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
 
-__all__ = ["NodeBySsh", "known_name", "node_host"]
+__all__ = ["NodeBySsh", "known_hosts_name", "node_host"]
 
-_PING, _DEADLINE = 5.0, 12.0  # seconds: a node that vanishes is detected within their sum
+_PING_INTERVAL_S, _ANSWER_TIMEOUT_S = 5.0, 12.0  # seconds: a node that vanishes is detected within their sum
 
 
 class _NoPrompter:
@@ -52,14 +52,14 @@ async def node_host(
     ConfigError
         The name or the configuration cannot be used.
     """
-    host = (await way_to(node, user=user, jump=(), config_file=config_file))[-1]
+    host = (await resolve_route(node, user=user, jump=(), config_file=config_file))[-1]
     by_hand = host.hostname if host.port == 22 else f"[{host.hostname}]:{host.port}"  # the form in which ssh records it
     more = login.identity_files if login is not None else ()
     return replace(
         host,
         # `ssh -G` converts it to lower case
         hostname=address if host.hostname.lower() == node.lower() else host.hostname,
-        host_key_alias=host.host_key_alias or known_name(cluster, node),
+        host_key_alias=host.host_key_alias or known_hosts_name(cluster, node),
         # also the form in which older versions recorded it
         host_key_second=by_hand if not host.host_key_alias else None,
         identity_files=tuple(dict.fromkeys([*host.identity_files, *more])),
@@ -69,7 +69,7 @@ async def node_host(
     )
 
 
-def known_name(cluster: str, node: str) -> str:
+def known_hosts_name(cluster: str, node: str) -> str:
     """Return the name of a node in known_hosts; ``cluster`` is empty if this computer is its login node."""
     return f"{cluster}-{node}" if cluster else node
 
@@ -106,7 +106,7 @@ class NodeBySsh:
     def open(self) -> None:
         """Log in; see :meth:`HostChain.open`."""
         self._chain.open()
-        watch = LinkObserver(self._chain, _PING, _DEADLINE, lambda: None)
+        watch = LinkObserver(self._chain, _PING_INTERVAL_S, _ANSWER_TIMEOUT_S, lambda: None)
         threading.Thread(target=watch.run, name=f"jupyter-slurm-watch-{self._host.name}", daemon=True).start()
 
     @property

@@ -14,8 +14,8 @@ from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
 __all__ = ["SocketOwnerProof"]
 
-_ANSWER = 15.0  # seconds
-_MOST = 4 << 20  # bytes of start-up output and of an answer
+_ANSWER_TIMEOUT_S = 15.0  # seconds
+_MAX_ANSWER_BYTES = 4 << 20  # bytes of start-up output and of an answer
 
 
 class SocketOwnerProof:
@@ -43,7 +43,7 @@ class SocketOwnerProof:
             The host does not answer; ``paramiko.ChannelException``: the host allows no session.
         """
         mark = secrets.token_hex(16)
-        return proven_address(self._ask(mark, port), mark, self._host, port)
+        return proven_address(self._run_proof(mark, port), mark, self._host, port)
 
     def close(self) -> None:
         """Close the shell."""
@@ -52,17 +52,17 @@ class SocketOwnerProof:
             with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
                 session.close()
 
-    def _ask(self, mark: str, port: int) -> bytes:
+    def _run_proof(self, mark: str, port: int) -> bytes:
         with self._lock:
             if self._session is not None:
                 with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
                     if mark.encode() in (output := self._exchange(self._session, mark, port)):
                         return output
                 self.close()  # the shell was ended on the host
-            session = self._open_session(_ANSWER)
+            session = self._open_session(_ANSWER_TIMEOUT_S)
             self._session = session
             try:
-                session.settimeout(_ANSWER)
+                session.settimeout(_ANSWER_TIMEOUT_S)
                 session.exec_command("exec /bin/sh")
                 return self._exchange(session, mark, port)
             except BaseException:
@@ -78,6 +78,6 @@ class SocketOwnerProof:
         except OSError:  # the shell ended before the query: its output is still read
             pass
         output, end = b"", f"{mark}\n".encode()
-        while output.count(end) < 2 and len(output) < _MOST and (data := session.recv(1 << 16)):
+        while output.count(end) < 2 and len(output) < _MAX_ANSWER_BYTES and (data := session.recv(1 << 16)):
             output += data
         return output

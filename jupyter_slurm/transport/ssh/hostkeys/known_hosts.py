@@ -18,7 +18,7 @@ from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts_entries import KnownHostEntry, entries_for, hashed_name
-from jupyter_slurm.transport.ssh.hostkeys.unknown_key import asks_about_keys, unknown_key
+from jupyter_slurm.transport.ssh.hostkeys.unknown_key import may_confirm_key, unknown_key
 from jupyter_slurm.transport.ssh.keys.public_keys import (
     CERTIFICATE,
     bare_key,
@@ -28,18 +28,18 @@ from jupyter_slurm.transport.ssh.keys.public_keys import (
     key_type,
     signer,
 )
-from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT, in_revoked_file, too_short
+from jupyter_slurm.transport.ssh.keys.revoked import SHORT_KEY_HINT, in_revoked_file, short_key_reason
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 
 __all__ = [
     "HostKeyVerdict",
     "add",
     "changed_at",
+    "check_host_key",
     "host_key_order",
     "host_key_prompt",
+    "host_names",
     "is_yes",
-    "judge",
-    "names_of",
     "verify",
 ]
 
@@ -83,7 +83,7 @@ class HostKeyVerdict:
     remark: str = ""
 
 
-def names_of(host: HostConfig) -> list[str]:
+def host_names(host: HostConfig) -> list[str]:
     """Return the names under which a host is looked up; for a non-default port, the plain name comes second.
 
     A key that differs under the second name does not count as changed: it may be of another host.
@@ -98,18 +98,18 @@ def _files(host: HostConfig) -> list[str]:
     return [*host.user_known_hosts, *host.global_known_hosts]
 
 
-def judge(host: HostConfig, blob: bytes, *, clock: Callable[[], float] = time.time) -> HostKeyVerdict:
+def check_host_key(host: HostConfig, blob: bytes, *, clock: Callable[[], float] = time.time) -> HostKeyVerdict:
     """Judge the key or certificate that a host offered, as ``ssh`` would."""
-    names = names_of(host)
-    first = _judge(host, names[0], blob, clock())
+    names = host_names(host)
+    first = _check_entries(host, names[0], blob, clock())
     if first.status == "unknown" and len(names) > 1:
-        plain = _judge(host, names[1], blob, clock())
+        plain = _check_entries(host, names[1], blob, clock())
         if plain.status in ("known", "revoked"):
             return plain
     return first
 
 
-def _judge(host: HostConfig, name: str, blob: bytes, now: float) -> HostKeyVerdict:
+def _check_entries(host: HostConfig, name: str, blob: bytes, now: float) -> HostKeyVerdict:
     entries = list(entries_for(name, _files(host)))
     plain, found, remark = bare_key(blob), certificate(blob), ""
     authority = signer(found) if found is not None else None
@@ -149,17 +149,17 @@ def host_key_order(host: HostConfig, available: Sequence[str] = _ALGORITHMS) -> 
         are left out.
     """
     wanted = [name for name in host.host_key_algorithms if name in available] or list(available)
-    first, *more = names_of(host)
+    first, *more = host_names(host)
     entries = list(entries_for(first, _files(host)))
     if not entries and host.host_key_second:
         entries = list(entries_for(more[0], _files(host)))
     known = {entry.key_type for entry in entries if not entry.marker}
     authority = any(entry.marker == "cert-authority" for entry in entries)
-    asked = [name for name in wanted if (authority and name.endswith(CERTIFICATE)) or _type_of(name) in known]
+    asked = [name for name in wanted if (authority and name.endswith(CERTIFICATE)) or _key_type(name) in known]
     return list(dict.fromkeys([*asked, *wanted]))
 
 
-def _type_of(algorithm: str) -> str:
+def _key_type(algorithm: str) -> str:
     return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm
 
 
@@ -171,7 +171,7 @@ def add(host: HostConfig, blob: bytes) -> str:
     HostKeyError
         The file cannot be written.
     """
-    path = _own_file(host)
+    path = _user_file(host)
     if path is None:
         raise HostKeyError(f"{host.label}: there is no known_hosts file to write to", hint="See UserKnownHostsFile.")
     line = f"{_line_for(host, blob)}\n".encode()
@@ -202,9 +202,9 @@ def _opened(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _why_not_kept(host: HostConfig) -> str:
+def _unwritable_reason(host: HostConfig) -> str:
     """Explain why a host key cannot be recorded; empty if it can, as far as known in advance."""
-    path = _own_file(host)
+    path = _user_file(host)
     if path is None:
         return "UserKnownHostsFile names no file"
     try:
@@ -214,25 +214,25 @@ def _why_not_kept(host: HostConfig) -> str:
         return f"{path}: {error.strerror}"
 
 
-def _own_file(host: HostConfig) -> str | None:
+def _user_file(host: HostConfig) -> str | None:
     return next((path for path in host.user_known_hosts if path != _NOWHERE), None)
 
 
 def _line_for(host: HostConfig, blob: bytes) -> str:
-    name, plain = names_of(host)[0], bare_key(blob)
+    name, plain = host_names(host)[0], bare_key(blob)
     shown = hashed_name(name) if host.hash_known_hosts else name
     return f"{shown} {key_type(plain)} {base64.b64encode(plain).decode()}"
 
 
 def _adding(host: HostConfig, blob: bytes) -> str:
     """Return the command equivalent to :func:`add`."""
-    return f"echo {quote_argv([_line_for(host, blob)])} >>{quote_argv([_own_file(host) or '~/.ssh/known_hosts'])}"
+    return f"echo {quote_argv([_line_for(host, blob)])} >>{quote_argv([_user_file(host) or '~/.ssh/known_hosts'])}"
 
 
 def verify(
     host: HostConfig,
     blob: bytes,
-    ask: Callable[[Prompt], Sequence[str] | None],
+    prompt: Callable[[Prompt], Sequence[str] | None],
     accepted: MutableSet[tuple[str, bytes]] | None = None,
 ) -> HostKeyVerdict:
     """Accept a known key, ask the user about an unknown key, and refuse all others. Blocks during the question.
@@ -248,10 +248,10 @@ def verify(
     HostKeyUnknown, HostKeyChanged, HostKeyRevoked, HostKeyError
         Nothing may be sent to the host.
     """
-    verdict = judge(host, blob)
+    verdict = check_host_key(host, blob)
     facts = {"host": host.name, "fingerprint": verdict.fingerprint, "key_type": verdict.key_type}
-    if why := too_short(host, blob):
-        raise HostKeyError(f"{host.label} shows a key that is too short: {why}", hint=TOO_SHORT, **facts)
+    if why := short_key_reason(host, blob):
+        raise HostKeyError(f"{host.label} shows a key that is too short: {why}", hint=SHORT_KEY_HINT, **facts)
     if verdict.status == "revoked" or in_revoked_file(host, blob):
         where = f"{verdict.entry.file}, line {verdict.entry.line}" if verdict.entry else host.revoked_host_keys
         raise HostKeyRevoked(
@@ -262,9 +262,9 @@ def verify(
     if verdict.status == "changed":
         assert verdict.entry is not None
         raise _changed(host, verdict, facts)
-    shown = (names_of(host)[0], bare_key(blob))
+    shown = (host_names(host)[0], bare_key(blob))
     if verdict.status == "unknown" and shown not in (accepted or ()):
-        if not asks_about_keys(host) or not _accepted(host, verdict, ask):
+        if not may_confirm_key(host) or not _accepted(host, verdict, prompt):
             raise unknown_key(host, verdict.fingerprint, verdict.key_type, _adding(host, blob))
         try:
             add(host, blob)
@@ -295,9 +295,9 @@ def _changed(host: HostConfig, verdict: HostKeyVerdict, facts: dict[str, str]) -
     )
 
 
-def _accepted(host: HostConfig, verdict: HostKeyVerdict, ask: Callable[[Prompt], Sequence[str] | None]) -> bool:
+def _accepted(host: HostConfig, verdict: HostKeyVerdict, prompt: Callable[[Prompt], Sequence[str] | None]) -> bool:
     remark = f"Its certificate does not help: {verdict.remark}." if verdict.remark else ""
-    answer = ask(host_key_prompt(host, verdict.key_type, verdict.fingerprint, remark))
+    answer = prompt(host_key_prompt(host, verdict.key_type, verdict.fingerprint, remark))
     return answer is not None and is_yes(answer[0], verdict.fingerprint)
 
 
@@ -306,7 +306,7 @@ def host_key_prompt(host: HostConfig, key_type: str, fingerprint: str, remark: s
 
     If the key cannot be recorded, the question says so, and why.
     """
-    why_not = _why_not_kept(host)
+    why_not = _unwritable_reason(host)
     return Prompt(
         host.label,
         "host-key",
@@ -325,16 +325,16 @@ def is_yes(answer: str, fingerprint: str) -> bool:
     return said.lower() == "yes" or said == fingerprint
 
 
-def changed_at(host: HostConfig, shown: str, shown_type: str, file: str, line: int) -> HostKeyError:
+def changed_at(host: HostConfig, key_text: str, shown_type: str, file: str, line: int) -> HostKeyError:
     """Return the error for a key that differs from a line of known_hosts; both are shown by their fingerprints."""
-    for name in names_of(host):
+    for name in host_names(host):
         for entry in entries_for(name, [file]):
             if entry.line == line:
-                verdict = HostKeyVerdict("changed", shown, shown_type, name, entry)
-                return _changed(host, verdict, {"host": host.name, "fingerprint": shown, "key_type": shown_type})
+                verdict = HostKeyVerdict("changed", key_text, shown_type, name, entry)
+                return _changed(host, verdict, {"host": host.name, "fingerprint": key_text, "key_type": shown_type})
     return HostKeyChanged(
-        f"the key of {host.label} has changed: it shows {shown}, and {file}, line {line}, knows another one.",
+        f"the key of {host.label} has changed: it shows {key_text}, and {file}, line {line}, knows another one.",
         hint=f"Ask the people who run it, and look at {file}.",
         host=host.name,
-        fingerprint=shown,
+        fingerprint=key_text,
     )

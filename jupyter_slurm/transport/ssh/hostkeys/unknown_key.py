@@ -6,10 +6,10 @@ from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import HostKeyUnknown
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 
-__all__ = ["asks_about_keys", "openssh_adds", "unknown_key"]
+__all__ = ["may_confirm_key", "openssh_adds", "unknown_key"]
 
 
-def asks_about_keys(host: HostConfig) -> bool:
+def may_confirm_key(host: HostConfig) -> bool:
     """Return whether a host's configuration allows asking the user about its key."""
     return host.strict != "yes" and not host.batch_mode
 
@@ -22,7 +22,7 @@ def unknown_key(host: HostConfig, fingerprint: str, key_type: str, command: str)
     command : str
         Command that adds the key, for cases without a question.
     """
-    if asks_about_keys(host):
+    if may_confirm_key(host):
         hint = "Compare the fingerprint with the one that the site publishes, connect again, and answer yes."
     else:
         line = "StrictHostKeyChecking yes" if host.strict == "yes" else "BatchMode yes"

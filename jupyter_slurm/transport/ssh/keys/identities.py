@@ -98,15 +98,15 @@ def _certificate(path: str, label: str, now: float) -> Identity | None:
     return Identity(label, blob, remark=fault(found, blob, first, now, (), host=False) or "")
 
 
-def _with_signer(found: Identity, held: list[tuple[bytes, str]], host: HostConfig) -> Identity:
+def _with_signer(identity: Identity, held: list[tuple[bytes, str]], host: HostConfig) -> Identity:
     """Find the signer of a certificate: its key in the agent, or in a file."""
-    if found.blob is None or found.agent_key is not None or not key_type(found.blob).endswith(CERTIFICATE):
-        return found
-    plain = bare_key(found.blob)
+    if identity.blob is None or identity.agent_key is not None or not key_type(identity.blob).endswith(CERTIFICATE):
+        return identity
+    plain = bare_key(identity.blob)
     for blob, _ in held:
-        if blob in (plain, found.blob):
-            return replace(found, agent_key=blob)
-    if found.path is None:
+        if blob in (plain, identity.blob):
+            return replace(identity, agent_key=blob)
+    if identity.path is None:
         path = next((path for path in host.identity_files if public_part(path) == plain), None)
-        return replace(found, path=path)
-    return found
+        return replace(identity, path=path)
+    return identity

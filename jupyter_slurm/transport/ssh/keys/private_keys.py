@@ -29,7 +29,7 @@ __all__ = ["KeyUnusable", "PassphraseNeeded", "PrivateKey", "load_private_key", 
 PrivateKey = Ed25519PrivateKey | EllipticCurvePrivateKey | RSAPrivateKey
 
 _MAGIC: Final = b"openssh-key-v1\0"
-_LARGEST: Final = 1 << 20
+_MAX_KEY_FILE_BYTES: Final = 1 << 20
 _HASHES: Final[dict[str, hashes.HashAlgorithm]] = {
     "rsa-sha2-256": hashes.SHA256(),
     "rsa-sha2-512": hashes.SHA512(),
@@ -63,7 +63,7 @@ def public_part(path: str) -> bytes | None:
 def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(_LARGEST)
+            return file.read(_MAX_KEY_FILE_BYTES)
     except OSError:
         return b""
 
@@ -94,7 +94,7 @@ def load_private_key(path: str, passphrase: str | None = None) -> PrivateKey:
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
-            data = file.read(_LARGEST)
+            data = file.read(_MAX_KEY_FILE_BYTES)
     except OSError as error:
         raise KeyUnusable(f"it cannot be read: {error.strerror}") from None
     if b"PRIVATE KEY-----" not in data:

@@ -33,9 +33,9 @@ CERTIFICATE: Final = "-cert-v01@openssh.com"
 # Number of fields of the key itself, after the nonce of a certificate.
 _CURVES: Final = ("nistp256", "nistp384", "nistp521")
 _FIELDS: Final = {"ssh-rsa": 2, "ssh-ed25519": 1, **{f"ecdsa-sha2-{curve}": 2 for curve in _CURVES}}
-_WHOLE: Final = {*_FIELDS, *(name + CERTIFICATE for name in _FIELDS)}
+_PARSED_TYPES: Final = {*_FIELDS, *(name + CERTIFICATE for name in _FIELDS)}
 # Further types found in files: compared, but never used.
-_OTHERS: Final = {"ssh-dss", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"}
+_COMPARED_TYPES: Final = {"ssh-dss", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"}
 
 
 def key_type(blob: bytes) -> str:
@@ -56,9 +56,9 @@ def read_line(declared: str, encoded: str) -> bytes | None:
         blob = base64.b64decode(encoded, validate=True)
     except ValueError:
         return None
-    if key_type(blob) != declared or declared not in _WHOLE | _OTHERS:
+    if key_type(blob) != declared or declared not in _PARSED_TYPES | _COMPARED_TYPES:
         return None
-    if declared in _WHOLE:
+    if declared in _PARSED_TYPES:
         try:
             load_ssh_public_identity(f"{declared} {encoded}".encode())
         except (ValueError, UnsupportedAlgorithm):
@@ -105,14 +105,14 @@ def rsa_bits(blob: bytes) -> int | None:
     return int(message.get_mpint().bit_length())
 
 
-def signer(found: SSHCertificate) -> bytes:
+def signer(certificate: SSHCertificate) -> bytes:
     """Return the key of the authority that signed a certificate."""
-    line = found.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    line = certificate.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     return base64.b64decode(line.split()[1])
 
 
 def fault(
-    found: SSHCertificate, blob: bytes, name: str, now: float, algorithms: Sequence[str], *, host: bool = True
+    certificate: SSHCertificate, blob: bytes, name: str, now: float, algorithms: Sequence[str], *, host: bool = True
 ) -> str | None:
     """Explain why a certificate is not valid for a name, at a time in seconds since the epoch; None: valid.
 
@@ -127,21 +127,21 @@ def fault(
     host : bool
         Whether it is a host certificate, else a user certificate.
     """
-    if found.type != (SSHCertificateType.HOST if host else SSHCertificateType.USER):
+    if certificate.type != (SSHCertificateType.HOST if host else SSHCertificateType.USER):
         return f"it is not the certificate of a {'host' if host else 'user'}"
-    if now < found.valid_after:
+    if now < certificate.valid_after:
         return "it is not valid yet"
-    if now >= found.valid_before:
+    if now >= certificate.valid_before:
         return "it has expired"
-    if found.valid_principals and name.encode() not in found.valid_principals:
+    if certificate.valid_principals and name.encode() not in certificate.valid_principals:
         return f"it is not for {name}"
-    if host and found.critical_options:
+    if host and certificate.critical_options:
         return "it has options that nobody here knows"
     made_with = _signature_algorithm(blob)
     if made_with == "ssh-rsa" or (algorithms and made_with not in algorithms):
         return f"its authority signed with {made_with}, which is not allowed"
     try:
-        found.verify_cert_signature()
+        certificate.verify_cert_signature()
     except (InvalidSignature, UnsupportedAlgorithm):
         return "its signature is wrong"
     return None

@@ -13,15 +13,17 @@ from typing import Final
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.keys.public_keys import bare_key, certificate, key_type, read_line, rsa_bits, signer
 
-__all__ = ["TOO_SHORT", "in_revoked_file", "too_short"]
+__all__ = ["SHORT_KEY_HINT", "in_revoked_file", "short_key_reason"]
 
-TOO_SHORT: Final = "Such keys can be forged. Ask the people who run it for a longer one, or for one of another type."
+SHORT_KEY_HINT: Final = (
+    "Such keys can be forged. Ask the people who run it for a longer one, or for one of another type."
+)
 """Advice for a host whose key is too short."""
 
-_KRL: Final = b"SSHKRL\n\0"
+_KRL_MAGIC: Final = b"SSHKRL\n\0"
 
 
-def too_short(host: HostConfig, blob: bytes) -> str:
+def short_key_reason(host: HostConfig, blob: bytes) -> str:
     """Explain how RequiredRSASize excludes a key, of a host or of the user; empty if it does not."""
     bits = rsa_bits(blob)
     if bits is None or bits >= host.required_rsa_size:
@@ -38,7 +40,7 @@ def in_revoked_file(host: HostConfig, blob: bytes) -> bool:
             text = file.read()
     except OSError:
         return True
-    if text.startswith(_KRL):
+    if text.startswith(_KRL_MAGIC):
         return _in_krl(host.revoked_host_keys, blob)
     found = certificate(blob)
     ours = (bare_key(blob), signer(found) if found is not None else None)

@@ -17,10 +17,10 @@ __all__ = ["AgentRefusal", "SshAgent"]
 
 _LIST, _LISTED, _SIGN, _SIGNED = 11, 12, 13, 14
 _FLAGS: Final = {"rsa-sha2-256": 2, "rsa-sha2-512": 4}
-_QUICK: Final = 10.0  # seconds for a list
-_PERSON: Final = 120.0  # seconds for a signature: the user may have to touch a token or confirm a dialog
-_LARGEST: Final = 1 << 20
-_MOST: Final = 2048
+_LIST_TIMEOUT_S: Final = 10.0  # seconds for a list
+_SIGN_TIMEOUT_S: Final = 120.0  # seconds for a signature: the user may have to touch a token or confirm a dialog
+_MAX_MESSAGE_BYTES: Final = 1 << 20
+_MAX_KEYS: Final = 2048
 
 
 class AgentRefusal(Exception):
@@ -40,9 +40,9 @@ class SshAgent:
         ------
         AgentRefusal
         """
-        answer = self._ask(bytes([_LIST]), _LISTED, _QUICK)
+        answer = self._request(bytes([_LIST]), _LISTED, _LIST_TIMEOUT_S)
         count = answer.get_int()
-        if count > _MOST:
+        if count > _MAX_KEYS:
             raise AgentRefusal(f"it holds {count} keys")
         return [(answer.get_binary(), answer.get_binary().decode("utf-8", "replace")) for _ in range(count)]
 
@@ -58,14 +58,14 @@ class SshAgent:
         question.add_string(blob)
         question.add_string(data)
         question.add_int(_FLAGS.get(algorithm, 0))
-        return bytes(self._ask(question.asbytes(), _SIGNED, _PERSON).get_binary())
+        return bytes(self._request(question.asbytes(), _SIGNED, _SIGN_TIMEOUT_S).get_binary())
 
-    def _ask(self, question: bytes, expected: int, timeout: float) -> Message:
+    def _request(self, question: bytes, expected: int, timeout: float) -> Message:
         try:
             with self._connected(timeout) as sock:
                 sock.sendall(struct.pack(">I", len(question)) + question)
                 (size,) = struct.unpack(">I", _read(sock, 4))
-                if not 0 < size <= _LARGEST:
+                if not 0 < size <= _MAX_MESSAGE_BYTES:
                     raise AgentRefusal("its answer cannot be understood")
                 answer = Message(_read(sock, size))
         except OSError as error:

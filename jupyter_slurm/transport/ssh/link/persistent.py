@@ -23,9 +23,9 @@ __all__ = ["LinkObserver", "PersistentLink"]
 
 log = logging.getLogger(__name__)
 
-_CHANNEL = 30.0  # seconds
-_GROWS = 60  # times the first pause: the longest pause between two attempts to connect
-_LOG_INS = 3  # logins that a server may cut off before this counts as a refusal
+_CHANNEL_TIMEOUT_S = 30.0  # seconds
+_MAX_PAUSE_FACTOR = 60  # times the first pause: the longest pause between two attempts to connect
+_MAX_LOGIN_HANGUPS = 3  # logins that a server may cut off before this counts as a refusal
 
 
 class PersistentLink(ABC):
@@ -47,18 +47,18 @@ class PersistentLink(ABC):
         Longest seconds before the second attempt to reconnect; doubles up to half a minute (60 times as much).
     """
 
-    refuses_late = False  # whether a session over the limit is refused only when its command starts
+    has_late_refusal = False  # whether a session over the limit is refused only when its command starts
 
     def __init__(
         self,
         hosts: Sequence[str],
         *,
-        told: Callable[[str], None] = log.info,
+        notify: Callable[[str], None] = log.info,
         ping: float = 5.0,
         deadline: float = 12.0,
         pause: float = 0.5,
     ) -> None:
-        self.hosts, self.name, self._told = tuple(hosts), hosts[-1], told
+        self.hosts, self.name, self._on_state = tuple(hosts), hosts[-1], notify
         self._ping, self._deadline, self._pause = ping, deadline, pause
         self._connection: Connection | None = None
         self._building: Connection | None = None
@@ -84,24 +84,24 @@ class PersistentLink(ABC):
     @property
     def silent_for(self) -> float:
         """Return the seconds since the oldest unanswered check of the remote host."""
-        asked = self._watch.asked_at if self._watch is not None and self.is_alive else None
+        asked = self._watch.probed_at if self._watch is not None and self.is_alive else None
         return 0.0 if asked is None else time.monotonic() - asked
 
-    def when_settled(self, act: Callable[[], None]) -> None:
+    def add_callback(self, act: Callable[[], None]) -> None:
         """Call a function after each new connection, and when no connection can be made."""
         self._listeners.append(act)
 
     @property
-    def is_kept(self) -> bool:
+    def is_reconnecting(self) -> bool:
         """Return whether the link reconnects after a break."""
         return self.generation > 0 and not self._closed
 
     async def connect(self) -> None:
         """Connect now, also after a refusal; a first failure is raised and not tried again."""
         self._refused = None
-        await self.ready(None)
+        await self.wait_ready(None)
 
-    async def ready(self, patience: float | None) -> None:
+    async def wait_ready(self, timeout: float | None) -> None:
         """Wait for a live connection.
 
         Raises
@@ -111,19 +111,19 @@ class PersistentLink(ABC):
         TransportError
             The connection was refused.
         """
-        await self._connected(patience)
+        await self._connected(timeout)
 
-    async def _connected(self, patience: float | None) -> Connection:
+    async def _connected(self, timeout: float | None) -> Connection:
         if self._connection is not None and not self._closed:
             if self._connection.is_alive:
                 return self._connection
             self._lost(self._connection)  # noticed before the observer
         self._check()
         if self._connecting is None:
-            self._start(again=self.generation > 0)
+            self._start(is_reconnect=self.generation > 0)
         assert self._connecting is not None
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 connection = await asyncio.shield(self._connecting)
         except TimeoutError:
             raise LinkLost(
@@ -137,7 +137,7 @@ class PersistentLink(ABC):
             raise
         return connection
 
-    async def open_session(self, patience: float | None) -> Session:
+    async def open_session(self, timeout: float | None) -> Session:
         """Return a fresh channel for one command or subsystem.
 
         Raises
@@ -147,12 +147,12 @@ class PersistentLink(ABC):
         paramiko.ChannelException
             The server allows no further session (MaxSessions).
         """
-        connection = await self._connected(patience)
+        connection = await self._connected(timeout)
 
         def work() -> Session:
             # One at a time: paramiko keeps only one reason of a refusal for all callers.
-            with self._opening, self.told_apart(connection.last):
-                return connection.open_session(_CHANNEL)
+            with self._opening, self.mapped_errors(connection.last):
+                return connection.open_session(_CHANNEL_TIMEOUT_S)
 
         return await self.threads.call(work)
 
@@ -169,7 +169,7 @@ class PersistentLink(ABC):
         connection = self._connection
         if connection is None or not connection.is_alive:
             raise LinkLost(f"no connection to {self.name} just now", host=self.name)
-        with self.told_apart(connection.last):
+        with self.mapped_errors(connection.last):
             return connection.dial(host, port, timeout)
 
     def hop(self, number: int) -> Hop:
@@ -185,7 +185,7 @@ class PersistentLink(ABC):
             raise LinkLost(f"no connection to {self.name} just now", host=self.name)
         return connection.hop(number)
 
-    async def ask(self) -> None:
+    async def probe(self) -> None:
         """Wait for an answer of the remote host, which has then processed all earlier messages.
 
         Raises
@@ -193,16 +193,16 @@ class PersistentLink(ABC):
         LinkLost
             There is no connection.
         """
-        connection = await self._connected(_CHANNEL)
+        connection = await self._connected(_CHANNEL_TIMEOUT_S)
 
         def work() -> None:
-            with self.told_apart(connection.last):
-                connection.ask()
+            with self.mapped_errors(connection.last):
+                connection.probe()
 
         await self.threads.call(work)
 
     @contextlib.contextmanager
-    def told_apart(self, wire: Wire | None = None) -> Iterator[None]:
+    def mapped_errors(self, wire: Wire | None = None) -> Iterator[None]:
         """Map the exceptions of paramiko and the system after a break to LinkLost, and drop ``wire``."""
         try:
             yield
@@ -216,7 +216,7 @@ class PersistentLink(ABC):
     def drop(self) -> None:
         """Give up this connection; the link reconnects."""
         if (connection := self._connection) is not None:
-            self.threads.later(connection.close)
+            self.threads.run_later(connection.close)
 
     @property
     def since(self) -> float | None:
@@ -230,9 +230,9 @@ class PersistentLink(ABC):
             with contextlib.suppress(RuntimeError):  # the loop is closed, and its task with it
                 self._connecting.cancel()
             if self._building is not None:
-                self.threads.later(self._building.close)  # or its thread waits on, perhaps for the user
+                self.threads.run_later(self._building.close)  # or its thread waits on, perhaps for the user
         if (connection := self._connection) is not None:
-            self.threads.later(connection.leave if keep else connection.close)
+            self.threads.run_later(connection.leave if keep else connection.close)
         self.threads.close()
 
     # Connecting --------------------------------------------------------------------------------------------------
@@ -243,22 +243,22 @@ class PersistentLink(ABC):
         if self._refused is not None:
             raise self._refused
 
-    def _start(self, *, again: bool) -> None:
+    def _start(self, *, is_reconnect: bool) -> None:
         self.loop = asyncio.get_running_loop()
-        self._connecting = asyncio.create_task(self._make(again), name=f"connect {self.name}")
-        self._connecting.add_done_callback(self._made)
+        self._connecting = asyncio.create_task(self._connect(is_reconnect), name=f"connect {self.name}")
+        self._connecting.add_done_callback(self._on_connected)
 
-    async def _make(self, again: bool) -> Connection:
-        if not again:  # the caller gets a first error at once
+    async def _connect(self, is_reconnect: bool) -> Connection:
+        if not is_reconnect:  # the caller gets a first error at once
             return await self._open()
         hung_up = itertools.count(1)
 
         def may_be_better(error: BaseException) -> bool:
             # A login may fail because the connection breaks meanwhile, or because the server limits login attempts.
-            cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _LOG_INS
+            cut = isinstance(error, LoginFailed) and "reason" in error.details and next(hung_up) < _MAX_LOGIN_HANGUPS
             return cut or isinstance(error, LinkLost)
 
-        pause = wait_random_exponential(self._pause, max=_GROWS * self._pause)
+        pause = wait_random_exponential(self._pause, max=_MAX_PAUSE_FACTOR * self._pause)
         async for attempt in AsyncRetrying(wait=pause, retry=retry_if_exception(may_be_better)):
             with attempt:
                 connection = await self._open()
@@ -275,7 +275,7 @@ class PersistentLink(ABC):
 
         return await self.threads.call(work)
 
-    def _made(self, task: asyncio.Task[Connection]) -> None:
+    def _on_connected(self, task: asyncio.Task[Connection]) -> None:
         self._connecting = None
         if task.cancelled():
             return
@@ -283,13 +283,15 @@ class PersistentLink(ABC):
         if error is not None:
             if self.generation:
                 self._refused = error
-                self._told(f"{self.name}: {error.message if isinstance(error, SlurmError) else type(error).__name__}")
+                self._on_state(
+                    f"{self.name}: {error.message if isinstance(error, SlurmError) else type(error).__name__}"
+                )
             self._settled()
             return
         self.generation += 1  # first, so that threads with the new connection see the new number
         self._connection = connection = task.result()
         if self.generation > 1:
-            self._told(f"{self.name}: connected again")
+            self._on_state(f"{self.name}: connected again")
         self._settled()
         loop = asyncio.get_running_loop()
 
@@ -308,9 +310,9 @@ class PersistentLink(ABC):
         if self._closed or connection is not self._connection:
             return
         self._connection = None
-        self._told(f"{self.name}: connection lost, connecting again")
+        self._on_state(f"{self.name}: connection lost, connecting again")
         if self._connecting is None:
-            self._start(again=True)
+            self._start(is_reconnect=True)
 
 
 class LinkObserver:
@@ -333,7 +335,7 @@ class LinkObserver:
 
     def __init__(self, connection: Connection, ping: float, deadline: float, lost: Callable[[], None]) -> None:
         self._connection, self._ping, self._deadline, self._lost = connection, ping, deadline, lost
-        self.asked_at: float | None = None
+        self.probed_at: float | None = None
 
     def run(self) -> None:
         """Watch the connection until it is dead; runs in its own thread."""
@@ -346,21 +348,21 @@ class LinkObserver:
             before, clocks = clocks, _clocks()
             # While a laptop sleeps, its wall clock advances and its monotonic clock does not.
             slept = (clocks[0] - before[0]) - (clocks[1] - before[1]) > self._ping
-            self._ask(min(4.0, self._deadline) if slept else self._deadline)
+            self._probe(min(4.0, self._deadline) if slept else self._deadline)
         self._connection.close()
         self._lost()
 
-    def _ask(self, deadline: float) -> None:
+    def _probe(self, deadline: float) -> None:
         alarm = threading.Timer(deadline, self._connection.close)
         alarm.daemon = True
         alarm.start()
-        self.asked_at = time.monotonic()
+        self.probed_at = time.monotonic()
         try:
             with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
-                self._connection.ask()
+                self._connection.probe()
         finally:
             alarm.cancel()
-            self.asked_at = None
+            self.probed_at = None
 
 
 def _clocks() -> tuple[float, float]:

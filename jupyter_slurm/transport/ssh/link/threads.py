@@ -41,7 +41,7 @@ class DaemonThreadPool:
         self._workers.run(run)
         return await future
 
-    def later(self, work: Callable[[], None]) -> None:
+    def run_later(self, work: Callable[[], None]) -> None:
         """Run a function that nobody waits for; it must not raise."""
         self._workers.run(work)
 

@@ -11,7 +11,7 @@ from jupyter_slurm.errors import CommandMissing, TransportError
 from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd
 
-__all__ = ["ShellAnswer", "check_started", "context_words", "line_of", "number"]
+__all__ = ["ShellAnswer", "check_started", "context_words", "number", "shell_line"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ShellAnswer:
     prelude: PreludeEnd | None = None
 
 
-def number(said: str) -> int:
+def number(message: str) -> int:
     """Parse a number in an answer.
 
     Raises
@@ -33,12 +33,12 @@ def number(said: str) -> int:
     TransportError
         The text is not a number. Parsing raises no other error.
     """
-    if re.fullmatch("[0-9]{1,18}", said) is None:
+    if re.fullmatch("[0-9]{1,18}", message) is None:
         raise TransportError(
-            f"the far side answered {said[:40]!r} where a number was due",
+            f"the far side answered {message[:40]!r} where a number was due",
             hint="Does something on its PATH stand in for a command of coreutils or util-linux?",
         )
-    return int(said)
+    return int(message)
 
 
 def context_words(context: Context | None) -> list[str]:
@@ -54,7 +54,7 @@ def context_words(context: Context | None) -> list[str]:
     return [umask, cwd, str(len(limits)), *limits, str(len(env)), *env]
 
 
-def line_of(words: Sequence[str]) -> bytes:
+def shell_line(words: Sequence[str]) -> bytes:
     """Return words as shell text in braces, so that half a line, cut by a broken connection, is not run."""
     return b"{ " + quote_argv(words).encode("utf-8", "surrogateescape") + b"\n}\n"
 

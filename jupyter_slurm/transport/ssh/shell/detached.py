@@ -13,13 +13,21 @@ from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 from jupyter_slurm.transport.ssh.shell.files import failure, percent_b
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
-__all__ = ["LARGE", "RemoteDetachedRun", "RemoteDirectoryLock", "draft_of", "exit_code", "once_words", "started"]
+__all__ = [
+    "LARGE_BYTES",
+    "RemoteDetachedRun",
+    "RemoteDirectoryLock",
+    "detached_arguments",
+    "draft_path",
+    "exit_code",
+    "started",
+]
 
-LARGE = 256 << 10
+LARGE_BYTES = 256 << 10
 """Bytes from which a file is sent on its own: the remote shell would hold it in one line of its input."""
 
-_LOOK = 1.0  # seconds for which a shell waits for a command's end; other commands may need the shell
-_GLANCE = 0.05
+_WAIT_STEP_S = 1.0  # seconds for which a shell waits for a command's end; other commands may need the shell
+_SHORT_WAIT_S = 0.05
 
 
 class RemoteDirectoryLock:
@@ -75,34 +83,36 @@ class RemoteDetachedRun:
     def __init__(
         self,
         prefix: str,
-        hold: RemoteDirectoryLock | None,
+        lock: RemoteDirectoryLock | None,
         done: Completed | None,
-        look: Callable[[float, float | None], Awaitable[Completed | None]],
+        poll: Callable[[float, float | None], Awaitable[Completed | None]],
     ) -> None:
-        self._prefix, self.hold, self._done, self._look = prefix, hold, done, look
+        self._prefix, self.lock, self._result, self._poll = prefix, lock, done, poll
 
     async def result(self, timeout: float | None) -> Completed | None:
         """Wait for the command's end, also across connections."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = 0.1
-        while self._done is None:
+        while self._result is None:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
-            self._done = await self._look(_LOOK if left is None else max(_GLANCE, min(_LOOK, left)), left)
-            if self._done is None:
+            self._result = await self._poll(
+                _WAIT_STEP_S if left is None else max(_SHORT_WAIT_S, min(_WAIT_STEP_S, left)), left
+            )
+            if self._result is None:
                 await asyncio.sleep(pause if left is None else max(0.0, min(pause, left)))
                 pause = min(1.0, pause * 1.5)
-        return self._done
+        return self._result
 
 
-def draft_of(prefix: str) -> str:
+def draft_path(prefix: str) -> str:
     """Return the temporary path of the directory of ``prefix``."""
     folder = posixpath.dirname(prefix)
     return posixpath.join(posixpath.dirname(folder), f".{posixpath.basename(folder)}.{secrets.token_hex(4)}")
 
 
-def once_words(
+def detached_arguments(
     prefix: str,
     token: str,
     draft: str,
@@ -116,7 +126,7 @@ def once_words(
     Parameters
     ----------
     prefix, files
-        See :meth:`jupyter_slurm.transport.base.Transport.start_once`.
+        See :meth:`jupyter_slurm.transport.base.Transport.start_detached`.
     token : str
         Identifies this start later.
     draft : str

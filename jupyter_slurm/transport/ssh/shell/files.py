@@ -17,16 +17,16 @@ from typing import Final, Protocol
 
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import FileStat, Sent
-from jupyter_slurm.transport.local.files import told
+from jupyter_slurm.transport.local.files import mapped_errors
 from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number
 
 __all__ = ["RemoteFiles", "failure", "percent_b"]
 
-_CHUNK: Final = 4 << 20  # bytes; the most that a broken connection costs
-_LEAST: Final = 256 << 10  # bytes of the smallest written chunk
-_MOMENT: Final = 1.0  # seconds
-_INLINE: Final = 8 << 10  # bytes sent as an argument: some shells read their commands byte by byte
-_AT_ONCE: Final = 100  # files in one command
+_MAX_CHUNK_BYTES: Final = 4 << 20  # bytes; the most that a broken connection costs
+_MIN_CHUNK_BYTES: Final = 256 << 10  # bytes of the smallest written chunk
+_CHUNK_DURATION_S: Final = 1.0  # seconds
+_MAX_INLINE_BYTES: Final = 8 << 10  # bytes sent as an argument: some shells read their commands byte by byte
+_FILES_PER_COMMAND: Final = 100  # files in one command
 
 # Messages of coreutils in the C locale, and two phrases of dash.
 _ERRORS: Final = {os.strerror(number): number for number in errno.errorcode} | {
@@ -40,7 +40,7 @@ _ERRORS: Final = {os.strerror(number): number for number in errno.errorcode} | {
 class RemoteCall(Protocol):
     """Caller of a function in the remote shell; all calls of this module may run twice."""
 
-    def __call__(self, words: Sequence[str], stdin: memoryview | None = None) -> Awaitable[ShellAnswer]: ...
+    def __call__(self, arguments: Sequence[str], stdin: memoryview | None = None) -> Awaitable[ShellAnswer]: ...
 
 
 def percent_b(data: bytes) -> str:
@@ -54,7 +54,7 @@ def failure(answer: ShellAnswer, action: str, path: str) -> Exception:
     reason = said.splitlines()[-1].rpartition(": ")[2] if said else "it failed without a word"
     number = next((number for text, number in _ERRORS.items() if reason.endswith(text)), None)
     try:
-        with told(action, path):
+        with mapped_errors(action, path):
             if number is None:
                 raise TransportError(f"cannot {action} {path}: {reason}", path=path)
             raise OSError(number, os.strerror(number), path)
@@ -62,9 +62,9 @@ def failure(answer: ShellAnswer, action: str, path: str) -> Exception:
         return error
 
 
-def _file_stat(said: bytes) -> FileStat:
+def _file_stat(output: bytes) -> FileStat:
     """Parse size and time in the output of stat(1)."""
-    size, _, mtime = said.decode("ascii", "replace").strip().partition(" ")
+    size, _, mtime = output.decode("ascii", "replace").strip().partition(" ")
     for part in mtime.removeprefix("-").split("."):
         number(part)
     return FileStat(number(size), float(mtime))
@@ -86,7 +86,7 @@ class RemoteFiles:
         """Read in chunks; a break costs at most one chunk."""
         data = bytearray()
         while limit is None or len(data) < limit:
-            want = _CHUNK if limit is None else min(_CHUNK, limit - len(data))
+            want = _MAX_CHUNK_BYTES if limit is None else min(_MAX_CHUNK_BYTES, limit - len(data))
             answer = await self._call(["js_read", path, str(offset + len(data)), str(want)])
             if answer.value != "0":
                 raise failure(answer, "read", path)
@@ -95,7 +95,7 @@ class RemoteFiles:
                 break
         return bytes(data)
 
-    async def bring(self, contents: Mapping[str, bytes], sent: Sent | None) -> None:
+    async def write_new_files(self, contents: Mapping[str, bytes], sent: Sent | None) -> None:
         """Write new files with mode 0600, by path. After a failure or a cancellation, none of them remains."""
         done, total = 0, sum(map(len, contents.values()))
 
@@ -117,12 +117,12 @@ class RemoteFiles:
     async def write(self, path: str, data: bytes, mode: int) -> None:
         """Write a draft beside the file, and rename it."""
         draft = posixpath.join(posixpath.dirname(path), f".{secrets.token_hex(8)}.tmp")
-        if len(data) <= _INLINE:
-            await self._done(["js_put", draft, path, f"{mode:04o}", percent_b(data)], "write", path)
+        if len(data) <= _MAX_INLINE_BYTES:
+            await self._run(["js_put", draft, path, f"{mode:04o}", percent_b(data)], "write", path)
             return
         try:
             await self._fill(draft, data, path, lambda _: None)
-            await self._done(["js_settle", draft, path, f"{mode:04o}"], "write", path)
+            await self._run(["js_settle", draft, path, f"{mode:04o}"], "write", path)
         except BaseException:
             with contextlib.suppress(TransportError):
                 await self._call(["js_do", "rm", "-f", "--", draft])
@@ -130,7 +130,7 @@ class RemoteFiles:
 
     async def _fill(self, draft: str, data: bytes, path: str, arrived: Callable[[int], None]) -> None:
         """Write a file that has no readers yet, in chunks that each take about a moment."""
-        view, at, size = memoryview(data), 0, _LEAST
+        view, at, size = memoryview(data), 0, _MIN_CHUNK_BYTES
         while part := view[at : at + size]:
             begun = time.monotonic()
             # Each chunk has its position, so a repeated write after a break does no harm.
@@ -138,19 +138,23 @@ class RemoteFiles:
             if answer.value != "0":
                 raise failure(answer, "write", path)
             at += len(part)
-            size = min(2 * size, _CHUNK) if time.monotonic() - begun < _MOMENT else max(size // 2, _LEAST)
+            size = (
+                min(2 * size, _MAX_CHUNK_BYTES)
+                if time.monotonic() - begun < _CHUNK_DURATION_S
+                else max(size // 2, _MIN_CHUNK_BYTES)
+            )
             arrived(len(part))
 
     async def stat(self, path: str) -> FileStat:
         """Return size and times of a file."""
-        answer = await self._done(["js_do", "stat", "-L", "-c", "%s %.9Y", "--", path], "look at", path)
+        answer = await self._run(["js_do", "stat", "-L", "-c", "%s %.9Y", "--", path], "look at", path)
         return _file_stat(answer.stdout)
 
     async def stat_all(self, paths: Sequence[str]) -> dict[str, FileStat]:
         """Return the status of many files."""
         found: dict[str, FileStat] = {}
-        for at in range(0, len(paths), _AT_ONCE):
-            some = paths[at : at + _AT_ONCE]
+        for at in range(0, len(paths), _FILES_PER_COMMAND):
+            some = paths[at : at + _FILES_PER_COMMAND]
             answer = await self._call(["js_do", "stat", "-L", "--printf", r"%s %.9Y %n\0", "--", *some])
             for line in answer.stdout.split(b"\0")[:-1]:
                 size, _, rest = line.partition(b" ")
@@ -160,19 +164,19 @@ class RemoteFiles:
 
     async def make_dir(self, path: str) -> None:
         """Create a directory and its parents with mode 0700."""
-        await self._done(["js_make", path], "make the folder", path)
+        await self._run(["js_make", path], "make the folder", path)
 
     async def list_dir(self, path: str) -> list[str]:
         """List names with arbitrary characters."""
-        answer = await self._done(["js_list", path], "list", path)
+        answer = await self._run(["js_list", path], "list", path)
         return [os.fsdecode(name) for name in answer.stdout.split(b"\0")[:-1]]
 
     async def remove(self, path: str) -> None:
         """Remove a file or a tree."""
-        await self._done(["js_do", "rm", "-rf", "--", path.rstrip("/") or "/"], "remove", path)
+        await self._run(["js_do", "rm", "-rf", "--", path.rstrip("/") or "/"], "remove", path)
 
-    async def _done(self, words: Sequence[str], action: str, path: str) -> ShellAnswer:
-        answer = await self._call(words)
+    async def _run(self, arguments: Sequence[str], action: str, path: str) -> ShellAnswer:
+        answer = await self._call(arguments)
         if answer.value != "0":
             raise failure(answer, action, path)
         return answer

@@ -20,11 +20,11 @@ from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd
 from jupyter_slurm.transport.ssh.shell.shell import Shell
 
-__all__ = ["ShellSurvey", "count_sessions", "has_sftp", "look_at_prelude", "look_at_shell"]
+__all__ = ["ShellSurvey", "check_login_shell", "check_prelude", "count_sessions", "has_sftp"]
 
-_CHANNEL: Final = 30.0  # seconds
-_PATIENCE: Final = 10.0
-_NOISE: Final = 1 << 20  # bytes
+_CHANNEL_TIMEOUT_S: Final = 30.0  # seconds
+_CHECK_TIMEOUT_S: Final = 10.0
+_MAX_NOISE_BYTES: Final = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ShellSurvey:
     noise: str
 
 
-async def look_at_shell(link: PersistentLink, timeout: float) -> ShellSurvey:
+async def check_login_shell(link: PersistentLink, timeout: float) -> ShellSurvey:
     """Run one plain command with the login shell, as ``ssh HOST echo …`` does.
 
     Raises
@@ -58,15 +58,15 @@ async def look_at_shell(link: PersistentLink, timeout: float) -> ShellSurvey:
         The connection broke, or the server allows no session.
     """
     with contextlib.closing(await _open(link)) as channel:
-        return await link.threads.call(lambda: _look(link, channel, timeout))
+        return await link.threads.call(lambda: _run_check(link, channel, timeout))
 
 
-def _look(link: PersistentLink, channel: Session, timeout: float) -> ShellSurvey:
+def _run_check(link: PersistentLink, channel: Session, timeout: float) -> ShellSurvey:
     mark, out, err = secrets.token_hex(16).encode(), b"", b""
     begun = time.monotonic()
-    with _told_apart(link):
+    with _mapped_errors(link):
         channel.exec_command(f"echo {mark.decode()} $SHELL {mark.decode()}")  # all shells parse this line alike
-        while out.count(mark) < 2 and len(out) < _NOISE and time.monotonic() < begun + timeout:
+        while out.count(mark) < 2 and len(out) < _MAX_NOISE_BYTES and time.monotonic() < begun + timeout:
             channel.settimeout(max(0.01, begun + timeout - time.monotonic()))
             try:
                 data = channel.recv(1 << 16)
@@ -84,7 +84,7 @@ def _look(link: PersistentLink, channel: Session, timeout: float) -> ShellSurvey
     return ShellSurvey(answered, shell, seconds, printable(before + err, 2000).strip())
 
 
-async def look_at_prelude(link: PersistentLink, prelude: str, login_shell: bool, patience: float) -> PreludeEnd:
+async def check_prelude(link: PersistentLink, prelude: str, login_shell: bool, timeout: float) -> PreludeEnd:
     """Run the prelude of a profile in its own shell, and return how it ended.
 
     Raises
@@ -93,10 +93,10 @@ async def look_at_prelude(link: PersistentLink, prelude: str, login_shell: bool,
         The prelude ended the shell, the connection broke, or the server allows no session.
     """
     with contextlib.closing(await _open(link)) as channel:
-        shell = Shell(channel, prelude, login_shell, patience)
+        shell = Shell(channel, prelude, login_shell, timeout)
 
         def work() -> None:
-            with _told_apart(link):
+            with _mapped_errors(link):
                 shell.start()
 
         await link.threads.call(work)
@@ -114,7 +114,7 @@ async def has_sftp(link: PersistentLink) -> bool:
 
     def work() -> bool:
         try:
-            with _told_apart(link):
+            with _mapped_errors(link):
                 channel.invoke_subsystem("sftp")
         except LinkLost:
             if link.is_alive:
@@ -127,11 +127,11 @@ async def has_sftp(link: PersistentLink) -> bool:
     # Its process ends later, and the session with it: the next caller must not be refused.
     with contextlib.closing(await _open(link)):
         pass
-    await link.ask()
+    await link.probe()
     return there
 
 
-async def count_sessions(link: PersistentLink, most: int = 8) -> int:
+async def count_sessions(link: PersistentLink, limit: int = 8) -> int:
     """Return the number of sessions that the server allows on an empty connection; ``most``: at least as many.
 
     Raises
@@ -142,31 +142,31 @@ async def count_sessions(link: PersistentLink, most: int = 8) -> int:
     channels: list[Session] = []
 
     def fill() -> None:
-        with link.told_apart():
+        with link.mapped_errors():
             channels[-1].exec_command("exec cat")
 
     try:
-        while len(channels) < most:
-            channels.append(await link.open_session(_CHANNEL))
-            if link.refuses_late:
+        while len(channels) < limit:
+            channels.append(await link.open_session(_CHANNEL_TIMEOUT_S))
+            if link.has_late_refusal:
                 await link.threads.call(fill)
     except paramiko.ChannelException:
-        count = len(channels) - link.refuses_late  # the last session exists, but was refused
+        count = len(channels) - link.has_late_refusal  # the last session exists, but was refused
     else:
         count = len(channels)
     finally:
         for channel in channels:
             channel.close()
-    await link.ask()  # until then, closed sessions may still count
+    await link.probe()  # until then, closed sessions may still count
     return count
 
 
 async def _open(link: PersistentLink) -> Session:
     """Open a session; a session just closed may still count for a moment."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _CHECK_TIMEOUT_S
     while True:
         try:
-            return await link.open_session(_CHANNEL)
+            return await link.open_session(_CHANNEL_TIMEOUT_S)
         except paramiko.ChannelException as error:
             if time.monotonic() > deadline:
                 raise _full(link, error) from error
@@ -181,7 +181,7 @@ def _full(link: PersistentLink, error: paramiko.ChannelException) -> TransportEr
 
 
 @contextlib.contextmanager
-def _told_apart(link: PersistentLink) -> Iterator[None]:
+def _mapped_errors(link: PersistentLink) -> Iterator[None]:
     try:
         yield
     except paramiko.ChannelException as error:

@@ -22,9 +22,9 @@ __all__ = ["ShellPool"]
 
 log = logging.getLogger(__name__)
 
-_SLOW: float = 10.0  # seconds after which the user is notified of the cause of a wait
-_ROOM: float = 2.0  # seconds until the server counts a closed session no more
-_BREATH: float = 0.1  # seconds
+_SLOW_NOTICE_S: float = 10.0  # seconds after which the user is notified of the cause of a wait
+_SESSION_CLOSE_S: float = 2.0  # seconds until the server counts a closed session no more
+_RETRY_INTERVAL_S: float = 0.1  # seconds
 
 
 class ShellPool:
@@ -45,31 +45,31 @@ class ShellPool:
     def __init__(
         self,
         link: PersistentLink,
-        make: Callable[[Session], Shell],
+        create_shell: Callable[[Session], Shell],
         limit: int,
         slow: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        self._link, self._make, self._slow = link, make, slow
+        self._link, self._create_shell, self._slow = link, create_shell, slow
         self._allowance = SessionBudget(limit)
         self._idle: list[Shell] = []
         self._count = 0  # lent, idle and opening shells
         self._generation = 0
-        self._freed_at = -_ROOM
+        self._freed_at = -_SESSION_CLOSE_S
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alive: set[Shell] = set()
         self._dying: set[Shell] = set()
         self._ghosts: list[Shell] = []
         self.holding: dict[Shell, int] = {}
-        link.when_settled(self._wake)
+        link.add_callback(self._wake)
 
     @property
-    def is_wanted(self) -> bool:
+    def has_waiters(self) -> bool:
         """Return whether a caller waits for a shell."""
         return any(not waiter.done() for waiter in self._waiting)
 
     @contextlib.asynccontextmanager
-    async def lend(
-        self, patience: float | None, *, for_holds: bool = False, only: Shell | None = None
+    async def borrow(
+        self, timeout: float | None, *, for_locks: bool = False, only: Shell | None = None
     ) -> AsyncIterator[Shell]:
         """Lend a shell, or the given shell only. A shell that is unusable afterwards is closed.
 
@@ -80,38 +80,38 @@ class ShellPool:
         LinkLost
             No connection, or no free shell, within ``patience`` seconds; or the given shell has ended.
         """
-        deadline = None if patience is None else time.monotonic() + patience
-        shell = await (self._take(deadline, for_holds) if only is None else self._await(only))
+        deadline = None if timeout is None else time.monotonic() + timeout
+        shell = await (self._acquire(deadline, for_locks) if only is None else self._await(only))
         try:
             yield shell
         finally:
-            self._give(shell)
+            self._hand_shell(shell)
 
     def idle(self) -> Shell | None:
-        """Return an idle shell, if there is one; :meth:`put` returns it to the pool."""
+        """Return an idle shell, if there is one; :meth:`return_shell` returns it to the pool."""
         self._renew()
         return self._idle.pop() if self._idle else None
 
-    def put(self, shell: Shell) -> None:
+    def return_shell(self, shell: Shell) -> None:
         """Return a shell from :meth:`idle` to the pool."""
-        self._give(shell)
+        self._hand_shell(shell)
 
     @property
     def limit(self) -> int:
         """Return the largest number of shells, as far as known."""
         return self._allowance.limit
 
-    async def make_room(self, patience: float) -> SessionClaim | None:
+    async def free_session(self, timeout: float) -> SessionClaim | None:
         """Close a shell to allow a session of another kind; None: the last shell stays.
 
-        The limit is one shell less until :meth:`give_room_back`. Two concurrent callers get two sessions.
+        The limit is one shell less until :meth:`release_room`. Two concurrent callers get two sessions.
 
         Raises
         ------
         LinkLost
             All shells were busy for ``patience`` seconds.
         """
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         claim = self._allowance.claim(self._count)
         if claim is None:
             return None
@@ -123,16 +123,16 @@ class ShellPool:
                     self._forget(free[0])
                     self._drop(free[0])
                 else:
-                    await self._turn(deadline)
+                    await self._wait_turn(deadline)
                 self._renew()
         except BaseException:
-            self.give_room_back(claim)
+            self.release_room(claim)
             raise
         return claim
 
-    def give_room_back(self, claim: SessionClaim) -> None:
+    def release_room(self, claim: SessionClaim) -> None:
         """Record that the other session has ended."""
-        self._allowance.give_back(claim)
+        self._allowance.release(claim)
         self._wake()
 
     @property
@@ -147,7 +147,7 @@ class ShellPool:
 
     def is_alive(self, shell: Shell) -> bool:
         """Return whether a shell is alive, as far as known; it ends with its connection."""
-        return shell.generation == self._link.generation and self._link.is_alive and not shell.given_up
+        return shell.generation == self._link.generation and self._link.is_alive and not shell.is_abandoned
 
     def close(self) -> None:
         """Close the idle shells. Waiting callers check again at once."""
@@ -158,13 +158,15 @@ class ShellPool:
 
     # Internal ----------------------------------------------------------------------------------------------------
 
-    async def _take(self, deadline: float | None, for_holds: bool) -> Shell:
+    async def _acquire(self, deadline: float | None, for_locks: bool) -> Shell:
         while True:
-            await self._link.ready(_left(deadline))  # a refusal is the answer; a new connection resets the count
+            await self._link.wait_ready(
+                _remaining_time(deadline)
+            )  # a refusal is the answer; a new connection resets the count
             self._renew()
-            free = sorted(self._idle, key=lambda shell: self._is_for_holds(shell) != for_holds)
+            free = sorted(self._idle, key=lambda shell: self._is_reserved(shell) != for_locks)
             best = free[0] if free else None
-            if best is not None and (for_holds or not self._is_for_holds(best) or self._count >= self.limit):
+            if best is not None and (for_locks or not self._is_reserved(best) or self._count >= self.limit):
                 self._idle.remove(best)
                 return best
             if self._count < self.limit:
@@ -172,9 +174,9 @@ class ShellPool:
                 if shell is not None:
                     return shell
                 continue
-            await self._turn(deadline)
+            await self._wait_turn(deadline)
 
-    def _is_for_holds(self, shell: Shell) -> bool:
+    def _is_reserved(self, shell: Shell) -> bool:
         return shell.is_starter or shell in self.holding
 
     async def _await(self, shell: Shell) -> Shell:
@@ -185,7 +187,7 @@ class ShellPool:
             if shell in self._idle:
                 self._idle.remove(shell)
                 return shell
-            await self._turn(None)
+            await self._wait_turn(None)
 
     def _renew(self) -> None:
         """Forget the shells of an earlier connection, and those that died meanwhile."""
@@ -209,12 +211,12 @@ class ShellPool:
         shell: Shell | None = None
         ghosts: list[Shell] = []
         try:
-            channel = await self._link.open_session(_left(deadline))
-            shell = self._make(channel)
+            channel = await self._link.open_session(_remaining_time(deadline))
+            shell = self._create_shell(channel)
             shell.generation = generation
             ready = shell
             ghosts, self._ghosts = self._ghosts, []
-            notice = asyncio.create_task(self._tell_slow())
+            notice = asyncio.create_task(self._notify_slow())
             try:
                 await self._link.threads.call(lambda: _start(self._link, ready, ghosts))
             finally:
@@ -227,10 +229,10 @@ class ShellPool:
             self._uncount(generation)
             if shell is not None:
                 self._drop(shell)
-            if time.monotonic() - self._freed_at < _ROOM:  # the closed session may still count on the server
-                await asyncio.sleep(_BREATH)
+            if time.monotonic() - self._freed_at < _SESSION_CLOSE_S:  # the closed session may still count on the server
+                await asyncio.sleep(_RETRY_INTERVAL_S)
             else:
-                self._learn(error)
+                self._update_budget(error)
             return None
         except BaseException:
             self._ghosts += ghosts
@@ -239,12 +241,12 @@ class ShellPool:
                 self._drop(shell)
             raise
 
-    async def _tell_slow(self) -> None:
-        await asyncio.sleep(_SLOW)
+    async def _notify_slow(self) -> None:
+        await asyncio.sleep(_SLOW_NOTICE_S)
         if self._slow is not None:
             await self._slow()
 
-    def _learn(self, error: paramiko.ChannelException) -> None:
+    def _update_budget(self, error: paramiko.ChannelException) -> None:
         if self._count == 0:
             raise TransportError(
                 f"{self._link.name} allows no session: {printable(error.text or '', 200)}",
@@ -253,11 +255,11 @@ class ShellPool:
         log.info("%s allows %d sessions for commands", self._link.name, self._count)
         self._allowance.refused(self._count)
 
-    async def _turn(self, deadline: float | None) -> None:
+    async def _wait_turn(self, deadline: float | None) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
-            async with asyncio.timeout(_left(deadline)):
+            async with asyncio.timeout(_remaining_time(deadline)):
                 await waiter
         except TimeoutError:
             raise LinkLost(
@@ -266,10 +268,10 @@ class ShellPool:
         finally:
             self._waiting.remove(waiter)
 
-    def _give(self, shell: Shell) -> None:
+    def _hand_shell(self, shell: Shell) -> None:
         if shell.generation != self._link.generation or not self._link.is_alive:
             self._drop(shell)  # the next connection ends it
-        elif shell.given_up:
+        elif shell.is_abandoned:
             self._dying.add(shell)  # its session counts until it has ended on the server
             self._drop(shell)
         elif not shell.usable:
@@ -277,7 +279,7 @@ class ShellPool:
             self._ghosts.append(shell)
             self._drop(shell)
         else:
-            shell.took = 0.0
+            shell.startup_duration = 0.0
             self._idle.append(shell)
         self._wake()
 
@@ -301,20 +303,20 @@ class ShellPool:
 
     def _drop(self, shell: Shell) -> None:
         shell.usable = False
-        self._link.threads.later(lambda: _close(shell))
+        self._link.threads.run_later(lambda: _close(shell))
 
 
-def _left(deadline: float | None) -> float | None:
+def _remaining_time(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _start(link: PersistentLink, shell: Shell, ghosts: Sequence[Shell]) -> None:
     """Start a shell. It first ends shells of a broken connection, which may still live and hold files."""
-    with link.told_apart(shell.channel.get_transport()):
+    with link.mapped_errors(shell.channel.get_transport()):
         shell.start()
         if ghosts:
             words = ["js_reap", *(f"{ghost.pid}:{ghost.group}:{ghost.token}" for ghost in ghosts)]
-            shell.call(words, timeout=shell.patience)
+            shell.call(words, timeout=shell.startup_timeout)
 
 
 def _close(shell: Shell) -> None:

@@ -12,7 +12,7 @@ from jupyter_slurm.transport.ssh.prompts import printable
 
 __all__ = ["PreludeEnd", "prelude_text"]
 
-_MOST: Final = 2000  # characters
+_MAX_PRELUDE_CHARACTERS: Final = 2000  # characters
 # Commands of Modules and Lmod. Their start takes a tenth of a second and sets variables, so only their users get it.
 _MODULES: Final = re.compile(r"(?<![\w/.-])(module|ml)(?![\w/.-])")
 
@@ -30,18 +30,18 @@ class PreludeEnd:
     """
 
     exit_code: int
-    said: str
+    output: str
 
     @classmethod
-    def told(cls, exit_code: int, stderr: bytes) -> PreludeEnd:
+    def from_shell(cls, exit_code: int, stderr: bytes) -> PreludeEnd:
         """Parse the value in a shell's answer."""
-        return cls(exit_code, printable(stderr[-_MOST:], _MOST).strip())
+        return cls(exit_code, printable(stderr[-_MAX_PRELUDE_CHARACTERS:], _MAX_PRELUDE_CHARACTERS).strip())
 
     def __str__(self) -> str:
         """Return the end in words; empty if there is nothing to report."""
-        if not self.exit_code and not self.said:
+        if not self.exit_code and not self.output:
             return ""
-        return f"The prelude ended with exit code {self.exit_code}" + (f": {self.said}" if self.said else "")
+        return f"The prelude ended with exit code {self.exit_code}" + (f": {self.output}" if self.output else "")
 
 
 def prelude_text(prelude: str) -> str:

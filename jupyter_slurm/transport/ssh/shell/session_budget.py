@@ -6,7 +6,7 @@ import time
 
 __all__ = ["SessionBudget", "SessionClaim"]
 
-_AGAIN: float = 600.0  # seconds after which the server may allow more again
+_RETRY_INTERVAL_S: float = 600.0  # seconds after which the server may allow more again
 
 
 class SessionClaim:
@@ -25,50 +25,50 @@ class SessionBudget:
         Wanted number of shells.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._known: int | None = None  # shells, and claimed sessions
-        self._known_at = 0.0
-        self._made: set[SessionClaim] = set()
-        self._wanted: list[SessionClaim] = []
+    def __init__(self, limit: int) -> None:
+        self._max_sessions = limit
+        self._limit: int | None = None  # shells, and claimed sessions
+        self._limit_found_at = 0.0
+        self._open_claims: set[SessionClaim] = set()
+        self._waiting_claims: list[SessionClaim] = []
 
     @property
     def limit(self) -> int:
         """Return the largest number of shells, as far as known."""
-        if self._known is None or time.monotonic() - self._known_at > _AGAIN:
-            return self._most
-        return min(self._most, self._known - len(self._made) - len(self._wanted))
+        if self._limit is None or time.monotonic() - self._limit_found_at > _RETRY_INTERVAL_S:
+            return self._max_sessions
+        return min(self._max_sessions, self._limit - len(self._open_claims) - len(self._waiting_claims))
 
     def refused(self, shells: int) -> None:
         """Record that the server allows no session beyond this many shells."""
-        self._known, self._known_at = shells + len(self._made), time.monotonic()
+        self._limit, self._limit_found_at = shells + len(self._open_claims), time.monotonic()
 
     def forget(self) -> None:
         """Reset the counts for a new connection without sessions."""
-        self._known = None
-        self._made.clear()
-        self._wanted.clear()
+        self._limit = None
+        self._open_claims.clear()
+        self._waiting_claims.clear()
 
     def claim(self, shells: int) -> SessionClaim | None:
         """Claim the session of a shell if no session is allowed beyond this many shells; None: the last shell stays."""
         self.refused(shells)
         if self.limit < 2:
             return None
-        self._wanted.append(claim := SessionClaim())
+        self._waiting_claims.append(claim := SessionClaim())
         return claim
 
     def is_free(self, claim: SessionClaim, shells: int) -> bool:
         """Return whether the limit leaves room for a claim beside this many shells; if so, the claim counts as used."""
-        if claim in self._wanted:
-            assert self._known is not None
-            if shells > self._known - len(self._made) - self._wanted.index(claim) - 1:
+        if claim in self._waiting_claims:
+            assert self._limit is not None
+            if shells > self._limit - len(self._open_claims) - self._waiting_claims.index(claim) - 1:
                 return False
-            self._wanted.remove(claim)
-            self._made.add(claim)
+            self._waiting_claims.remove(claim)
+            self._open_claims.add(claim)
         return True
 
-    def give_back(self, claim: SessionClaim) -> None:
+    def release(self, claim: SessionClaim) -> None:
         """Record that the session has ended, or that its claim is withdrawn."""
-        self._made.discard(claim)
-        if claim in self._wanted:
-            self._wanted.remove(claim)
+        self._open_claims.discard(claim)
+        if claim in self._waiting_claims:
+            self._waiting_claims.remove(claim)

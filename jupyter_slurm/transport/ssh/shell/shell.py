@@ -23,25 +23,29 @@ from jupyter_slurm.errors import CommandTimeout, TransportError
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
 from jupyter_slurm.transport.ssh.shell import starter_program
-from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, line_of, number
+from jupyter_slurm.transport.ssh.shell.calls import ShellAnswer, number, shell_line
 from jupyter_slurm.transport.ssh.shell.functions import FUNCTIONS
 from jupyter_slurm.transport.ssh.shell.prelude import PreludeEnd, prelude_text
 
-__all__ = ["NO_COMMAND", "Shell"]
+__all__ = ["NO_COMMAND_HINT", "Shell"]
 
-_NOISE: Final = 1 << 20  # bytes that start-up files may print
-_SLICE: Final = 0.5  # seconds between two checks of the other stream and the clock
+_MAX_NOISE_BYTES: Final = 1 << 20  # bytes that start-up files may print
+_WAIT_STEP_S: Final = 0.5  # seconds between two checks of the other stream and the clock
 # seconds of silence after which the line is sent again: start-up files may have read it or changed the shell
-_NUDGE: Final = 3.0
-_CHUNK: Final = 1 << 18
-_GULP: Final = 16 * _CHUNK  # bytes received between two checks of the clock
-_OTHER: Final = 5.0  # seconds that the end on stderr may be later than the end on stdout, at the start of a shell
+_SILENCE_S: Final = 3.0
+_CHUNK_BYTES: Final = 1 << 18
+_MAX_READ_BYTES: Final = 16 * _CHUNK_BYTES  # bytes received between two checks of the clock
+_STDERR_TIMEOUT_S: Final = (
+    5.0  # seconds that the end on stderr may be later than the end on stdout, at the start of a shell
+)
 
 # A program that reads this line as a command ends in the new shell, unless it is that shell already. csh has neither
 # functions nor `test -n "$unset"`, fish no `$?`; all have `||`, single quotes and printenv(1). A quoted word is never
 # an alias. A quoted `exec` would not be csh's builtin: if it is an alias, the following command runs as a child.
-_OURS: Final = "'printenv' JUPYTER_SLURM_SHELL >/dev/null || {how} JUPYTER_SLURM_SHELL={{token}} /bin/sh -c '{{inner}}'"
-_START: Final = "; ".join(_OURS.format(how=how) for how in ("exec env", "'env'"))
+_SHELL_GUARD: Final = (
+    "'printenv' JUPYTER_SLURM_SHELL >/dev/null || {how} JUPYTER_SLURM_SHELL={{token}} /bin/sh -c '{{inner}}'"
+)
+_START_LINE: Final = "; ".join(_SHELL_GUARD.format(how=how) for how in ("exec env", "'env'"))
 _PLAIN: Final = "unset -f echo; echo {ready}; exec /bin/sh -s"
 # Some PATHs are set only by a login shell; csh takes no -c after -l.
 _LOGIN: Final = (
@@ -53,7 +57,7 @@ _LOGIN: Final = (
 )
 
 
-NO_COMMAND: Final = (
+NO_COMMAND_HINT: Final = (
     "What does `ssh` to it say in a terminal? A password that has expired is changed there. Do its start-up files "
     "(.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they are slow, `patience` under [shell] "
     "in the profile says for how many seconds they are waited for."
@@ -61,10 +65,10 @@ NO_COMMAND: Final = (
 """Advice for a login shell that runs no command."""
 
 
-def _take(receive: Callable[[int], bytes]) -> bytes | None:
+def _read_available(receive: Callable[[int], bytes]) -> bytes | None:
     """Return the received bytes, empty at the end, None if nothing came yet."""
     try:
-        return receive(_CHUNK)
+        return receive(_CHUNK_BYTES)
     except socket.timeout:  # noqa: UP041 - paramiko's name for it
         return None
 
@@ -92,14 +96,14 @@ class Shell:
     channel: Session
     prelude: str = ""
     login: bool = False
-    patience: float = 120.0
+    startup_timeout: float = 120.0
     generation: int = 0
-    took: float = 0.0
+    startup_duration: float = 0.0
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     pid: int = 0
     group: int = 0
     usable: bool = True
-    given_up: bool = False
+    is_abandoned: bool = False
     prelude_end: PreludeEnd | None = None
     is_starter: bool = False
 
@@ -107,7 +111,7 @@ class Shell:
         self._mark = secrets.token_hex(16).encode()
         self._out, self._err = bytearray(), bytearray()
         self._starts = True
-        self._was_asked = False
+        self._is_used = False
 
     def start(self) -> None:
         """Start the shell, wait for its start-up files, and define the functions.
@@ -121,10 +125,10 @@ class Shell:
         """
         ready = secrets.token_hex(16)
         inner = (_LOGIN if self.login else _PLAIN).format(ready=ready)
-        start = _START.format(token=self.token, inner=inner)
+        start = _START_LINE.format(token=self.token, inner=inner)
         begun = time.monotonic()
-        deadline = begun + self.patience
-        self.channel.settimeout(_SLICE)
+        deadline = begun + self.startup_timeout
+        self.channel.settimeout(_WAIT_STEP_S)
         try:
             self.channel.exec_command(start)
         except paramiko.ChannelException:
@@ -141,13 +145,17 @@ class Shell:
         except LinkLost:
             raise self._ended("or the cluster's prelude ended the shell") from None
         pid, group, code = (number(said) for said in (*answer.value.split("."), "", "")[:3])
-        self.pid, self.group, self.prelude_end = pid, group, PreludeEnd.told(code, self._own(answer.stderr))
-        self._starts, self.took = False, time.monotonic() - begun
+        self.pid, self.group, self.prelude_end = (
+            pid,
+            group,
+            PreludeEnd.from_shell(code, self._startup_output(answer.stderr)),
+        )
+        self._starts, self.startup_duration = False, time.monotonic() - begun
 
     def _functions(self) -> str:
         return f"unset js_mark; js_mark={self._mark.decode()}{FUNCTIONS}"
 
-    def become_starter(self) -> None:
+    def start_python(self) -> None:
         """Let a Python on the remote host, if any, handle this shell's requests; it supports starts and locks.
 
         Raises
@@ -155,26 +163,26 @@ class Shell:
         CommandTimeout, LinkLost
             The shell is no longer usable.
         """
-        if self._was_asked:
+        if self._is_used:
             return
-        self._was_asked = True
+        self._is_used = True
         program = starter_program.program()
-        deadline = time.monotonic() + self.patience
+        deadline = time.monotonic() + self.startup_timeout
         mark = secrets.token_hex(8)
         self._discard()
-        self._send(line_of(["js_become", starter_program.loader(mark, len(program))]))
+        self._send(shell_line(["js_become", starter_program.loader(mark, len(program))]))
         while f"{mark}\n".encode() not in self._out:
             if self._mark + b":" in self._out:
                 self._collect(deadline, "the shell")
                 return  # no Python, or it is too old
-            self._turn(deadline, "Python", None)
+            self._wait_turn(deadline, "Python", None)
         self._out.clear()
         told = json.dumps({"mark": self._mark.decode(), "shell": f"{self._functions()}\njs_ready\n"})
         self._send(program + told.encode("ascii") + b"\n")
         self.is_starter = self._collect(deadline, "Python").value == "python"
 
     def call(
-        self, words: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None
+        self, arguments: Sequence[str], *, timeout: float | None, stdin: bytes | memoryview | None = None
     ) -> ShellAnswer:
         """Call a function of the shell; ``js_feed`` reads ``stdin`` to its end, and is the last call.
 
@@ -185,11 +193,11 @@ class Shell:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         self._discard()
-        self._send(self._request(words))
+        self._send(self._request(arguments))
         if stdin is not None:
-            self._begin(deadline)
+            self._await_command_start(deadline)
             self._feed(memoryview(stdin), deadline)
-            if words[0] == "js_feed":
+            if arguments[0] == "js_feed":
                 self.usable = False
                 self._end_input()
         answer = self._collect(deadline, "the command", timeout)
@@ -204,69 +212,78 @@ class Shell:
 
     # Internal ----------------------------------------------------------------------------------------------------
 
-    def _request(self, words: Sequence[str]) -> bytes:
+    def _request(self, arguments: Sequence[str]) -> bytes:
         if not self.is_starter:
-            return line_of(words)
-        known = words if words[0] in starter_program.OWN else [line_of(words).decode("utf-8", "surrogateescape")]
+            return shell_line(arguments)
+        known = (
+            arguments
+            if arguments[0] in starter_program.BUILT_IN_FUNCTIONS
+            else [shell_line(arguments).decode("utf-8", "surrogateescape")]
+        )
         return json.dumps(list(known)).encode("ascii") + b"\n"
 
     def _send(self, data: bytes) -> None:
-        with self._told():
+        with self._mapped_errors():
             self.channel.sendall(data)
 
-    def _await_ready(self, ready: bytes, again: bytes, deadline: float) -> None:
-        nudge = time.monotonic() + _NUDGE
+    def _await_ready(self, ready: bytes, second_mark: bytes, deadline: float) -> None:
+        nudge = time.monotonic() + _SILENCE_S
         while ready not in self._out:
             if not self._receive():
                 raise self._ended("ended")
             self._limit_noise()
             if time.monotonic() > deadline:
                 self.usable = False
-                raise self._silent(f"did not come up within {self.patience:g} s,")
+                raise self._silent(f"did not come up within {self.startup_timeout:g} s,")
             if time.monotonic() > nudge:
                 nudge = deadline
-                self._send(again)
+                self._send(second_mark)
         # If the line was sent again, its answer may come twice; the second run has no effect.
         del self._out[: self._out.index(ready) + len(ready)]
 
     def _limit_noise(self) -> None:
-        if self._starts and len(self._out) + len(self._err) > _NOISE:
+        if self._starts and len(self._out) + len(self._err) > _MAX_NOISE_BYTES:
             self.usable = False
             raise self._silent("printed without end")
 
-    def _ended(self, what: str) -> TransportError:
+    def _ended(self, subject: str) -> TransportError:
         """Return why a shell ended before it began: the connection ends first, or a moment later."""
         self.usable = False
         transport = self.channel.get_transport()
         transport.join(1.0)
-        return self._silent(what) if transport.is_active() else LinkLost("the connection broke")
+        return self._silent(subject) if transport.is_active() else LinkLost("the connection broke")
 
-    def _silent(self, what: str) -> TransportError:
+    def _silent(self, subject: str) -> TransportError:
         said = next(
-            (text for each in (self._own(self._err), self._out) if (text := printable(bytes(each[-400:])).strip())), ""
+            (
+                text
+                for each in (self._startup_output(self._err), self._out)
+                if (text := printable(bytes(each[-400:])).strip())
+            ),
+            "",
         )
         return TransportError(
-            f"the login shell {what} before it ran a command" + (f": {said}" if said else ""), hint=NO_COMMAND
+            f"the login shell {subject} before it ran a command" + (f": {said}" if said else ""), hint=NO_COMMAND_HINT
         )
 
-    def _own(self, err: bytes | bytearray) -> bytes:
+    def _startup_output(self, err: bytes | bytearray) -> bytes:
         """Return the output of the prelude, or of start-up files if the prelude has not begun."""
         return bytes(err).rpartition(self._mark + b"?\n")[2]
 
     def _receive(self) -> bool:
         """Receive available data, after a while of waiting; False: the stream has ended."""
-        with self._told():
+        with self._mapped_errors():
             other = self.channel.recv_stderr_ready()  # both streams share one window: the other stream must not fill it
-            data = _take(self.channel.recv) if not other or self.channel.recv_ready() else None
+            data = _read_available(self.channel.recv) if not other or self.channel.recv_ready() else None
             self._out += data or b""
-            for _ in range(_GULP // _CHUNK):
+            for _ in range(_MAX_READ_BYTES // _CHUNK_BYTES):
                 if not self.channel.recv_stderr_ready():
                     break
-                self._err += self.channel.recv_stderr(_CHUNK)
+                self._err += self.channel.recv_stderr(_CHUNK_BYTES)
         return data != b""
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _mapped_errors(self) -> Iterator[None]:
         """Map paramiko's exceptions when it cannot acknowledge received data."""
         try:
             yield
@@ -276,12 +293,12 @@ class Shell:
 
     def _discard(self) -> None:
         """Drop the output that background programs printed meanwhile."""
-        with self._told():
-            for _ in range(_GULP // _CHUNK):
+        with self._mapped_errors():
+            for _ in range(_MAX_READ_BYTES // _CHUNK_BYTES):
                 if self.channel.recv_ready():
-                    self._out += self.channel.recv(_CHUNK)
+                    self._out += self.channel.recv(_CHUNK_BYTES)
                 if self.channel.recv_stderr_ready():
-                    self.channel.recv_stderr(_CHUNK)
+                    self.channel.recv_stderr(_CHUNK_BYTES)
         has_ended = self.is_starter and self._mark in self._out
         self._out.clear()
         self._err.clear()
@@ -293,63 +310,63 @@ class Shell:
         self.usable = False
         raise LinkLost("what starts commands over there has ended")
 
-    def _begin(self, deadline: float | None) -> None:
+    def _await_command_start(self, deadline: float | None) -> None:
         """Wait until the shell has passed its standard input to the command."""
         mark = self._mark + b"!begin\n"
         while mark not in self._out:
-            self._turn(deadline, "the command", None)
+            self._wait_turn(deadline, "the command", None)
         del self._out[: self._out.index(mark) + len(mark)]
 
-    def _feed(self, left: memoryview, deadline: float | None) -> None:
+    def _feed(self, remaining: memoryview, deadline: float | None) -> None:
         """Send a command its input while the command reads it."""
-        while left and self._mark + b":" not in self._out[-_CHUNK:]:
+        while remaining and self._mark + b":" not in self._out[-_CHUNK_BYTES:]:
             try:
-                left = left[self.channel.send(left[: _CHUNK >> 2]) :]
+                remaining = remaining[self.channel.send(remaining[: _CHUNK_BYTES >> 2]) :]
             except socket.timeout:  # noqa: UP041 - paramiko's name for it
                 pass
             except (OSError, EOFError, paramiko.SSHException):
                 return  # the wait for the answer reports the cause
             if self.channel.recv_ready() or self.channel.recv_stderr_ready():
                 self._receive()
-            if self.given_up or (deadline is not None and time.monotonic() > deadline):
+            if self.is_abandoned or (deadline is not None and time.monotonic() > deadline):
                 return
-        if left:
+        if remaining:
             self.usable = False  # unread input would be taken for the next call
 
     def _end_input(self) -> None:
         with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
             self.channel.shutdown_write()
 
-    def _limit_time(self, deadline: float | None, who: str, timeout: float | None) -> None:
-        if self.given_up or (deadline is not None and time.monotonic() > deadline):
+    def _limit_time(self, deadline: float | None, client: str, timeout: float | None) -> None:
+        if self.is_abandoned or (deadline is not None and time.monotonic() > deadline):
             self.usable = False
             said = f" within {timeout:g} s" if timeout is not None else ""
-            raise CommandTimeout(f"{who} gave no answer{said}")
+            raise CommandTimeout(f"{client} gave no answer{said}")
 
-    def _turn(self, deadline: float | None, who: str, timeout: float | None) -> None:
-        self._limit_time(deadline, who, timeout)
+    def _wait_turn(self, deadline: float | None, client: str, timeout: float | None) -> None:
+        self._limit_time(deadline, client, timeout)
         self._limit_noise()
         if not self._receive():
             self.usable = False
             raise LinkLost("the connection broke while a command ran")
 
-    def _collect(self, deadline: float | None, who: str, timeout: float | None = None) -> ShellAnswer:
+    def _collect(self, deadline: float | None, client: str, timeout: float | None = None) -> ShellAnswer:
         mark = self._mark + b":"
         seen = 0
         while (at := self._out.find(mark, seen)) < 0 or self._out.find(b"\n", at) < 0:
             seen = max(0, len(self._out) - len(mark)) if at < 0 else at
-            self._turn(deadline, who, timeout)
+            self._wait_turn(deadline, client, timeout)
         end = self._out.index(b"\n", at)
         value = bytes(self._out[at + len(mark) : end]).decode("ascii", "replace")
-        self._await_errors(mark + b"\n", deadline, who, timeout)
+        self._await_errors(mark + b"\n", deadline, client, timeout)
         out, notes = self._notes(bytes(self._out[:at]))
         err = bytes(self._err[: self._err.index(mark)])
         self._out.clear()
         self._err.clear()
         return ShellAnswer(value, notes, out, err, self.prelude_end)
 
-    def _await_errors(self, mark: bytes, deadline: float | None, who: str, timeout: float | None) -> None:
-        soon = time.monotonic() + _OTHER
+    def _await_errors(self, mark: bytes, deadline: float | None, client: str, timeout: float | None) -> None:
+        soon = time.monotonic() + _STDERR_TIMEOUT_S
         while mark not in self._err:
             self._limit_noise()
             if self._starts and (mark in self._out or time.monotonic() > soon):
@@ -358,12 +375,12 @@ class Shell:
                     "the start-up files of the login shell lead its error output elsewhere",
                     hint="An `exec 2>…` in .bashrc, or in the cluster's prelude, must be for interactive shells only.",
                 )
-            self._limit_time(deadline, who, timeout)
-            with self._told():
-                data = _take(self.channel.recv_stderr)
+            self._limit_time(deadline, client, timeout)
+            with self._mapped_errors():
+                data = _read_available(self.channel.recv_stderr)
             if data is None:
                 if self._starts and self.channel.recv_ready():
-                    self._out += self.channel.recv(_CHUNK)
+                    self._out += self.channel.recv(_CHUNK_BYTES)
                 continue
             if not data:
                 self.usable = False

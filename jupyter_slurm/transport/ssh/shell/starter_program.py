@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import resources
 from typing import Final
 
-__all__ = ["OWN", "loader", "program"]
+__all__ = ["BUILT_IN_FUNCTIONS", "loader", "program"]
 
-OWN: Final = frozenset({"js_once", "js_wait", "js_hold", "js_free"})
+BUILT_IN_FUNCTIONS: Final = frozenset({"js_once", "js_wait", "js_hold", "js_free"})
 """Functions that the program handles itself; it passes others to a shell."""
 
 # Read from standard input: the program needs no file, and is in no argv.

@@ -19,7 +19,7 @@ from typing import Final
 
 import paramiko
 
-from jupyter_slurm.transport.peer_credentials import is_ours
+from jupyter_slurm.transport.peer_credentials import is_same_user
 from jupyter_slurm.transport.ssh.protocols import Wire
 
 __all__ = ["ControlChannel", "ControlSocket", "DialledChannel", "has_ended"]
@@ -36,8 +36,8 @@ _FAILURE: Final = 0x80000003
 _ALIVE: Final = 0x80000005
 _SESSION_OPENED: Final = 0x80000006
 _NO_ESCAPE: Final = 0xFFFFFFFF
-_LONGEST: Final = 1 << 20  # bytes of a message
-_SUBSYSTEM: Final = 2.0  # seconds within which a missing subsystem ends
+_MAX_MESSAGE_BYTES: Final = 1 << 20  # bytes of a message
+_SUBSYSTEM_TIMEOUT_S: Final = 2.0  # seconds within which a missing subsystem ends
 
 # Codes SSH_OPEN_… (RFC 4254, 5.1)
 _FORBIDDEN, _REFUSED, _NO_ROOM = 1, 2, 4
@@ -64,7 +64,7 @@ class ControlSocket:
         try:
             self.socket.settimeout(timeout)
             self.socket.connect(path)
-            if not is_ours(self.socket):
+            if not is_same_user(self.socket):
                 raise PermissionError(1, "another user listens there", path)
             self.send(struct.pack(">II", _HELLO, _VERSION))
             kind, version = struct.unpack_from(">II", self.receive())
@@ -89,7 +89,7 @@ class ControlSocket:
     def receive(self) -> bytes:
         """Return one message."""
         (size,) = struct.unpack(">I", self._exactly(4))
-        if size > _LONGEST:
+        if size > _MAX_MESSAGE_BYTES:
             raise ConnectionError("not a control socket of OpenSSH")
         return self._exactly(size)
 
@@ -179,14 +179,14 @@ class ControlChannel:
 
     def exec_command(self, command: str) -> None:
         """Start a command with the login shell."""
-        self._begin(3, lambda theirs: self._control.start_session(command.encode("utf-8", "surrogateescape"), theirs))
+        self._open(3, lambda theirs: self._control.start_session(command.encode("utf-8", "surrogateescape"), theirs))
 
     def invoke_subsystem(self, name: str) -> None:
         """Start a subsystem; ``SSHException`` if the server has no such subsystem."""
-        self._begin(3, lambda theirs: self._control.start_session(name.encode(), theirs, subsystem=True))
+        self._open(3, lambda theirs: self._control.start_session(name.encode(), theirs, subsystem=True))
         # OpenSSH reports "opened" before the server has answered: a missing subsystem then ends at once, without a
         # byte.
-        if _readable(self._ends[1], _SUBSYSTEM) and not self.recv_ready():
+        if _readable(self._ends[1], _SUBSYSTEM_TIMEOUT_S) and not self.recv_ready():
             raise paramiko.SSHException("the server has no such subsystem")
 
     def get_transport(self) -> Wire:
@@ -256,7 +256,7 @@ class ControlChannel:
 
     # Internal ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, count: int, act: Callable[[list[socket.socket]], None]) -> None:
+    def _open(self, count: int, act: Callable[[list[socket.socket]], None]) -> None:
         pairs = [socket.socketpair() for _ in range(count)]
         try:
             self._ends = [pair[0] for pair in pairs]
@@ -315,7 +315,7 @@ class DialledChannel(ControlChannel):
 
     def connect(self, host: str, port: int) -> None:
         """Connect the stream to the port."""
-        self._begin(2, lambda theirs: self._control.start_stream(host, port, theirs))
+        self._open(2, lambda theirs: self._control.start_stream(host, port, theirs))
 
     def recv(self, size: int) -> bytes:
         """Wait for bytes; an end that the remote host did not announce is an error."""
@@ -360,5 +360,5 @@ def _string(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
-def _reason(said: bytes) -> str:
-    return said[4:].decode("utf-8", "replace") or "no reason given"
+def _reason(output: bytes) -> str:
+    return output[4:].decode("utf-8", "replace") or "no reason given"

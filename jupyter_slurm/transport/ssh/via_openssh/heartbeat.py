@@ -10,7 +10,7 @@ from jupyter_slurm.transport.ssh.protocols import Session
 
 __all__ = ["Heartbeat"]
 
-_PATIENCE = 1.0  # seconds for start-up files; then the check is repeated the next time
+_STARTUP_TIMEOUT_S = 1.0  # seconds for start-up files; then the check is repeated the next time
 
 
 class Heartbeat:
@@ -62,7 +62,7 @@ class Heartbeat:
     def _send(self) -> bytes:
         self._beats += 1
         mark = f"{self._name}.{self._beats}\n".encode()
-        self._session.settimeout(_PATIENCE)
+        self._session.settimeout(_STARTUP_TIMEOUT_S)
         try:
             self._session.sendall(mark)
         except ConnectionError:

@@ -25,14 +25,14 @@ from jupyter_slurm.transport.ssh.via_openssh.control_socket import (
 )
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget
 
-__all__ = ["Hops", "dial", "hop_paths", "hop_target", "kept_path"]
+__all__ = ["Hops", "dial", "hop_paths", "hop_target", "own_socket_path"]
 
-_ANSWER: Final = 10.0  # seconds
+_ANSWER_TIMEOUT_S: Final = 10.0  # seconds
 
 
-def kept_path(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> str:
+def own_socket_path(target: LoginTarget, route: Sequence[HostConfig], folder: str) -> str:
     """Return the path of the control socket that the own master of a route has."""
-    return os.path.join(folder, _stem(target, way))
+    return os.path.join(folder, _stem(target, route))
 
 
 def _stem(target: LoginTarget, way: Sequence[HostConfig]) -> str:
@@ -41,17 +41,17 @@ def _stem(target: LoginTarget, way: Sequence[HostConfig]) -> str:
     return "m" + hashlib.sha256(repr((target, hops)).encode()).hexdigest()[:10]
 
 
-def hop_paths(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> dict[str, str]:
+def hop_paths(target: LoginTarget, route: Sequence[HostConfig], folder: str) -> dict[str, str]:
     """Return the control sockets of the jump hosts by name, without hosts for which the user has set a ControlPath."""
-    hops = [host for host in way[:-1] if (host.control_path or "none").lower() == "none"]
+    hops = [host for host in route[:-1] if (host.control_path or "none").lower() == "none"]
     return {host.name: os.path.join(folder, f"h{_digest(target, host)}") for host in hops}
 
 
-def hop_target(target: LoginTarget, way: Sequence[HostConfig], number: int) -> LoginTarget:
+def hop_target(target: LoginTarget, route: Sequence[HostConfig], number: int) -> LoginTarget:
     """Return the ssh destination of a jump host, as a user would type it."""
-    host, options = way[number], list[str]()
-    names = [f"[{hop.name}]" if ":" in hop.name else hop.name for hop in way[:number]]
-    before = [f"{hop.user}@{name}:{hop.port}" for hop, name in zip(way, names, strict=False)]
+    host, options = route[number], list[str]()
+    names = [f"[{hop.name}]" if ":" in hop.name else hop.name for hop in route[:number]]
+    before = [f"{hop.user}@{name}:{hop.port}" for hop, name in zip(route, names, strict=False)]
     if before or host.proxy_command is None:
         options = ["-J", ",".join(before) or "none"]
     return LoginTarget(host.name, ("-l", host.user, "-p", str(host.port), *options), target.config_file)
@@ -76,7 +76,7 @@ class _Hop:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._watch = ControlSocket(path, _ANSWER)
+        self._watch = ControlSocket(path, _ANSWER_TIMEOUT_S)
 
     def is_active(self) -> bool:
         """Return whether the process has not been seen to end."""
@@ -118,33 +118,33 @@ class Hops:
     def __init__(
         self,
         target: LoginTarget,
-        way: Sequence[HostConfig],
+        route: Sequence[HostConfig],
         folder: str,
         log_in: Callable[[LoginTarget, Sequence[HostConfig]], Connection],
     ) -> None:
-        self._target, self._way, self._log_in = target, tuple(way), log_in
-        self._paths = hop_paths(target, way, folder)
+        self._target, self._route, self._log_in = target, tuple(route), log_in
+        self._paths = hop_paths(target, route, folder)
         self._lock = threading.Lock()
-        self._found: dict[int, _Hop] = {}
-        self._made: dict[int, Connection] = {}
+        self._hops: dict[int, _Hop] = {}
+        self._connections: dict[int, Connection] = {}
         self._is_closed = False
 
     def get(self, number: int) -> Hop:
         """Return a host of the route; blocks, perhaps while the user answers."""
         with self._lock:
-            found, made = self._found.get(number), self._made.get(number)
+            found, made = self._hops.get(number), self._connections.get(number)
             if found is not None and found.is_active():
                 return found
             if made is not None and made.is_alive:
                 return made
-            host = self._way[number]
+            host = self._route[number]
             for path in (host.control_path, self._paths.get(host.name)):
                 if path and path.lower() != "none":
                     with contextlib.suppress(OSError, EOFError):
-                        self._found[number] = hop = _Hop(path)
+                        self._hops[number] = hop = _Hop(path)
                         return hop
-            made = self._log_in(hop_target(self._target, self._way, number), self._way[: number + 1])
-            self._made[number] = made
+            made = self._log_in(hop_target(self._target, self._route, number), self._route[: number + 1])
+            self._connections[number] = made
             if self._is_closed:  # a concurrent close may have missed this connection
                 made.close()
             made.open()
@@ -153,9 +153,9 @@ class Hops:
     def close(self, *, keep: bool) -> None:
         """Release all hosts; ``keep``: logins stay."""
         self._is_closed = True
-        for found in tuple(self._found.values()):
+        for found in tuple(self._hops.values()):
             found.close()
-        for made in tuple(self._made.values()):
+        for made in tuple(self._connections.values()):
             made.leave() if keep else made.close()
 
 

@@ -28,18 +28,18 @@ from jupyter_slurm.transport.ssh.via_openssh.control_socket import (
     has_ended,
 )
 from jupyter_slurm.transport.ssh.via_openssh.heartbeat import Heartbeat
-from jupyter_slurm.transport.ssh.via_openssh.hops import Hops, dial, hop_paths, hop_target, kept_path
+from jupyter_slurm.transport.ssh.via_openssh.hops import Hops, dial, hop_paths, hop_target, own_socket_path
 from jupyter_slurm.transport.ssh.via_openssh.login import OpenSshLogin
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget, MasterSockets
-from jupyter_slurm.transport.ssh.via_openssh.private_folder import make_private, turn
+from jupyter_slurm.transport.ssh.via_openssh.private_folder import lock_file, make_private
 
-__all__ = ["ControlMaster", "OpenSshLink", "end_kept"]
+__all__ = ["ControlMaster", "OpenSshLink", "end_own_masters"]
 
-_ANSWER: Final = 10.0  # seconds for an existing master, and the host behind it, to answer
-_IDLE: Final = 3600.0  # seconds after which an unused master ends
-_LOG: Final = 1 << 20  # bytes
-_DENIED: Final = 1
-_ROOM: Final = 2.0  # seconds until a closed session makes room
+_ANSWER_TIMEOUT_S: Final = 10.0  # seconds for an existing master, and the host behind it, to answer
+_IDLE_TIMEOUT_S: Final = 3600.0  # seconds after which an unused master ends
+_MAX_LOG_BYTES: Final = 1 << 20  # bytes
+_DENIED_CODE: Final = 1
+_SESSION_CLOSE_S: Final = 2.0  # seconds until a closed session makes room
 _OPEN_FAILED: Final = re.compile(r"open failed: ([a-z ]+): (.*)")
 _CODES: Final = {"administratively prohibited": 1, "connect failed": 2, "unknown channel type": 3}  # RFC 4254, 5.1
 
@@ -66,22 +66,22 @@ class ControlMaster:
     def __init__(
         self,
         target: LoginTarget,
-        way: Sequence[HostConfig],
+        route: Sequence[HostConfig],
         asker: Asker,
         folder: str,
         max_age: float | None = None,
-        heard: Callable[[str], None] = lambda text: None,
+        on_line: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._target, self._way, self._asker, self._max_age = target, tuple(way), asker, max_age
-        self._own, self._heard = kept_path(target, way, folder), heard
+        self._target, self._route, self._asker, self._max_age = target, tuple(route), asker, max_age
+        self._own_socket, self._on_line = own_socket_path(target, route, folder), on_line
         self._path, self._process = "", 0
-        self._is_closed = self._is_given_up = False
-        self._hops = Hops(target, way, folder, lambda to, hosts: ControlMaster(to, hosts, asker, folder, max_age))
+        self._is_closed = self._is_abandoned = False
+        self._hops = Hops(target, route, folder, lambda to, hosts: ControlMaster(to, hosts, asker, folder, max_age))
         self._login: OpenSshLogin | None = None
         self._watch: ControlSocket | None = None
         self._pulse: Heartbeat | None = None
         self._channels: set[ControlChannel] = set()
-        self._room_at = -_ROOM
+        self._room_at = -_SESSION_CLOSE_S
         self.since = time.time()
 
     # Connection -----------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class ControlMaster:
     @property
     def is_own(self) -> bool:
         """Return whether the master is one of jupyter_slurm, not the user's."""
-        return self._path == self._own
+        return self._path == self._own_socket
 
     @property
     def is_alive(self) -> bool:
@@ -124,40 +124,42 @@ class ControlMaster:
             Connecting failed; LinkLost if a new attempt may succeed.
         """
         self._reach()
-        if self._is_given_up:  # before the login could be closed
+        if self._is_abandoned:  # before the login could be closed
             self.close()
         elif self._is_closed:
             self.leave()
 
     def _reach(self) -> None:
-        theirs = self._way[-1].control_path
+        theirs = self._route[-1].control_path
         if theirs and theirs.lower() != "none" and self._find(theirs):
             return
-        make_private(os.path.dirname(self._own))
-        with turn(f"{self._own}.lock", self._has_left):  # two processes must not start two masters
-            if self._has_left():
+        make_private(os.path.dirname(self._own_socket))
+        with lock_file(f"{self._own_socket}.lock", self._has_ended):  # two processes must not start two masters
+            if self._has_ended():
                 return  # the caller of close does not wait
-            if self._find(self._own):
-                self.since = os.stat(self._own).st_mtime  # created at the end of the login, and not changed later
+            if self._find(self._own_socket):
+                self.since = os.stat(
+                    self._own_socket
+                ).st_mtime  # created at the end of the login, and not changed later
                 if self._max_age is None or time.time() - self.since < self._max_age:
                     return
                 self._unfind()
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._own)
-            idle = _IDLE if self._max_age is None else min(_IDLE, self._max_age)
-            hops = hop_paths(self._target, self._way, os.path.dirname(self._own))
-            sockets = MasterSockets(self._own, idle, hops)
-            self._login = login = OpenSshLogin(self._target, self._way, self._asker, sockets, self._heard)
-            if self._has_left():
+                os.unlink(self._own_socket)
+            idle = _IDLE_TIMEOUT_S if self._max_age is None else min(_IDLE_TIMEOUT_S, self._max_age)
+            hops = hop_paths(self._target, self._route, os.path.dirname(self._own_socket))
+            sockets = MasterSockets(self._own_socket, idle, hops)
+            self._login = login = OpenSshLogin(self._target, self._route, self._asker, sockets, self._on_line)
+            if self._has_ended():
                 login.close()
             login.run()
-            if not self._find(self._own):
-                raise LinkLost(f"the connection to {self._way[-1].label} broke at once", host=self._way[-1].name)
+            if not self._find(self._own_socket):
+                raise LinkLost(f"the connection to {self._route[-1].label} broke at once", host=self._route[-1].name)
             self.since = time.time()
 
     def close(self) -> None:
         """Give up the master: an own master ends, the user's is left alone."""
-        self._is_given_up = True
+        self._is_abandoned = True
         if self._login is not None:
             self._login.close()
         self._hops.close(keep=False)
@@ -177,14 +179,14 @@ class ControlMaster:
         if self._watch is not None:
             self._watch.close()
 
-    def ask(self) -> None:
+    def probe(self) -> None:
         """Check by an echo session whether the master and its host answer.
 
         If that session would exceed the limit, OpenSSH's own checks suffice, which own masters make every 5 s.
         """
         self._tidy()
         try:
-            with contextlib.closing(ControlSocket(self._path, _ANSWER)) as control:
+            with contextlib.closing(ControlSocket(self._path, _ANSWER_TIMEOUT_S)) as control:
                 control.process()
             if (pulse := self._pulse) is not None:
                 pulse.beat()
@@ -198,14 +200,14 @@ class ControlMaster:
     def open_session(self, timeout: float) -> ControlChannel:
         """Return a session for one command. Whether the limit allows it is known when the command starts."""
         session = _Session(self, ControlSocket(self._path, timeout), timeout)
-        self._keep(session)
+        self._add_channel(session)
         return session
 
     def dial(self, host: str, port: int, timeout: float) -> DialledChannel:
         """Return a stream to a port of a host, as seen from the target."""
         said = self._log_size()
         stream = DialledChannel(ControlSocket(self._path, timeout), self, self.forget)
-        self._keep(stream)
+        self._add_channel(stream)
         try:
             return dial(stream, host, port)
         except paramiko.ChannelException as error:
@@ -215,7 +217,7 @@ class ControlMaster:
         """Return a jump host. If jupyter_slurm did not start this master, that may need a login."""
         return self._hops.get(number)
 
-    def _keep(self, channel: ControlChannel) -> None:
+    def _add_channel(self, channel: ControlChannel) -> None:
         """Record a channel, which ends with this connection."""
         self._channels.add(channel)
         if self._is_closed:  # perhaps closed meanwhile
@@ -226,23 +228,23 @@ class ControlMaster:
         self._channels.discard(channel)
         self._room_at = time.monotonic()
 
-    def make_room(self) -> bool:
+    def free_session(self) -> bool:
         """Close a session that is not for commands; False: there is none, and none was closed recently."""
         if self._pulse is not None:
             self._stop_pulse()
             self._room_at = time.monotonic()
-        return time.monotonic() - self._room_at < _ROOM
+        return time.monotonic() - self._room_at < _SESSION_CLOSE_S
 
     # Internal -------------------------------------------------------------------------------------------------------
 
     def _log_size(self) -> int:
-        return os.stat(f"{self._own}.log").st_size if self.is_own else 0
+        return os.stat(f"{self._own_socket}.log").st_size if self.is_own else 0
 
     def _reason(self, since: int) -> paramiko.ChannelException | None:
         """Look up why a port cannot be reached: a master writes the reason only to its log."""
         if not self.is_own:
             return None
-        with open(f"{self._own}.log", "rb") as file:
+        with open(f"{self._own_socket}.log", "rb") as file:
             file.seek(since)
             found = set(_OPEN_FAILED.findall(file.read(1 << 16).decode("utf-8", "replace")))
         if len(found) != 1:  # several at once are indistinguishable
@@ -253,12 +255,12 @@ class ControlMaster:
     def _find(self, path: str) -> bool:
         """Use the master on a socket, if it answers."""
         try:
-            self._watch = ControlSocket(path, _ANSWER)
+            self._watch = ControlSocket(path, _ANSWER_TIMEOUT_S)
         except (OSError, EOFError):
             return False
         self._path = path
         try:
-            with contextlib.closing(ControlSocket(path, _ANSWER)) as control:
+            with contextlib.closing(ControlSocket(path, _ANSWER_TIMEOUT_S)) as control:
                 self._process = control.process()
             self._start_pulse()  # any answer proves that the host is alive
         except (OSError, EOFError, paramiko.SSHException):
@@ -277,13 +279,13 @@ class ControlMaster:
 
     def _start_pulse(self) -> None:
         self._stop_pulse()
-        session = ControlChannel(ControlSocket(self._path, _ANSWER), self)
+        session = ControlChannel(ControlSocket(self._path, _ANSWER_TIMEOUT_S), self)
         try:
             self._pulse = Heartbeat(session)
         except paramiko.ChannelException as error:
             session.close()
             self._pulse = None
-            if error.code == _DENIED:  # by the user: ControlMaster ask
+            if error.code == _DENIED_CODE:  # by the user: ControlMaster ask
                 raise
         except BaseException:
             session.close()
@@ -299,24 +301,27 @@ class ControlMaster:
         watch = self._watch
         if watch is None or has_ended(watch.socket, 0):
             return
-        with contextlib.suppress(OSError, EOFError), contextlib.closing(ControlSocket(self._own, 1.0)) as control:
+        with (
+            contextlib.suppress(OSError, EOFError),
+            contextlib.closing(ControlSocket(self._own_socket, 1.0)) as control,
+        ):
             control.terminate()
         if not has_ended(watch.socket, 1.0) and self._process:
             with contextlib.suppress(OSError):
                 # safe: while this connection is open, the process ID is not reused
                 os.kill(self._process, signal.SIGKILL)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._own)
+            os.unlink(self._own_socket)
 
-    def _has_left(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._is_closed
 
     def _tidy(self) -> None:
         """Truncate the own master's log, which grows with each session."""
         if self.is_own:
             with contextlib.suppress(OSError):
-                if os.stat(f"{self._own}.log").st_size > _LOG:
-                    os.truncate(f"{self._own}.log", 0)
+                if os.stat(f"{self._own_socket}.log").st_size > _MAX_LOG_BYTES:
+                    os.truncate(f"{self._own_socket}.log", 0)
 
 
 class _Session(ControlChannel):
@@ -324,19 +329,19 @@ class _Session(ControlChannel):
 
     def __init__(self, master: ControlMaster, control: ControlSocket, timeout: float) -> None:
         super().__init__(control, master, master.forget)
-        self._master, self._patience = master, timeout
+        self._master, self._max_wait = master, timeout
 
-    def _begin(self, count: int, act: Callable[[list[socket.socket]], None]) -> None:
-        deadline = time.monotonic() + _ROOM
+    def _open(self, count: int, act: Callable[[list[socket.socket]], None]) -> None:
+        deadline = time.monotonic() + _SESSION_CLOSE_S
         while True:
             try:
-                super()._begin(count, act)
+                super()._open(count, act)
                 return
             except paramiko.ChannelException:
-                if not self._master.make_room() or time.monotonic() > deadline:
+                if not self._master.free_session() or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)
-            self.renew(ControlSocket(self._master.path, self._patience))
+            self.renew(ControlSocket(self._master.path, self._max_wait))
 
 
 class OpenSshLink(PersistentLink):
@@ -360,33 +365,39 @@ class OpenSshLink(PersistentLink):
         As for :class:`PersistentLink`.
     """
 
-    refuses_late = True
+    has_late_refusal = True
 
     def __init__(
         self,
         target: LoginTarget,
-        way: Sequence[HostConfig],
+        route: Sequence[HostConfig],
         prompter: Prompter,
         folder: str,
         *,
         max_age: float | None = None,
-        heard: Callable[[str], None] = lambda text: None,
+        on_line: Callable[[str], None] = lambda text: None,
         **options: Any,
     ) -> None:
-        super().__init__([host.name for host in way], **options)
-        self._heard = heard
-        self._target, self._way, self._folder, self._max_age = target, tuple(way), folder, max_age
+        super().__init__([host.name for host in route], **options)
+        self._on_line = on_line
+        self._target, self._route, self._folder, self._max_age = target, tuple(route), folder, max_age
         self._prompter = prompter
 
     def new_connection(self) -> ControlMaster:
         """Return a master that is not yet open."""
         asker = Asker(self._prompter, asyncio.get_running_loop())
-        return ControlMaster(self._target, self._way, asker, self._folder, self._max_age, self._heard)
+        return ControlMaster(self._target, self._route, asker, self._folder, self._max_age, self._on_line)
 
 
-def end_kept(target: LoginTarget, way: Sequence[HostConfig], folder: str) -> None:
+def end_own_masters(target: LoginTarget, route: Sequence[HostConfig], folder: str) -> None:
     """End the masters that an earlier process left, if any."""
-    paths = [kept_path(hop_target(target, way, number), way[: number + 1], folder) for number in range(len(way) - 1)]
-    for path in (kept_path(target, way, folder), *paths):
-        with contextlib.suppress(OSError, EOFError), contextlib.closing(ControlSocket(path, _ANSWER)) as control:
+    paths = [
+        own_socket_path(hop_target(target, route, number), route[: number + 1], folder)
+        for number in range(len(route) - 1)
+    ]
+    for path in (own_socket_path(target, route, folder), *paths):
+        with (
+            contextlib.suppress(OSError, EOFError),
+            contextlib.closing(ControlSocket(path, _ANSWER_TIMEOUT_S)) as control,
+        ):
             control.terminate()

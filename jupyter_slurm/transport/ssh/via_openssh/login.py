@@ -22,22 +22,22 @@ from typing import Any, Final
 
 from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandMissing, LoginDeclined, LoginFailed, SlurmError, TransportError
-from jupyter_slurm.transport.peer_credentials import is_ours
+from jupyter_slurm.transport.peer_credentials import is_same_user
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts import is_yes
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget, MasterSockets
-from jupyter_slurm.transport.ssh.via_openssh.messages import AskpassQuestion, AskpassQuestions, failure, said_in
-from jupyter_slurm.transport.ssh.via_openssh.private_folder import write_own
+from jupyter_slurm.transport.ssh.via_openssh.messages import AskpassQuestion, AskpassQuestions, failure, user_text
+from jupyter_slurm.transport.ssh.via_openssh.private_folder import write_private
 
 __all__ = ["OpenSshLogin"]
 
-_TICK: Final = 0.05  # seconds between two checks whether OpenSSH is done
-_SILENCE: Final = 45.0  # seconds without output of OpenSSH and without a question, after which it is given up
-_NOTICE: Final = 1.0  # seconds after which a host's message without a question is shown by itself
-_PATIENCE: Final = 660  # seconds for a host behind others to answer: a user logs in to those meanwhile
-_FIRST: Final = 30  # seconds
+_CHECK_INTERVAL_S: Final = 0.05  # seconds between two checks whether OpenSSH is done
+_SILENCE_TIMEOUT_S: Final = 45.0  # seconds without output of OpenSSH and without a question, after which it is given up
+_NOTICE_DELAY_S: Final = 1.0  # seconds after which a host's message without a question is shown by itself
+_JUMP_HOST_TIMEOUT_S: Final = 660  # seconds for a host behind others to answer: a user logs in to those meanwhile
+_FIRST_HOST_TIMEOUT_S: Final = 30  # seconds
 _SYSTEM_CONFIG: Final = "/etc/ssh/ssh_config"
 # The first value wins: the user's file, which follows, does not change these.
 _PREFACE: Final = """Host *
@@ -76,16 +76,16 @@ class OpenSshLogin:
     def __init__(
         self,
         target: LoginTarget,
-        way: Sequence[HostConfig],
+        route: Sequence[HostConfig],
         asker: Asker,
         sockets: MasterSockets,
-        heard: Callable[[str], None] = lambda text: None,
+        on_line: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._target, self._way, self._asker, self._hops = target, tuple(way), asker, sockets.hops
-        self._path, self._idle, self._heard, self._told = sockets.path, sockets.idle, heard, 0
+        self._target, self._route, self._asker, self._hops = target, tuple(route), asker, sockets.hops
+        self._path, self._idle, self._on_line, self._reported_lines = sockets.path, sockets.idle, on_line, 0
         self._log = f"{sockets.path}.log"
         self._desk_path = os.path.join(os.path.dirname(sockets.path), secrets.token_hex(5))
-        self._questions = AskpassQuestions(way)
+        self._questions = AskpassQuestions(route)
         self._lock = threading.Lock()
         self._read, self._open, self._answered = 0, 0, False
         self._broken: BaseException | None = None
@@ -110,7 +110,7 @@ class OpenSshLogin:
             desk.bind(self._desk_path)
             os.chmod(self._desk_path, 0o600)
             desk.listen(4)
-            desk.settimeout(_TICK)
+            desk.settimeout(_CHECK_INTERVAL_S)
             process = self._start()
             try:
                 self._attend(process, desk)
@@ -126,7 +126,7 @@ class OpenSshLogin:
 
     def _start(self) -> subprocess.Popen[bytes]:
         folder = os.path.dirname(self._path)
-        write_own(f"{self._path}.conf", self._config().encode(), 0o600)
+        write_private(f"{self._path}.conf", self._config().encode(), 0o600)
         helper = str(resources.files("jupyter_slurm.transport.ssh.via_openssh") / "askpass.py")
         program = _executable(folder, f'#!/bin/sh\nexec {quote_argv([sys.executable, "-I", "-S", helper])} "$@"\n')
         for hop in self._hops.values():  # of a broken login: they would block the path for the next
@@ -163,9 +163,9 @@ class OpenSshLogin:
     def _config(self) -> str:
         """Return the configuration: the required settings, then those of the user and the system."""
         lines = []
-        for number, host in enumerate(self._way):
+        for number, host in enumerate(self._route):
             behind = number > 0 or host.proxy_command is not None
-            timeout = _PATIENCE if behind else round(host.connect_timeout or _FIRST)
+            timeout = _JUMP_HOST_TIMEOUT_S if behind else round(host.connect_timeout or _FIRST_HOST_TIMEOUT_S)
             lines += [f"Host {host.name}", f"    StrictHostKeyChecking {host.strict}", f"    ConnectTimeout {timeout}"]
             if path := self._hops.get(host.name):  # for the life of the connection through the host
                 place = path.replace("%", "%%")
@@ -177,7 +177,7 @@ class OpenSshLogin:
 
     def _attend(self, process: subprocess.Popen[bytes], desk: socket.socket) -> None:
         """Wait for OpenSSH's end, and answer its questions meanwhile."""
-        notice = _Notice(self._asker, self._way[-1].label)
+        notice = _Notice(self._asker, self._route[-1].label)
         size, changed = 0, time.monotonic()
         try:
             while process.poll() is None:
@@ -186,41 +186,41 @@ class OpenSshLogin:
                     notice.end()
                     threading.Thread(target=self._serve, args=(client,), name="jupyter-slurm-ask", daemon=True).start()
                     changed = time.monotonic()
-                self._give_up_if_told()
+                self._check_cancelled()
                 before, size = size, os.stat(self._log).st_size
                 if size != before or self._open:
                     changed = time.monotonic()
                 if size != before:
                     self._pass_on()
                 quiet = time.monotonic() - changed
-                if quiet > _SILENCE:
+                if quiet > _SILENCE_TIMEOUT_S:
                     raise self._failure("no answer")
-                if quiet > _NOTICE and not self._open and (said := self._said()):
+                if quiet > _NOTICE_DELAY_S and not self._open and (said := self._new_user_text()):
                     notice.show(said)
                 if notice.is_declined:
                     self._declined.set()
         finally:
             notice.end()
             self._pass_on()
-        self._give_up_if_told()
+        self._check_cancelled()
         if process.returncode != 0:
             raise self._failure("")
 
     def _pass_on(self) -> None:
         """Pass on the output since the last call."""
         with open(self._log, "rb") as file:
-            file.seek(self._told)
+            file.seek(self._reported_lines)
             data = file.read(1 << 20)
-        self._told += len(data)
-        self._heard(data.decode("utf-8", "replace"))
+        self._reported_lines += len(data)
+        self._on_line(data.decode("utf-8", "replace"))
 
-    def _give_up_if_told(self) -> None:
+    def _check_cancelled(self) -> None:
         if self._broken is not None:
             raise self._broken
         if self._closed.is_set():
-            raise LinkLost(f"the connection to {self._way[-1].label} was closed", host=self._way[-1].name)
+            raise LinkLost(f"the connection to {self._route[-1].label} was closed", host=self._route[-1].name)
         if self._declined.is_set():
-            host = self._way[-1]
+            host = self._route[-1]
             raise LoginDeclined(
                 f"the log-in to {host.label} was not answered",
                 hint="Connect again when you have the answer at hand.",
@@ -230,15 +230,15 @@ class OpenSshLogin:
     def _failure(self, more: str) -> SlurmError:
         with open(self._log, "rb") as file:
             log = file.read(1 << 20).decode("utf-8", "replace")
-        return failure(log + more, self._way, asked=self._answered)
+        return failure(log + more, self._route, is_requested=self._answered)
 
-    def _said(self) -> str:
+    def _new_user_text(self) -> str:
         """Return the output for the user since the last call."""
         with self._lock, open(self._log, "rb") as file:
             file.seek(self._read)
             text = file.read(1 << 16).decode("utf-8", "replace")
             self._read = file.tell()
-        return said_in(text)
+        return user_text(text)
 
     # Questions ------------------------------------------------------------------------------------------------------
 
@@ -249,25 +249,25 @@ class OpenSshLogin:
         try:
             with client, contextlib.suppress(OSError, ValueError, EOFError):
                 client.settimeout(10)
-                if not is_ours(client):
+                if not is_same_user(client):
                     return
                 question = json.loads(_line(client))
-                said = self._said()
+                said = self._new_user_text()
                 asked = self._questions.read(question["text"], question["hint"], int(question["process"]), said)
                 answer = self._answer(asked, client)
-                while self._declined.is_set() and not _is_gone(client):
+                while self._declined.is_set() and not _wait_closed(client):
                     pass  # OpenSSH would take a missing answer for an empty one and continue, so it is ended
                 client.sendall(json.dumps(answer).encode() + b"\n")
         finally:
             with self._lock:
                 self._open -= 1
 
-    def _answer(self, asked: AskpassQuestion, client: socket.socket) -> str | None:
-        future = self._asker.start(asked.prompt)
-        client.settimeout(_TICK)
+    def _answer(self, question: AskpassQuestion, client: socket.socket) -> str | None:
+        future = self._asker.start(question.prompt)
+        client.settimeout(_CHECK_INTERVAL_S)
         try:
             while not future.done():
-                if self._closed.is_set() or _is_gone(client):
+                if self._closed.is_set() or _wait_closed(client):
                     return None
             answers = future.result()
         except CancelledError:
@@ -278,26 +278,26 @@ class OpenSshLogin:
         finally:
             future.cancel()
             client.settimeout(10)
-        if asked.meaning == "notice":
+        if question.meaning == "notice":
             if answers is None:
                 self._declined.set()
             return None
         self._answered = True
-        if asked.meaning == "host-key":
-            return "yes" if answers and is_yes(answers[0], asked.fingerprint) else "no"
+        if question.meaning == "host-key":
+            return "yes" if answers and is_yes(answers[0], question.fingerprint) else "no"
         if answers is None:
             self._declined.set()
             return None
         if any(0xD800 <= ord(char) <= 0xDFFF for char in answers[0]):
-            host = self._way[-1]
+            host = self._route[-1]
             self._broken = LoginFailed(
-                f"the answer for {asked.prompt.host} cannot be sent: it is no UTF-8 text",
+                f"the answer for {question.prompt.host} cannot be sent: it is no UTF-8 text",
                 hint="Type it again; the terminal or the keyboard may be set to another encoding.",
                 host=host.name,
             )
             self._declined.set()
             return None
-        if asked.meaning == "confirm":
+        if question.meaning == "confirm":
             return "yes" if answers[0].strip().lower() in ("yes", "y") else None
         return answers[0]
 
@@ -307,30 +307,30 @@ class _Notice:
 
     def __init__(self, asker: Asker, host: str) -> None:
         self._asker, self._host = asker, host
-        self._shown: Any = None
+        self._prompt: Any = None
 
     def show(self, text: str) -> None:
         """Show the notice in place of the previous one."""
         self.end()
-        self._shown = self._asker.start(Prompt(self._host, "keyboard-interactive", "", text))
+        self._prompt = self._asker.start(Prompt(self._host, "keyboard-interactive", "", text))
 
     def end(self) -> None:
         """Withdraw the notice."""
-        if self._shown is not None:
-            self._shown.cancel()
-            self._shown = None
+        if self._prompt is not None:
+            self._prompt.cancel()
+            self._prompt = None
 
     @property
     def is_declined(self) -> bool:
         """Return whether the user declined to wait."""
-        shown = self._shown
+        shown = self._prompt
         return shown is not None and shown.done() and not shown.cancelled() and shown.result() is None
 
 
 def _executable(folder: str, text: str) -> str:
     """Write a small program, and return its path; a directory mounted noexec raises an error."""
     path = os.path.join(folder, "askpass")
-    write_own(path, text.encode("utf-8", "surrogateescape"), 0o700)
+    write_private(path, text.encode("utf-8", "surrogateescape"), 0o700)
     if not os.access(path, os.X_OK):
         raise TransportError(
             f"programs in {folder} cannot be run (noexec?)",
@@ -349,7 +349,7 @@ def _line(client: socket.socket) -> bytes:
     return data
 
 
-def _is_gone(client: socket.socket) -> bool:
+def _wait_closed(client: socket.socket) -> bool:
     """Wait a moment, and return whether the peer has closed meanwhile."""
     try:
         return client.recv(1) == b""

@@ -13,25 +13,25 @@ from typing import Final, Literal
 
 from jupyter_slurm.errors import HostKeyRevoked, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import changed_at, host_key_prompt, names_of
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import changed_at, host_key_prompt, host_names
 from jupyter_slurm.transport.ssh.hostkeys.unknown_key import openssh_adds, unknown_key
-from jupyter_slurm.transport.ssh.keys.revoked import TOO_SHORT
+from jupyter_slurm.transport.ssh.keys.revoked import SHORT_KEY_HINT
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
-__all__ = ["AskpassQuestion", "AskpassQuestions", "failure", "said_in"]
+__all__ = ["AskpassQuestion", "AskpassQuestions", "failure", "user_text"]
 
 Meaning = Literal["secret", "host-key", "confirm", "notice"]
 
 _DEBUG: Final = re.compile(
     r"debug[123]: .*|Authenticated (?:to|using|with) .*|Transferred: .*|Bytes per second: .*|OpenSSH_.*"
 )
-_AGAIN: Final = "That was not accepted. Try again."
+_REJECTED_TEXT: Final = "That was not accepted. Try again."
 _KEY: Final = re.compile(r"(\S+) key fingerprint is ((?:SHA256|MD5):[^\s]+?)\.?$", re.MULTILINE)
 _TYPED: Final = re.compile(r"^debug1: Next authentication method: (?:password|keyboard-interactive)", re.MULTILINE)
 _OFFER: Final = re.compile(r"^debug1: Offering public key: (\S+)", re.MULTILINE)
 
-_ENTERED: Final = re.compile(r"^(?:debug1: )?Authenticated to ", re.MULTILINE)
+_AUTHENTICATED: Final = re.compile(r"^(?:debug1: )?Authenticated to ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class AskpassQuestion:
 class AskpassQuestions:
     """The questions of one login through all hosts of a route."""
 
-    def __init__(self, way: Sequence[HostConfig]) -> None:
-        self._way, self._seen = tuple(way), set[str]()
+    def __init__(self, route: Sequence[HostConfig]) -> None:
+        self._route, self._answered = tuple(route), set[str]()
 
-    def read(self, text: str, hint: str, process: int, said: str) -> AskpassQuestion:
+    def read(self, text: str, hint: str, process: int, message: str) -> AskpassQuestion:
         """Parse a question; ``process`` asks it, and ``said`` is the output before it."""
         host = self._host(text, process)
         if match := _KEY.search(text):
@@ -68,7 +68,7 @@ class AskpassQuestions:
             return AskpassQuestion(host_key_prompt(host, match[1], match[2], remark), "host-key", match[2])
         if hint == "none":
             return AskpassQuestion(Prompt(host.label, "keyboard-interactive", "OpenSSH", printable(text)), "notice")
-        notice = "\n".join(part for part in (said, self._notice(host, text)) if part)
+        notice = "\n".join(part for part in (message, self._notice(host, text)) if part)
         if hint == "confirm":
             question = Question(f"{printable(text).strip()} (yes/no)", echo=True)
             return AskpassQuestion(
@@ -78,7 +78,7 @@ class AskpassQuestions:
 
     def _secret(self, host: HostConfig, text: str, notice: str) -> Prompt:
         if match := re.fullmatch(r"Enter passphrase for (?:\S+ )?key '(.*)': ?", text, re.DOTALL):
-            wrong = "That passphrase is wrong." if _AGAIN in notice else ""
+            wrong = "That passphrase is wrong." if _REJECTED_TEXT in notice else ""
             question = Question(f"Passphrase for {printable(match[1])}")
             return Prompt(host.label, "passphrase", "Your key is locked", wrong, (question,))
         if text.startswith("Enter PIN"):
@@ -93,36 +93,36 @@ class AskpassQuestions:
 
     def _notice(self, host: HostConfig, text: str) -> str:
         key = f"{host.name}\0{text}"
-        again = key in self._seen
-        self._seen.add(key)
-        return _AGAIN if again else ""
+        again = key in self._answered
+        self._answered.add(key)
+        return _REJECTED_TEXT if again else ""
 
     def _host(self, text: str, process: int) -> HostConfig:
         """Return the asking host: the host to which the process connects, else the host in the question."""
         with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
             words = file.read().rstrip(b"\0").split(b"\0")
-            for host in self._way[:-1]:  # the target stands at the end of the own command
+            for host in self._route[:-1]:  # the target stands at the end of the own command
                 if words and words[-1].decode(errors="replace") == host.name:
                     return host
-            if words and words[-1].decode(errors="replace") == self._way[-1].name:
-                return self._way[-1]
-        return _named(text, self._way) or self._way[-1]
+            if words and words[-1].decode(errors="replace") == self._route[-1].name:
+                return self._route[-1]
+        return _named(text, self._route) or self._route[-1]
 
 
-def said_in(log: str) -> str:
+def user_text(log: str) -> str:
     """Return OpenSSH's output for the user, without debug lines and messages reported otherwise."""
     lines = [line for line in log.replace("\r", "").split("\n") if line and not _DEBUG.fullmatch(line)]
     dull = ("Permission denied, please try again.", "Warning: Permanently added", "Pseudo-terminal will not")
     return printable("\n".join(line for line in lines if not line.startswith(dull)), 2000)
 
 
-def _named(text: str, way: Sequence[HostConfig]) -> HostConfig | None:
-    for host in way:
+def _named(text: str, route: Sequence[HostConfig]) -> HostConfig | None:
+    for host in route:
         where = re.escape(host.host_key_alias or host.hostname)
         if re.search(rf"(?<![\w.-]){re.escape(host.user)}@{where}(?![\w.-])", text, re.IGNORECASE):
             return host
-    for host in way:
-        for name in names_of(host):
+    for host in route:
+        for name in host_names(host):
             if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE):
                 return host
     return None
@@ -131,15 +131,17 @@ def _named(text: str, way: Sequence[HostConfig]) -> HostConfig | None:
 # Causes of an end ----------------------------------------------------------------------------------------------------
 
 
-def failure(log: str, way: Sequence[HostConfig], *, asked: bool) -> SlurmError:
+def failure(log: str, route: Sequence[HostConfig], *, is_requested: bool) -> SlurmError:
     """Return the error for a login that ended with this log; ``asked``: the user has answered a question."""
-    said = said_in(log)
-    for find in (_host_key, _let_in, _reach, _odd):
-        if (error := find(log, said, way)) is not None:
+    said = user_text(log)
+    for find in (_host_key, _login_error, _reach, _odd):
+        if (error := find(log, said, route)) is not None:
             return error
-    host = _named(said.rpartition("\n")[2], way) or way[-1]
+    host = _named(said.rpartition("\n")[2], route) or route[-1]
     last = said[-500:].strip() or "no reason given"
-    if asked or log.count("SSH2_MSG_SERVICE_ACCEPT received") > len(_ENTERED.findall(log)):  # during the login
+    if is_requested or log.count("SSH2_MSG_SERVICE_ACCEPT received") > len(
+        _AUTHENTICATED.findall(log)
+    ):  # during the login
         return LoginFailed(
             f"{host.label} ended the log-in: {last}",
             hint="Try again in a moment, or when its own words say so.",
@@ -153,14 +155,16 @@ def failure(log: str, way: Sequence[HostConfig], *, asked: bool) -> SlurmError:
     )
 
 
-def _host_key(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
-    if "Host key verification failed" not in said and "host key" not in said.lower():
+def _host_key(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | None:
+    if "Host key verification failed" not in message and "host key" not in message.lower():
         return None
-    revoked = re.search(r"host key for (\S+) (?:is marked as|was) revoked|Host key (\S+) (\S+) revoked by file", said)
-    changed = re.search(r"Host key for (\S+) has changed", said)
-    unknown = re.search(r"No (\S+) host key is known for (\S+) and you", said)
+    revoked = re.search(
+        r"host key for (\S+) (?:is marked as|was) revoked|Host key (\S+) (\S+) revoked by file", message
+    )
+    changed = re.search(r"Host key for (\S+) has changed", message)
+    unknown = re.search(r"No (\S+) host key is known for (\S+) and you", message)
     line = next((match[0] for match in (revoked, changed, unknown) if match), "")
-    host = _named(line, way) or _shown_by(log, way)
+    host = _named(line, route) or _last_key_host(log, route)
     shown = re.findall(r"^debug1: Server host (?:key|certificate): (\S+) ([^\s,]+)", log, re.MULTILINE)
     kind, fingerprint = shown[-1] if shown else ("", "")
     kind = kind.removeprefix("ssh-").partition("-")[0].upper()
@@ -171,27 +175,27 @@ def _host_key(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | No
             hint="Do not connect. Ask the people who run it.",
             **facts,
         )
-    if changed and (where := re.search(r"Offending (\S+) key in (.+):(\d+)", said)):
+    if changed and (where := re.search(r"Offending (\S+) key in (.+):(\d+)", message)):
         return changed_at(host, fingerprint, kind, where[2], int(where[3]))
-    if "Host key verification failed" in said:
+    if "Host key verification failed" in message:
         return unknown_key(host, fingerprint, kind, openssh_adds(host))
     return None
 
 
-def _shown_by(log: str, way: Sequence[HostConfig]) -> HostConfig:
+def _last_key_host(log: str, route: Sequence[HostConfig]) -> HostConfig:
     """Return the host whose key was checked last."""
     found = re.findall(r"^debug1: Authenticating to (\S+?):(\d+) as '(.*)'", log, re.MULTILINE)
     for hostname, port, _ in reversed(found[-1:]):
-        for host in way:
+        for host in route:
             if (host.hostname.lower(), str(host.port)) == (hostname.lower(), port):
                 return host
-    return way[-1]
+    return route[-1]
 
 
-def _let_in(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
+def _login_error(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | None:
     tried = [f"key {path}" for path in dict.fromkeys(_OFFER.findall(log))]
-    if "Too many authentication failures" in said:
-        host = _named(said, way) or _shown_by(log, way)
+    if "Too many authentication failures" in message:
+        host = _named(message, route) or _last_key_host(log, route)
         return LoginFailed(
             f"{host.label} ended the log-in: too many attempts{_list(tried)}",
             hint="It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
@@ -199,10 +203,10 @@ def _let_in(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None
             host=host.name,
             tried=tried,
         )
-    match = re.search(r"^(.*): Permission denied \(([^)]*)\)\.?$", said, re.MULTILINE)
+    match = re.search(r"^(.*): Permission denied \(([^)]*)\)\.?$", message, re.MULTILINE)
     if match is None:
         return None
-    host, methods = _named(match[1], way) or way[-1], match[2].split(",")
+    host, methods = _named(match[1], route) or route[-1], match[2].split(",")
     return LoginFailed(
         f"{host.label} did not let {host.user} in; it takes: {', '.join(methods)}{_list(tried)}",
         hint=_hint(host, methods, tried, typed=_TYPED.search(log) is not None),
@@ -228,27 +232,27 @@ def _hint(host: HostConfig, methods: Sequence[str], tried: Sequence[str], *, typ
     return f"Put your key there (`ssh-copy-id {host.name}`, or the site's web page), or name the right one in {named}."
 
 
-def _list(tried: Sequence[str]) -> str:
-    return "".join(f"\n  {line}: refused" for line in tried)
+def _list(methods: Sequence[str]) -> str:
+    return "".join(f"\n  {line}: refused" for line in methods)
 
 
-def _reach(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
+def _reach(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | None:
     vpn = "Is this machine on line, and in the VPN where the site wants that?"
-    if match := re.search(r"Could not resolve hostname (\S+):", said):
-        host = next((one for one in way if one.hostname.lower() == match[1].lower()), way[-1])
+    if match := re.search(r"Could not resolve hostname (\S+):", message):
+        host = next((one for one in route if one.hostname.lower() == match[1].lower()), route[-1])
         return LinkLost(
             f"{host.label} cannot be reached: the name {host.hostname} is not known", hint=vpn, host=host.name
         )
-    if match := re.search(r"connect to host (\S+) port (\d+): (.*)", said):
-        host = next((one for one in way if one.hostname.lower() == match[1].lower()), way[0])
+    if match := re.search(r"connect to host (\S+) port (\d+): (.*)", message):
+        host = next((one for one in route if one.hostname.lower() == match[1].lower()), route[0])
         reason, hint = match[3].strip(), vpn
         if "refused" in reason.lower():
             reason, hint = "connection refused", f"Does an SSH server listen there on port {host.port}?"
         elif "timed out" in reason.lower():
             reason = "no answer"
         return LinkLost(f"{host.label} cannot be reached: {reason}", hint=hint, host=host.name)
-    if match := re.search(r"open failed: (.*)", said):
-        host, before = way[-1], way[-2].name if len(way) > 1 else "the host before it"
+    if match := re.search(r"open failed: (.*)", message):
+        host, before = route[-1], route[-2].name if len(route) > 1 else "the host before it"
         return LinkLost(
             f"{host.label} cannot be reached: {match[1]}",
             hint=f"Is the name right, and may {before} forward connections (AllowTcpForwarding)?",
@@ -257,15 +261,15 @@ def _reach(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
     return None
 
 
-def _odd(log: str, said: str, way: Sequence[HostConfig]) -> SlurmError | None:
+def _odd(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | None:
     """Return a permanent error."""
     for words, hint in (
         (r"Bad configuration option.*|.*Bad owner or permissions.*", "Correct ~/.ssh/config, or the file it names."),
-        (r"Bad server host key: .*", TOO_SHORT),
+        (r"Bad server host key: .*", SHORT_KEY_HINT),
         (r"Unable to negotiate with .*", "The server is old, or ~/.ssh/config restricts algorithms: ask the site."),
         (r"ssh_askpass: exec.*", "Is the folder of the agent's socket mounted noexec? Set Settings.runtime_dir."),
         (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set Settings.runtime_dir to a shorter path."),
     ):
-        if match := re.search(words, said):
-            return TransportError(f"OpenSSH to {way[-1].name}: {match[0][:500]}", hint=hint, host=way[-1].name)
+        if match := re.search(words, message):
+            return TransportError(f"OpenSSH to {route[-1].name}: {match[0][:500]}", hint=hint, host=route[-1].name)
     return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from jupyter_slurm.errors import TransportError
 
-__all__ = ["make_private", "turn", "write_own"]
+__all__ = ["lock_file", "make_private", "write_private"]
 
 
 def make_private(folder: str) -> None:
@@ -26,7 +26,7 @@ def make_private(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def turn(path: str, is_over: Callable[[], bool]) -> Iterator[None]:
+def lock_file(path: str, is_over: Callable[[], bool]) -> Iterator[None]:
     """Hold a lock file. Wait for it until ``is_over``, perhaps for minutes; then yield without the lock."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -40,7 +40,7 @@ def turn(path: str, is_over: Callable[[], bool]) -> Iterator[None]:
         os.close(descriptor)
 
 
-def write_own(path: str, data: bytes, mode: int) -> None:
+def write_private(path: str, data: bytes, mode: int) -> None:
     """Write a file in a private directory atomically."""
     draft = f"{path}.{secrets.token_hex(4)}"
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)

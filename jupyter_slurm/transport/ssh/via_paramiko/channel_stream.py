@@ -9,7 +9,7 @@ import paramiko
 
 __all__ = ["ChannelStream"]
 
-_PIECE = 31 << 10  # bytes: one packet, also within a packet of an outer SSH connection
+_CHUNK_BYTES = 31 << 10  # bytes: one packet, also within a packet of an outer SSH connection
 
 
 class ChannelStream:
@@ -35,7 +35,7 @@ class ChannelStream:
         """Send all bytes."""
         left = memoryview(data)
         while left:
-            sent = self._channel.send(left[:_PIECE])
+            sent = self._channel.send(left[:_CHUNK_BYTES])
             if not sent:
                 raise ConnectionResetError(errno.ECONNRESET, "the far side has ended the connection")
             left = left[sent:]

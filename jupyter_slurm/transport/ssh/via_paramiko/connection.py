@@ -23,16 +23,16 @@ from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.channel_stream import ChannelStream
 from jupyter_slurm.transport.ssh.via_paramiko.packetizer import packetizer_class
 from jupyter_slurm.transport.ssh.via_paramiko.proxy_command import ProxyCommand
-from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import keep_in_pieces
+from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import use_piecewise_buffer
 
-__all__ = ["PACKET", "WINDOW", "HostChain", "HostVerifier", "tcp"]
+__all__ = ["PACKET_BYTES", "WINDOW_BYTES", "HostChain", "HostVerifier", "tcp"]
 
-WINDOW = 4 << 20  # bytes: fills long links; more costs the remote sshd processor time
-_WINDOW_BEHIND = 6 << 20  # through other hosts: must exceed one connection's send buffer (4 MiB)
-PACKET = 32 << 10  # bytes
+WINDOW_BYTES = 4 << 20  # bytes: fills long links; more costs the remote sshd processor time
+_JUMP_WINDOW_BYTES = 6 << 20  # through other hosts: must exceed one connection's send buffer (4 MiB)
+PACKET_BYTES = 32 << 10  # bytes
 _PING = "keepalive@openssh.com"  # every server answers the request, if only with a failure
-_CONNECT = 30.0  # seconds for each step without the user
-_USER_TIMEOUT = 15_000  # ms that sent data may stay unacknowledged
+_CONNECT_TIMEOUT_S = 30.0  # seconds for each step without the user
+_USER_TIMEOUT_MS = 15_000  # ms that sent data may stay unacknowledged
 _NO_ANSWER, _NO_SESSION = 2, 4  # SSH_OPEN_CONNECT_FAILED, SSH_OPEN_RESOURCE_SHORTAGE
 _CIPHERS = (
     "aes128-gcm@openssh.com",  # twice as fast as the others on this list; paramiko lists it last
@@ -75,19 +75,23 @@ class _Hop:
     def open_session(self, timeout: float) -> paramiko.Channel:
         """Return a session for one command."""
         try:
-            session = self._transport.open_session(window_size=self._window, max_packet_size=PACKET, timeout=timeout)
+            session = self._transport.open_session(
+                window_size=self._window, max_packet_size=PACKET_BYTES, timeout=timeout
+            )
         except paramiko.SSHException as error:
             raise self._no(error, _NO_SESSION) from None
-        return keep_in_pieces(session)
+        return use_piecewise_buffer(session)
 
     def dial(self, host: str, port: int, timeout: float) -> ChannelStream:
         """Return a stream to a port of a host, as seen from this host."""
         here = ("127.0.0.1", 0)
         try:
-            channel = self._transport.open_channel("direct-tcpip", (host, port), here, self._window, PACKET, timeout)
+            channel = self._transport.open_channel(
+                "direct-tcpip", (host, port), here, self._window, PACKET_BYTES, timeout
+            )
         except paramiko.SSHException as error:
             raise self._no(error, _NO_ANSWER) from None
-        return ChannelStream(keep_in_pieces(channel))
+        return ChannelStream(use_piecewise_buffer(channel))
 
     def _no(self, error: paramiko.SSHException, code: int) -> paramiko.SSHException:
         """Return the error of a channel that was not opened.
@@ -115,9 +119,9 @@ class HostChain:
     """
 
     def __init__(
-        self, way: Sequence[HostConfig], gate: HostVerifier, reach: Callable[[HostConfig, float], Any] | None = None
+        self, route: Sequence[HostConfig], gate: HostVerifier, reach: Callable[[HostConfig, float], Any] | None = None
     ) -> None:
-        self._way, self._gate, self._reach = tuple(way), gate, reach or tcp
+        self._route, self._gate, self._reach = tuple(route), gate, reach or tcp
         self._hops: list[paramiko.Transport] = []
         self._proxy: ProxyCommand | None = None  # only to the first host
         self._is_closed = False
@@ -143,11 +147,11 @@ class HostChain:
         LinkLost
             A host cannot be reached; a new attempt may succeed.
         """
-        for host in self._way:
+        for host in self._route:
             try:
                 self._extend(host)
             except BaseException as error:
-                told = self._told(host, error)
+                told = self._connection_error(host, error)
                 self.close()
                 if told is not None:
                     raise told from error
@@ -156,14 +160,14 @@ class HostChain:
             self.close()
         self.since = time.time()
 
-    def ask(self) -> None:
+    def probe(self) -> None:
         """Check the remote host, and wait for its answer; closing ends the wait."""
         self.last.global_request(_PING, wait=True)
 
     def hop(self, number: int) -> _Hop:
         """Return a host of the route."""
         transport = self._hops[number]
-        return _Hop(transport, WINDOW if transport is self._hops[0] else _WINDOW_BEHIND)
+        return _Hop(transport, WINDOW_BYTES if transport is self._hops[0] else _JUMP_WINDOW_BYTES)
 
     def open_session(self, timeout: float) -> paramiko.Channel:
         """Return a session for one command."""
@@ -198,8 +202,8 @@ class HostChain:
         try:
             transport = paramiko.Transport(
                 sock,
-                default_window_size=WINDOW,
-                default_max_packet_size=PACKET,
+                default_window_size=WINDOW_BYTES,
+                default_max_packet_size=PACKET_BYTES,
                 packetizer_class=packetizer_class(),
             )
             _tune(transport, host, self._gate.key_types(host))
@@ -207,7 +211,7 @@ class HostChain:
             sock.close()
             raise
         self._hops.append(transport)
-        transport.start_client(timeout=host.connect_timeout or _CONNECT)
+        transport.start_client(timeout=host.connect_timeout or _CONNECT_TIMEOUT_S)
         if self._is_closed:  # before that transport could be closed
             raise LinkLost(f"the connection to {host.label} was closed", host=host.name)
         self._gate.verify(host, transport.get_remote_server_key())
@@ -215,7 +219,7 @@ class HostChain:
         if not transport.is_authenticated():
             raise TransportError(f"{host.label} did not let us in", host=host.name)
 
-    def _told(self, host: HostConfig, error: BaseException) -> TransportError | None:
+    def _connection_error(self, host: HostConfig, error: BaseException) -> TransportError | None:
         """Return the error for an unreachable host, before the existing part of the route is closed."""
         # Another version of SSH may be any program that listens on the port.
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer) and "no acceptable" in str(error):
@@ -227,18 +231,20 @@ class HostChain:
         return None
 
     def _lost(self, host: HostConfig, error: Exception) -> LinkLost:
-        if self._proxy is not None and host is self._way[0] and not self._is_closed:
-            return self._proxy.failure(_said(error))
+        if self._proxy is not None and host is self._route[0] and not self._is_closed:
+            return self._proxy.failure(_error_text(error))
         return _unreachable(host, error)
 
     def _socket(self, host: HostConfig) -> Any:
-        timeout = host.connect_timeout or _CONNECT
+        timeout = host.connect_timeout or _CONNECT_TIMEOUT_S
         if host.proxy_command:
             self._proxy = ProxyCommand(host)
             return self._proxy.sock
         if self._hops:
             target = (host.hostname, host.port)
-            return keep_in_pieces(self.last.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout))
+            return use_piecewise_buffer(
+                self.last.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=timeout)
+            )
         return self._reach(host, timeout)
 
 
@@ -253,7 +259,7 @@ def tcp(host: HostConfig, timeout: float) -> socket.socket:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # without it, 45 ms for each small answer
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if hasattr(socket, "TCP_USER_TIMEOUT"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
             if host.bind_address:
                 sock.bind((host.bind_address, 0))
             sock.connect(address)
@@ -265,7 +271,7 @@ def tcp(host: HostConfig, timeout: float) -> socket.socket:
     raise reason or OSError(f"{host.hostname} has no address")
 
 
-def _tune(transport: paramiko.Transport, host: HostConfig, known: Sequence[str]) -> None:
+def _tune(transport: paramiko.Transport, host: HostConfig, known_types: Sequence[str]) -> None:
     """Choose algorithms among those that the configuration allows and paramiko has, the fastest cipher first."""
     options = transport.get_security_options()
     quick = [*(name for name in _CIPHERS if name in options.ciphers), *options.ciphers]
@@ -273,16 +279,20 @@ def _tune(transport: paramiko.Transport, host: HostConfig, known: Sequence[str])
     options.digests = _allowed(options.digests, host.macs, host, "MACs")
     options.kex = _allowed(options.kex, host.kex, host, "KexAlgorithms")
     # The known key is requested first, as in OpenSSH: a host has several.
-    certified = (name for name in known if name in options.key_types or name.endswith("-cert-v01@openssh.com"))
+    certified = (name for name in known_types if name in options.key_types or name.endswith("-cert-v01@openssh.com"))
     keys = [*certified, *options.key_types]
     options.key_types = _allowed(keys, host.host_key_algorithms, host, "HostKeyAlgorithms")
 
 
-def _allowed(ours: Sequence[str], theirs: Sequence[str], host: HostConfig, word: str) -> tuple[str, ...]:
+def _allowed(
+    own_algorithms: Sequence[str], remote_algorithms: Sequence[str], host: HostConfig, text: str
+) -> tuple[str, ...]:
     """Return the supported names that the configuration allows, each once; all of them if it sets none."""
-    allowed = tuple(dict.fromkeys(name for name in ours if not theirs or name in theirs))
+    allowed = tuple(
+        dict.fromkeys(name for name in own_algorithms if not remote_algorithms or name in remote_algorithms)
+    )
     if not allowed:
-        raise _no_common(host, f"of {word} in ~/.ssh/config it has none")
+        raise _no_common(host, f"of {text} in ~/.ssh/config it has none")
     return allowed
 
 
@@ -296,7 +306,7 @@ def _no_common(host: HostConfig, reason: str) -> TransportError:
     )
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = error.text if isinstance(error, paramiko.ChannelException) else str(error)
     return printable(text or "", 500) or (
         "it closed the connection" if isinstance(error, EOFError) else type(error).__name__
@@ -305,7 +315,7 @@ def _said(error: Exception) -> str:
 
 def _unreachable(host: HostConfig, error: Exception) -> LinkLost:
     hint = "Is this machine on line, and in the VPN where the site wants that?"
-    reason = _said(error)
+    reason = _error_text(error)
     if isinstance(error, socket.gaierror):
         reason = f"the name {host.hostname} is not known"
     elif isinstance(error, TimeoutError):

@@ -15,14 +15,14 @@ import paramiko
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import judge
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import check_host_key
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 
 __all__ = ["HopReport", "LoginDiagnosis", "LoginLogDiagnosis"]
 
-_NOISE: Final = 1 << 20  # bytes
-_LINE: Final = 1 << 16
+_MAX_NOISE_BYTES: Final = 1 << 20  # bytes
+_MAX_LINE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class HopReport:
     """
 
     host: HostConfig
-    tried: tuple[str, ...]
+    used_methods: tuple[str, ...]
     transport: paramiko.Transport | None = None
 
     @property
     def accepted(self) -> list[str]:
         """Return the accepted credential: ``key PATH``, ``certificate PATH``, ``password`` …"""
-        return [line.removesuffix(": accepted") for line in self.tried if line.endswith(": accepted")]
+        return [line.removesuffix(": accepted") for line in self.used_methods if line.endswith(": accepted")]
 
     @property
     def refused_keys(self) -> bool:
         """Return whether the host accepts keys in general, but none of the user's."""
-        shown = [line for line in self.tried if line.startswith(("key ", "certificate "))]
+        shown = [line for line in self.used_methods if line.startswith(("key ", "certificate "))]
         return any(": refused" in line for line in shown) and not any(line.endswith(": accepted") for line in shown)
 
     def run(self, script: str, timeout: float = 30.0) -> tuple[int, str]:
@@ -73,7 +73,7 @@ class HopReport:
                 channel.exec_command("exec /bin/sh -s")
                 channel.sendall(script.encode("utf-8", "surrogateescape"))
                 channel.shutdown_write()
-                while len(out) < _NOISE and (data := channel.recv(1 << 16)):
+                while len(out) < _MAX_NOISE_BYTES and (data := channel.recv(1 << 16)):
                     out += data
                 code = channel.recv_exit_status() if channel.status_event.wait(timeout) else -1
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -100,20 +100,24 @@ class _Steps:
     """
 
     def __init__(
-        self, way: Sequence[HostConfig], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
+        self,
+        route: Sequence[HostConfig],
+        report: Callable[[Finding], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._way, self._tell, self._clock = tuple(way), tell, clock
+        self._route, self._report, self._clock = tuple(route), report, clock
         self._hop, self._step, self._since = 0, "reached", clock()
         self.hops: list[HopReport] = []
 
     @property
     def is_over(self) -> bool:
         """Return whether all hosts have accepted the login, regardless of later breaks and reconnects."""
-        return self._hop >= len(self._way)
+        return self._hop >= len(self._route)
 
     def failure(self, error: SlurmError) -> Finding:
         """Return the meaning of an error that ended the diagnosis."""
-        host, todo = self._way[min(self._hop, len(self._way) - 1)], error.hint
+        host, todo = self._route[min(self._hop, len(self._route) - 1)], error.hint
         if isinstance(error.__cause__, socket.gaierror):
             todo = (
                 "Is the name right (`host` in the profile, HostName in ~/.ssh/config)? Is this machine on line, and in "
@@ -125,7 +129,7 @@ class _Steps:
         self._ok(host, f"{host.label} answers after {self._clock() - self._since:.2f} s")
         self._step = "host key"
 
-    def _known(self, host: HostConfig, where: str, key_type: str, fingerprint: str) -> None:
+    def _add_known(self, host: HostConfig, where: str, key_type: str, fingerprint: str) -> None:
         self._ok(host, f"known ({where or 'known_hosts from now on'}): {key_type} {fingerprint}")
         self._step = "log-in"
 
@@ -136,9 +140,9 @@ class _Steps:
             self.hops.append(hop)
         self._hop, self._step, self._since = self._hop + 1, "reached", self._clock()
 
-    def _ok(self, host: HostConfig, said: str) -> None:
+    def _ok(self, host: HostConfig, message: str) -> None:
         if not self.is_over:
-            self._tell(Finding("ok", f"{host.name}, {self._step}", said))
+            self._report(Finding("ok", f"{host.name}, {self._step}", message))
 
 
 class LoginDiagnosis(_Steps):
@@ -154,13 +158,13 @@ class LoginDiagnosis(_Steps):
 
     def __init__(
         self,
-        way: Sequence[HostConfig],
+        route: Sequence[HostConfig],
         new_gate: Callable[[Callable[[HostConfig, tuple[str, ...]], None]], HostVerifier],
-        tell: Callable[[Finding], None],
+        report: Callable[[Finding], None],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(way, tell, clock=clock)
+        super().__init__(route, report, clock=clock)
         self._opened: dict[HostConfig, tuple[str, ...]] = {}
         self._inner = new_gate(self._opened.__setitem__)
         self.gate = HostVerifier(self._verify, self._login, self._inner.key_types)
@@ -172,12 +176,12 @@ class LoginDiagnosis(_Steps):
         self._reached(host)
         certificate = getattr(key, "public_blob", None)
         blob = certificate.key_blob if certificate is not None else key.asbytes()
-        before = judge(host, blob)
+        before = check_host_key(host, blob)
         self._inner.verify(host, key)
         where = f"{before.entry.file}, line {before.entry.line}" if before.entry else ""
-        if before.status == "unknown" and judge(host, blob).status == "unknown":
+        if before.status == "unknown" and check_host_key(host, blob).status == "unknown":
             where = "for this connection: it could not be kept"
-        self._known(host, where, before.key_type, before.fingerprint)
+        self._add_known(host, where, before.key_type, before.fingerprint)
 
     def _login(self, host: HostConfig, transport: paramiko.Transport) -> None:
         self._inner.login(host, transport)
@@ -199,31 +203,35 @@ class LoginLogDiagnosis(_Steps):
     """
 
     def __init__(
-        self, way: Sequence[HostConfig], tell: Callable[[Finding], None], *, clock: Callable[[], float] = time.monotonic
+        self,
+        route: Sequence[HostConfig],
+        report: Callable[[Finding], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(way, tell, clock=clock)
-        self._rest, self._version, self._key, self._where = "", "", ("", ""), ""
-        self._offered, self._tried = "", list[str]()
+        super().__init__(route, report, clock=clock)
+        self._rest, self._version, self._key, self._config_line = "", "", ("", ""), ""
+        self._offered, self._offered_methods = "", list[str]()
         self._rules: Sequence[tuple[re.Pattern[str], Callable[[re.Match[str]], None]]] = tuple(
             (re.compile(f"(?:debug1: )?{pattern}"), act)
             for pattern, act in (
-                (r"Remote protocol version \S+ remote software version (.*)", self._hear_version),
-                (r"Authenticating to (\S+):(\d+) as '.*'", self._hear_reached),
-                (r"Server host key: (?:ssh-)?(\S+) (\S+)", self._hear_key),
-                (r"Found (?:CA )?key in (.+):(\d+)", self._hear_where),
-                (r"SSH2_MSG_NEWKEYS received", self._hear_keys_set),
-                (r"Offering (?:\S+ )?public key: (.*)", self._hear_offer),
-                (r'Authenticated (?:using "([\w-]+)" )?with partial success\.', self._hear_part),
-                (r'Authenticated to .* \(.*\)(?: using "([\w-]+)")?\.', self._hear_entered),
+                (r"Remote protocol version \S+ remote software version (.*)", self._read_version),
+                (r"Authenticating to (\S+):(\d+) as '.*'", self._read_reached),
+                (r"Server host key: (?:ssh-)?(\S+) (\S+)", self._read_key),
+                (r"Found (?:CA )?key in (.+):(\d+)", self._read_config_line),
+                (r"SSH2_MSG_NEWKEYS received", self._read_keys_set),
+                (r"Offering (?:\S+ )?public key: (.*)", self._read_offer),
+                (r'Authenticated (?:using "([\w-]+)" )?with partial success\.', self._read_partial),
+                (r'Authenticated to .* \(.*\)(?: using "([\w-]+)")?\.', self._read_authenticated),
             )
         )
 
-    def hear(self, text: str) -> None:
+    def read_log(self, text: str) -> None:
         """Process the output since the last call."""
         if self.is_over:
             return
         *lines, self._rest = (self._rest + text).split("\n")
-        self._rest = self._rest[-_LINE:]
+        self._rest = self._rest[-_MAX_LINE_BYTES:]
         for line in lines:
             for pattern, act in self._rules:
                 if (match := pattern.fullmatch(line.rstrip("\r"))) is not None and not self.is_over:
@@ -231,55 +239,55 @@ class LoginLogDiagnosis(_Steps):
 
     @property
     def _host(self) -> HostConfig:
-        return self._way[self._hop]
+        return self._route[self._hop]
 
-    def _hear_version(self, match: re.Match[str]) -> None:
-        self._version, self._where = match[1], ""
+    def _read_version(self, match: re.Match[str]) -> None:
+        self._version, self._config_line = match[1], ""
 
-    def _hear_reached(self, match: re.Match[str]) -> None:
+    def _read_reached(self, match: re.Match[str]) -> None:
         """Record a host that answers. Earlier silent hosts (a ProxyCommand without ``-v``) have accepted the login."""
-        found = (host.hostname.lower() == match[1].lower() and str(host.port) == match[2] for host in self._way)
+        found = (host.hostname.lower() == match[1].lower() and str(host.port) == match[2] for host in self._route)
         numbers = [number for number, here in enumerate(found) if here and number >= self._hop]
         self._hop = numbers[0] if numbers else self._hop
         self._reached(self._host)
 
-    def _hear_key(self, match: re.Match[str]) -> None:
+    def _read_key(self, match: re.Match[str]) -> None:
         kind = match[1].partition("-")[0].upper()
         self._key = (kind, match[2])
 
-    def _hear_where(self, match: re.Match[str]) -> None:
-        self._where = f"{match[1]}, line {match[2]}"
+    def _read_config_line(self, match: re.Match[str]) -> None:
+        self._config_line = f"{match[1]}, line {match[2]}"
 
-    def _hear_keys_set(self, match: re.Match[str]) -> None:
+    def _read_keys_set(self, match: re.Match[str]) -> None:
         if self._step == "host key":
-            self._known(self._host, self._where, *self._key)
+            self._add_known(self._host, self._config_line, *self._key)
 
-    def _hear_offer(self, match: re.Match[str]) -> None:
+    def _read_offer(self, match: re.Match[str]) -> None:
         self._refuse()
         path, _, rest = match[1].partition(" SHA256:")
         path, _, kind = path.rpartition(" ") if rest else (path, "", "")
         self._offered = f"{'certificate' if kind.endswith('-CERT') else 'key'} {printable(path, 1000)}"
 
-    def _hear_part(self, match: re.Match[str]) -> None:
+    def _read_partial(self, match: re.Match[str]) -> None:
         self._accept(match[1] or "publickey")
 
-    def _hear_entered(self, match: re.Match[str]) -> None:
+    def _read_authenticated(self, match: re.Match[str]) -> None:
         self._accept(match[1] or "")
-        self._entered(HopReport(self._host, tuple(self._tried)), self._version)
-        self._tried = []
+        self._entered(HopReport(self._host, tuple(self._offered_methods)), self._version)
+        self._offered_methods = []
 
     def _accept(self, method: str) -> None:
         names = {"password": "password", "keyboard-interactive": "questions of the host"}
         names |= {"gssapi-with-mic": "Kerberos ticket", "gssapi-keyex": "Kerberos ticket", "hostbased": "host-based"}
         if method == "publickey" and self._offered:
-            self._tried.append(f"{self._offered}: accepted")
+            self._offered_methods.append(f"{self._offered}: accepted")
             self._offered = ""
             return
         self._refuse()
         if method in names:
-            self._tried.append(f"{names[method]}: accepted")
+            self._offered_methods.append(f"{names[method]}: accepted")
 
     def _refuse(self) -> None:
         if self._offered:
-            self._tried.append(f"{self._offered}: refused")
+            self._offered_methods.append(f"{self._offered}: refused")
         self._offered = ""

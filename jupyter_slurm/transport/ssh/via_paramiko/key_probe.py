@@ -12,12 +12,12 @@ from jupyter_slurm.transport.ssh.keys.public_keys import key_type, read_line
 from jupyter_slurm.transport.ssh.via_paramiko.connection import tcp
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import HopReport
 
-__all__ = ["takes_key"]
+__all__ = ["accepts_key"]
 
-_PATIENCE: Final = 30.0  # seconds
+_PROBE_TIMEOUT_S: Final = 30.0  # seconds
 
 
-def takes_key(hop: HopReport, before: HopReport | None, line: str) -> bool | None:
+def accepts_key(hop: HopReport, before: HopReport | None, line: str) -> bool | None:
     """Query a host over a separate connection (RFC 4252, section 7: a request without a signature); blocks.
 
     Parameters
@@ -41,11 +41,11 @@ def takes_key(hop: HopReport, before: HopReport | None, line: str) -> bool | Non
     try:
         with contextlib.closing(paramiko.Transport(_socket(hop, before))) as transport:
             transport.get_security_options().key_types = (known.host_key_type,)
-            transport.start_client(timeout=_PATIENCE)
+            transport.start_client(timeout=_PROBE_TIMEOUT_S)
             if transport.get_remote_server_key() != known.get_remote_server_key():
                 return None  # another host behind the same name
             auth = Userauth(transport, hop.host.user)
-            auth.begin()
+            auth.request_service()
             auth.request("none")
             algorithm = "rsa-sha2-512" if key_type(blob) == "ssh-rsa" else key_type(blob)
             return isinstance(auth.request("publickey", False, algorithm, blob), SignatureRequested)
@@ -55,6 +55,6 @@ def takes_key(hop: HopReport, before: HopReport | None, line: str) -> bool | Non
 
 def _socket(hop: HopReport, before: HopReport | None) -> Any:
     if before is None or before.transport is None:
-        return tcp(hop.host, _PATIENCE)
+        return tcp(hop.host, _PROBE_TIMEOUT_S)
     target = (hop.host.hostname, hop.host.port)
-    return before.transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=_PATIENCE)
+    return before.transport.open_channel("direct-tcpip", target, ("127.0.0.1", 0), timeout=_PROBE_TIMEOUT_S)

@@ -23,10 +23,10 @@ class ParamikoLink(PersistentLink):
         As for :class:`PersistentLink`.
     """
 
-    def __init__(self, way: Sequence[HostConfig], gate: HostVerifier, **options: Any) -> None:
-        super().__init__([host.name for host in way], **options)
-        self._way, self._gate = tuple(way), gate
+    def __init__(self, route: Sequence[HostConfig], gate: HostVerifier, **options: Any) -> None:
+        super().__init__([host.name for host in route], **options)
+        self._route, self._gate = tuple(route), gate
 
     def new_connection(self) -> HostChain:
         """Return a chain that is not yet open."""
-        return HostChain(self._way, self._gate)
+        return HostChain(self._route, self._gate)

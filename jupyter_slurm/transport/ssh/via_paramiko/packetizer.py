@@ -18,8 +18,8 @@ from paramiko.packet import NeedRekeyException, Packetizer
 
 __all__ = ["OrderlyPacketizer", "packetizer_class"]
 
-_READ = 128 << 10  # bytes read from the socket at once: several packets
-_LONGEST_LINE = 64 << 10
+_READ_BYTES = 128 << 10  # bytes read from the socket at once: several packets
+_MAX_LINE_BYTES = 64 << 10
 _OPENED = 91  # SSH_MSG_CHANNEL_OPEN_CONFIRMATION
 _CLOSE = 97
 _IN_CHANNEL = frozenset({93, 94, 95, 96, _CLOSE, 98})  # WINDOW_ADJUST, DATA, EXTENDED_DATA, EOF, CLOSE, REQUEST
@@ -88,10 +88,10 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
         """Return a line of the greeting, within the given seconds."""
         deadline = time.monotonic() + timeout
         while (end := self._ahead.find(b"\n", self._at)) < 0:
-            if len(self._ahead) - self._at > _LONGEST_LINE:
+            if len(self._ahead) - self._at > _MAX_LINE_BYTES:
                 raise paramiko.SSHException("a line of the greeting has no end")
             try:
-                more = self._source.recv(_READ)
+                more = self._source.recv(_READ_BYTES)
             except socket.timeout:  # noqa: UP041 - paramiko's name for it
                 if self.closed:
                     raise EOFError from None
@@ -109,7 +109,7 @@ class OrderlyPacketizer(Packetizer):  # type: ignore[misc]
             if self.handshake_timed_out():
                 raise EOFError
             try:
-                more: bytes = self._source.recv(_READ)
+                more: bytes = self._source.recv(_READ_BYTES)
             except (socket.timeout, BlockingIOError):  # noqa: UP041
                 if self.closed:
                     raise EOFError from None

@@ -16,8 +16,8 @@ from jupyter_slurm.transport.ssh.protocols import LinkLost
 
 __all__ = ["ProxyCommand"]
 
-_MOST: Final = 2048  # bytes to keep of its standard error
-_END: Final = 1.0  # seconds to end after it has closed its streams
+_MAX_STDERR_BYTES: Final = 2048  # bytes to keep of its standard error
+_END_TIMEOUT_S: Final = 1.0  # seconds to end after it has closed its streams
 _NOT_FOUND: Final = (126, 127)  # exit codes of sh(1)
 
 
@@ -55,9 +55,9 @@ class ProxyCommand:
         """Return why the command does not reach the host; ``reason``: the error that its peer saw."""
         code: int | None = None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(_END)
-            self._reader.join(_END)
-        said = printable(bytes(self._tail), _MOST).strip()
+            code = self._process.wait(_END_TIMEOUT_S)
+            self._reader.join(_END_TIMEOUT_S)
+        said = printable(bytes(self._tail), _MAX_STDERR_BYTES).strip()
         where = f"ProxyCommand of {self._host.name} in ~/.ssh/config is `{self._host.proxy_command}`"
         hint = f"Does it work in a terminal? {where}."
         if code in _NOT_FOUND:
@@ -85,4 +85,4 @@ class ProxyCommand:
         with pipe, contextlib.suppress(OSError):
             while data := os.read(pipe.fileno(), 1 << 16):
                 self._tail += data
-                del self._tail[:-_MOST]
+                del self._tail[:-_MAX_STDERR_BYTES]

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import paramiko
 
-__all__ = ["ReceiveBuffer", "keep_in_pieces"]
+__all__ = ["ReceiveBuffer", "use_piecewise_buffer"]
 
-_SMALL = 1 << 10  # bytes; smaller pieces are joined: a server may send millions of them
+_SMALL_PIECE_BYTES = 1 << 10  # bytes; smaller pieces are joined: a server may send millions of them
 
 
 class _ReceivedSlice(NamedTuple):
@@ -36,9 +36,9 @@ class ReceiveBuffer:
     def frombytes(self, data: bytes) -> None:
         """Append bytes."""
         self._size += len(data)
-        if len(data) >= _SMALL:
+        if len(data) >= _SMALL_PIECE_BYTES:
             self._pieces.append(data)
-        elif self._pieces and isinstance(last := self._pieces[-1], bytearray) and len(last) < _SMALL:
+        elif self._pieces and isinstance(last := self._pieces[-1], bytearray) and len(last) < _SMALL_PIECE_BYTES:
             last += data
         elif data:
             self._pieces.append(bytearray(data))
@@ -65,7 +65,7 @@ class ReceiveBuffer:
             left -= min(left, len(piece))
 
 
-def keep_in_pieces(channel: paramiko.Channel) -> paramiko.Channel:
+def use_piecewise_buffer(channel: paramiko.Channel) -> paramiko.Channel:
     """Make a channel keep received data in pieces. A paramiko with changed internals is left unchanged."""
     pipe = channel.in_buffer
     if isinstance(getattr(pipe, "_buffer", None), array.array) and hasattr(pipe, "_lock"):
