@@ -91,7 +91,7 @@ _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 
 
 class ProblemDocument(TypedDict):
-    """An error as the API tells it (RFC 9457): ``Problem`` of openapi.yaml."""
+    """An error as the API sends it (RFC 9457): ``Problem`` of openapi.yaml."""
 
     type: str
     title: str

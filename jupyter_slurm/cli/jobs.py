@@ -25,7 +25,7 @@ _ACTION_HELP = {
     "requeue": "put jobs back into the queue: they begin anew",
 }
 _ALL: dict[str, str | int] = {"state": "all"}
-# Of what is over, that is shown whose results did not come back.
+# Finished jobs are requested to find those with missing results.
 _RECENT: dict[str, str | int] = {"state": "all", "finished": 200}
 _COLUMNS = ("JOB", "STATE", "TASKS", "NAME", "PARTITION", "NODES", "SUBMITTED", "REASON")
 

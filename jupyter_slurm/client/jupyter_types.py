@@ -1,4 +1,4 @@
-"""Types of what Jupyter's own programs say, by their documents: messages, outputs, kernelspecs and sessions.
+"""Types of Jupyter's own documents: messages, outputs, kernelspecs and sessions.
 
 Imported for type checkers only.
 """
@@ -11,10 +11,10 @@ from typing import Any, TypedDict
 __all__ = ["Kernelspec", "MessagePart", "MimeBundle", "NotebookKernel", "NotebookSession"]
 
 MessagePart = dict[str, Any]
-"""The header or the content of a message: the kind of the message decides which keys it has."""
+"""The header or the content of a message; its keys depend on the kind of the message."""
 
 MimeBundle = dict[str, Any]
-"""An output by MIME type, in all forms that front ends may know; or what is said of these forms, by the same types."""
+"""An output by MIME type, in all forms for front ends; or the metadata of these forms, by the same types."""
 
 
 class Kernelspec(TypedDict, total=False):
@@ -36,7 +36,7 @@ class NotebookKernel(TypedDict):
 
 
 class NotebookSession(TypedDict):
-    """A notebook that a Jupyter server has open."""
+    """A notebook open in a Jupyter server."""
 
     id: str
     path: str

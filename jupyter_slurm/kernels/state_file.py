@@ -26,7 +26,7 @@ _EXIT_TIMEOUT_S, _CHECK_INTERVAL_S = 10.0, 0.05  # seconds
 
 
 class KernelState(TypedDict, total=False):
-    """The content of the file."""
+    """The content of a state file."""
 
     begun: float
     owner: str

@@ -82,7 +82,7 @@ _WRAPPER = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"  # a
 
 
 class _Interpreter(TypedDict, total=False):
-    """The Python of a submission, and how often it begins anew."""
+    """The Python of a submission, and the maximum number of restarts."""
 
     resume: int | None
     python: str
@@ -90,7 +90,7 @@ class _Interpreter(TypedDict, total=False):
 
 
 class _FileParts(_Interpreter, total=False):
-    """The parts of the submission of a file that words of the line decide."""
+    """The parts of a file's submission that keywords of the line decide."""
 
     sweep: Sweep | None
     env: str | None

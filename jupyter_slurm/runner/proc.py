@@ -169,7 +169,7 @@ def own_listeners(port: int, pid: int) -> set[str]:
 
 
 def random_port() -> int:
-    """Return a random port that systems do not assign automatically. It may be in use."""
+    """Return a random port that systems do not assign automatically. The port may be in use."""
     return FIRST_PORT + int.from_bytes(os.urandom(4), "big") % (LAST_PORT - FIRST_PORT)
 
 

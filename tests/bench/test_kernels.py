@@ -1,4 +1,4 @@
-"""Benchmark of a kernel on a node behind two hosts, beside the same kernel with ports forwarded by `ssh -L`."""
+"""Benchmark of a kernel on a node behind two hosts, compared with the same kernel with ports forwarded by `ssh -L`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benchmark of a cell's submission from a laptop, beside bare sbatch on the login node itself."""
+"""Benchmark of a cell's submission from a laptop, compared with bare sbatch on the login node itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benchmark from the start of a session's job to a usable page, beside the same JupyterLab started by hand."""
+"""Benchmark from the start of a session's job to a usable page, compared with the same JupyterLab started by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Benchmark of a command on a machine behind SSH, beside OpenSSH's shared connection and beside no SSH."""
+"""Benchmark of a command on a machine behind SSH, compared with OpenSSH's shared connection and without SSH."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_command_costs_less_than_over_a_control_master(
 async def test_a_submission_costs_little_more_than_sbatch(
     host: SshHost, cluster: EmbeddedCluster, folder: Path, new_table: Callable[[str], Any]
 ) -> None:
-    """Job directory, locks, script, sbatch, answer: in one remote execution; beside sbatch without SSH."""
+    """Job directory, locks, script, sbatch, answer: in one remote execution; compared with sbatch without SSH."""
     table = new_table("A submission from behind SSH, beside sbatch on the login node itself")
     transport = _transport(host)
     (folder / "bench.sh").write_bytes(SCRIPT)

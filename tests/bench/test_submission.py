@@ -1,4 +1,4 @@
-"""Benchmark of a script's submission from a cell, beside bare sbatch and beside other packages."""
+"""Benchmark of a script's submission from a cell, compared with bare sbatch and with other packages."""
 
 from __future__ import annotations
 

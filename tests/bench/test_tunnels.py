@@ -1,4 +1,4 @@
-"""Benchmark of tunnels beside `ssh -L`, in turn, over the same hosts."""
+"""Benchmark of tunnels and `ssh -L`, in turn, over the same hosts."""
 
 from __future__ import annotations
 

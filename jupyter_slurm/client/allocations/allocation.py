@@ -146,7 +146,7 @@ class Allocation(_Unrepeatable):
 
 
 class Step(_Unrepeatable):
-    """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation goes on."""
+    """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation continues."""
 
     _stays, _in_any_case = "its allocation goes on", ".cancel() ends it in any case"
 

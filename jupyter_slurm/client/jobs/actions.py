@@ -50,9 +50,10 @@ class JobActionsMixin:
         return self._act("release")
 
     def requeue(self) -> Self:
-        """End a job and queue it again, to restart from its beginning. Slurm may have removed a finished job already.
+        """End a job and queue it again, to restart from its beginning.
 
-        Unsaved work is lost. The output starts again as well, unless the job was submitted with ``--open-mode=append``.
+        A finished job can be requeued as long as Slurm knows it. Unsaved work is lost. The output starts again as well,
+        unless the job was submitted with ``--open-mode=append``.
         """
         return self._act("requeue")
 
@@ -85,7 +86,7 @@ class JobActionsMixin:
         (answer,) = act(self._cluster, action, [self._reference], **more)
         if answer["error"] is not None:
             raise from_problem(answer["error"])
-        assert answer["now"] is not None  # of one that is known, as each is without an error
+        assert answer["now"] is not None  # without an error, the job is known
         self._apply_data(answer["now"])
         return self
 

@@ -16,7 +16,7 @@ _MAX_LINE_BYTES = 32 * 1024 * 1024  # bytes; the lines of the runner are shorter
 
 
 class DisplayMessage(TypedDict, total=False):
-    """A line of the file, as far as it is well-formed: the first one says ``format``, each other one ``type``."""
+    """A well-formed line of the file: the first line has ``format``, each other one ``type``."""
 
     format: int
     type: str

@@ -75,7 +75,7 @@ def is_finished(data: api.Job) -> bool:
 
 
 def output_path(data: api.Job, stream: str) -> str | None:
-    """Return the file of a stream of a job; None where that is not known."""
+    """Return the path of a stream of a job; None if unknown."""
     return data.get("stderr") if stream == "stderr" else data.get("stdout")
 
 

@@ -77,7 +77,7 @@ class Session(Job):
     @property
     def _session(self) -> api.Session:
         told = self.data["session"]
-        assert told is not None  # as of every job of this kind
+        assert told is not None  # set for every session
         return told
 
     @property

@@ -24,7 +24,7 @@ _MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S = 0.1, 5.0  # seconds between two c
 
 
 class KeeperNote(TypedDict, total=False):
-    """A note of the keeper: its ``event``, and what belongs to that."""
+    """A note of the keeper: its ``event``, and the fields of that event."""
 
     event: str
     kernel_info: MessagePart

@@ -55,7 +55,7 @@ _TABLES: Final = {
 
 
 class MatcherResult(TypedDict, total=False):
-    """What IPython takes from a matcher (its Matcher API, version 2)."""
+    """Result of a matcher for IPython (its Matcher API, version 2)."""
 
     completions: Sequence[Any]
     matched_fragment: str

@@ -33,7 +33,7 @@ _KILLED_MARKER = "Timed out waiting for job step to complete"
 
 
 class HeldStep:
-    """One step: its job directory and its srun."""
+    """Step with its job directory and its srun."""
 
     def __init__(self, place: JobDirectory) -> None:
         self.place, self.is_interrupted = place, False

@@ -1,9 +1,8 @@
 """Process that runs cells one after the other, in a step of the allocation. Python 3.8+, standard library only.
 
-``step.py`` starts it. ``hold.py`` sends requests to its standard input, one a line: ``KEY`` runs the cell with job
-directory KEY, a sibling of the job directory of the process. ``KEY INT`` and ``KEY KILL`` interrupt the cell, or
-prevent its start. Each cell has its own output, figures, values and end marker. Its Python state stays for the next
-cell.
+``step.py`` starts it. ``hold.py`` sends requests to its standard input, one a line. ``KEY`` runs the cell with job
+directory KEY, a sibling of that of the process. ``KEY INT`` and ``KEY KILL`` interrupt the cell, or prevent its start.
+Each cell has its own output, figures, values and end marker. Its Python state stays for the next cell.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ``image`` of job.json is the request. The source is a registry, Docker on this node, a Dockerfile, a definition file of
 Apptainer, or a list of Python packages. The image is stored in Docker's store of this node, or in the shared folder of
-images, under its name, where ``env=docker://NAME`` finds it. It appears only when complete, and one job at a time makes
-it (``images.py``).
+images, under its name, where ``env=docker://NAME`` finds it. The image appears only when complete, and one job at a
+time makes it (``images.py``).
 
 Sources: docker-build(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard library only.
 """
@@ -110,7 +110,7 @@ class Build:
         return self.name
 
     def _load(self, path: str) -> None:
-        """Load an image from a file, and give it the requested name. It may have another name, or none."""
+        """Load an image from a file, and give it the requested name. The file may contain another name, or none."""
         lines = self._run([self.runtime, "load", f"--input={path}"])
         found = [match[1] for line in lines if (match := re.fullmatch(r"Loaded image(?: ID)?\S*:\s+(\S+)", line))]
         if not found:
@@ -148,7 +148,7 @@ class Build:
 
     @contextlib.contextmanager
     def _room(self, draft: str) -> Iterator[str]:
-        """Provide a folder for temporary files, in the site's ``build_dir`` if set. It is removed at the end."""
+        """Provide a temporary folder, in the site's ``build_dir`` if set, and remove the folder at the end."""
         if not (told := self._wish.get("build_dir")):
             yield draft
             return

@@ -1,7 +1,7 @@
 """Inventory of images: in the shared folder, in Docker's stores of nodes, in folders of the site.
 
-A job that fetches or builds an image writes a note: a file beside the image, or a hidden file for an image in the store
-of a node. ``python image_notes.py list|remove`` prints JSON on the host of sbatch; the request is read from stdin.
+A job that fetches or builds an image writes a note beside the image. For an image in the store of a node, the note is a
+hidden file. ``python image_notes.py list|remove`` prints JSON on the host of sbatch; the request is read from stdin.
 
 Python 3.8+, standard library only.
 """

@@ -55,9 +55,9 @@ def folder_of(described: dict[str, Any]) -> str:
 def make_folder(described: dict[str, Any], *names: str) -> str:
     """Create the folder of images, or a folder in it, if missing; return its path.
 
-    A folder named in the profile may be shared by a group. It is created with the user's umask, but never writable for
-    everybody. An existing one keeps its owner and mode. A folder in the user's cache is private; an existing one must
-    belong to the user or to root.
+    A folder named in the profile may be shared by a group. Such a folder is created with the user's umask, but never
+    writable for everybody. An existing one keeps its owner and mode. A folder in the user's cache is private; an
+    existing one must belong to the user or to root.
 
     Raises
     ------

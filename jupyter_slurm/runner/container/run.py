@@ -4,7 +4,7 @@
 knows its GPUs, CPUs and ids. :func:`start` makes it for any command.
 
 Apptainer, Singularity and Charliecloud replace this process, so that Slurm's actions on the job reach the container.
-Docker's daemon starts a container outside the job. Two pipes from the job tie the container to it: the first process of
+Docker's daemon starts a container outside the job. Two pipes connect the container with the job. The first process of
 the container reads from them, and ends the container when one closes, for any end of the job. One pipe goes through the
 daemon and always exists. The other one is in the job directory, and ends the container even if the daemon hangs.
 

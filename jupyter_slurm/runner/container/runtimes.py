@@ -20,9 +20,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Not bound automatically, even if the working directory of a job is one of them.
 _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/tmp", "/usr", "/var")  # noqa: S108
 
-# First command in the container. Arguments: umask, name of the image, Python code that prints the version (empty: the
-# command may be any program), a pipe that closes with the job (empty: none), the command. The version must be printed:
-# a program that is not Python may exit with 0 for any arguments, and the cell would seem to have run.
+# First command in the container. Arguments: umask, name of the image, Python code that prints the version, a pipe that
+# closes with the job (empty: none), the command. Without the Python code, the command may be any program. The version
+# must be printed, because another program may exit with 0 for any arguments. The cell would then seem to have run.
 _ENTRY = """umask "$1"; image=$2; version=$3; hold=$4; shift 4
 refuse() {
     hint="${version:+; python=PATH names another one in it}"
@@ -134,7 +134,7 @@ def _entry(wish: ContainerRequest, facts: RuntimeFacts, text: str = "") -> list[
 def docker(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str], dict[str, str]]:
     """Return the command line of Docker, and additions to its environment: values must not be in command lines."""
     env = {**facts.env, **_renumbered(facts), "NVIDIA_VISIBLE_DEVICES": ",".join(facts.gpus) or "void"}
-    # This variable is last: an image may set it to `all`, which Docker would follow on nodes with GPUs for all
+    # The last variable is always set: an image may set it to `all`, which counts where Docker offers GPUs to all
     # containers.
     argv = ["docker", "run", "--rm", "--init", "--interactive", f"--name={facts.name}", "--network=host"]
     argv += [f"--user={facts.uid}:{facts.gid}", *(f"--group-add={group}" for group in facts.groups)]

@@ -1,9 +1,9 @@
 """Keeper of a kernel on a node: ``python -u keeper.py JOBDIR``, or a step of kind ``kernel``.
 
-The keeper starts the kernel, talks to its sockets, and listens on the node's loopback for the proxy, which represents
-the kernel on the user's computer. Between keeper and proxy there is one connection, which may break (``link/link.py``).
-The kernel then continues, and its messages are kept. ``kernel.json`` has the kernel and the secret of the proxy. The
-keeper writes its address into ``keeper.json``, and in the end how the kernel ended.
+The keeper starts the kernel, talks to its sockets, and listens on the node's loopback for the proxy. The proxy
+represents the kernel on the user's computer. The two have one connection, which may break (``link/link.py``). The
+kernel then continues, and its messages are kept. ``kernel.json`` has the kernel and the secret of the proxy. The keeper
+writes its address into ``keeper.json``, and in the end how the kernel ended.
 
 Notes of the proxy, ``{"do": …}``: ``interrupt``; ``end`` (``restart``: the flag for the kernel). Notes of the keeper,
 ``{"event": …}``: ``attached`` (to each new proxy: whether the kernel has ``begun``, its ``state``), ``started``

@@ -1,18 +1,18 @@
 """Run of a cell, script or session that survives preemption and time limits: ``python -u resume.py JOBDIR``.
 
-It starts the cell (``cell/run.py``) as a child and waits for signals that announce the end of this run. The signal of
-``--signal`` reaches only the batch script. SIGTERM at a preemption with GraceTime reaches only the steps of a job, so a
-step exists only to wait for it. A file announces the end to the cell (``job.py``). A cell that ends after this, or that
-still runs a moment before the end of the run, is requeued by this program. Slurm itself requeues a job whose nodes were
-preempted or failed, but never at its time limit.
+The program starts the cell (``cell/run.py``) as a child and waits for signals that announce the end of this run. The
+signal of ``--signal`` reaches only the batch script. SIGTERM at a preemption with GraceTime reaches only the steps of a
+job, so a step exists only to wait for it. A file announces the end to the cell (``job.py``). A cell that ends after
+this, or that still runs a moment before the end of the run, is requeued by this program. Slurm itself requeues a job
+whose nodes were preempted or failed, but never at its time limit.
 
 A script (``run`` of the record) is notified by SIGUSR1, if it has a trap for that, and by the file named in
 JUPYTER_SLURM_INTERRUPTED. Programs that it starts may import ``jupyter_slurm_job``, too. A session
 (``session/serve.py``) serves to the end of the run, and the next run continues under its address.
 
-In ``resume`` (``resume.TASK`` for an array task) of the job directory: ``warned.N`` (of the N-th restart; contains the
-reason), ``told.N`` (the cell was notified), ``python`` (for the Pythons that the cell starts). Python 3.8+, standard
-library only.
+The folder ``resume`` (``resume.TASK`` for an array task) of the job directory contains ``warned.N`` (N-th restart, with
+the reason), ``told.N`` (the cell was notified), ``python`` (for the Pythons of the cell). Python 3.8+, standard library
+only.
 """
 
 from __future__ import annotations

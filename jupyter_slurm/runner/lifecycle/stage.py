@@ -1,9 +1,9 @@
 """Run of a job on its node's own disk: ``python -u stage.py JOBDIR [args]``, from the batch script.
 
 The working folder of the job (``stage`` of job.json) is copied to that disk, and the cell or script runs there. New or
-changed files are copied back after any end of the job: when Slurm announces the time limit (``--signal``), when Slurm
-cancels the job, and at the end. If the disk lacks space, or the job has several nodes, the job runs in the original
-folder. Files that cannot be copied back stay on the node, and their place is reported.
+changed files are copied back when Slurm announces the time limit (``--signal``), when Slurm cancels the job, and at any
+end. If the disk lacks space, or the job has several nodes, the job runs in the original folder. Files that cannot be
+copied back stay on the node, and their place is reported.
 
 Python 3.8+, standard library only.
 """

@@ -1,6 +1,6 @@
 """Usage of a job over time, for a plot: a child of the runner measures twice a minute, and keeps few points.
 
-It writes one small file, ``usage.json``, only for a job that lasts longer than the first interval::
+The child writes one small file, ``usage.json``, only for a job that lasts longer than the first interval::
 
     {"format": 1, "job": …, "node": …, "source": "cgroup", "cpus": 8, "memory": BYTES, "gpus": 1,
      "points": [[TIME, SECONDS OF CPU SO FAR, BYTES, GPU 0 TO 1, BYTES OF THE GPUS], …]}

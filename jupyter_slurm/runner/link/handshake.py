@@ -1,7 +1,7 @@
 """Handshake between proxy and keeper on each connection of their link (``link.py``).
 
-It has three texts of fixed length. Both ends prove that they know the secret, by an HMAC over all previous texts and
-the role of the sender. They also exchange the number of the last received record. Frames follow. ::
+A handshake has three texts of fixed length. Both ends prove that they know the secret, by an HMAC over all previous
+texts and the role of the sender. They also exchange the number of the last received record. Frames follow. ::
 
     proxy   MAGIC VERSION who[8] nonce[16]
     keeper  MAGIC VERSION told[1] nonce[16] received[8] proof[32]      told: 1 if a newer proxy exists

@@ -1,8 +1,8 @@
 """Relay of connections from a node's own loopback over this process's standard input and output.
 
-It runs as a step of a job, on nodes without SSH. Python 3.8 or later, standard library only. The client first sends
-this text, then frames: type (1 byte), channel (4), length (4), data; numbers are big-endian. Each side sends only as
-many bytes of a channel as it has credit for, so that slow readers need little memory.
+The relay runs as a step of a job, on nodes without SSH. Python 3.8 or later, standard library only. The client first
+sends this text, then frames: type (1 byte), channel (4), length (4), data; numbers are big-endian. Each side sends only
+as many bytes of a channel as it has credit for, so that slow readers need little memory.
 
 Between srun and a step, a small message after an unacknowledged one waits up to 40 ms (Nagle's algorithm, RFC 896). A
 message in the other direction acknowledges it. So credit is given for many bytes at once, and only after an answer,

@@ -1,10 +1,10 @@
 """Starter of commands that run once, and holder of file locks, on a login node: much faster than a shell.
 
 A shell starts a process for each folder, lock and move, a dozen for one submission. This program runs in the foreground
-of such a shell and takes its requests (a JSON array of words each, in one line). It passes unknown requests to a shell.
-The answers are those of the shell functions in ``transport/ssh/shell/functions.py``, which describes words and
-promises: one lock on PREFIX.out until PREFIX.exit is written, one on a new folder's first file. Python 3.6+, standard
-library.
+of such a shell and takes its requests (a JSON array of words each, in one line). Unknown requests are passed to a
+shell. The answers are those of the shell functions in ``transport/ssh/shell/functions.py``, which describes words and
+promises. One lock is on PREFIX.out until PREFIX.exit is written, one on a new folder's first file. Python 3.6+,
+standard library.
 """
 
 import contextlib

@@ -1,14 +1,14 @@
 r"""Frames that carry the output of several ranks in one pipe, and its labels. Python 3.8+, standard library only.
 
-A rank (``rank.py``) splits its output at line ends and at carriage returns, so that progress bars move, too. It sends
-frames, one a line and short enough that Slurm forwards them whole::
+A rank (``rank.py``) splits its output at line ends and at carriage returns, so that progress bars move, too. The rank
+sends frames, one a line and short enough that Slurm forwards them whole::
 
     \x1e RANK STREAM KIND content \n
 
 STREAM is ``o`` or ``e`` (standard output and error), ``d`` (a message of ``cell/display.py``) or ``x`` (the end of the
-rank, as JSON). KIND says what follows the content: ``n`` a line end, ``r`` a carriage return, ``-`` the rest of it,
-``p`` nothing for now, ``l`` a line end, and line ends in it are written as \x1d. A line that is not a frame was printed
-by the program that started the ranks.
+rank, as JSON). KIND names the text after the content: ``n`` a line end, ``r`` a carriage return, ``-`` the rest of it,
+``p`` nothing for now. ``l`` is a line end after content whose line ends are written as \x1d. A line that is not a frame
+was printed by the program that started the ranks.
 
 The reader of the pipe (``launch.py``) writes each piece with the label of its rank: ``[3] text\n``, ``[3] text\r``.
 Text after a carriage return begins with ``\x1b[K``, which clears the line of another rank. A line of more than 64 kB is

@@ -1,8 +1,8 @@
 """Run of a Python cell once for each task of its job: ``python -u launch.py JOBDIR [args]``, from the batch script.
 
-It starts the ranks (``rank.py``) in the allocation by srun, or torchrun on each node. It writes their output, with the
-number of the rank before each line, to its own output. The end marker says how the first rank failed, how many others
-failed too, and how many were ended with it::
+The program starts the ranks (``rank.py``) in the allocation by srun, or torchrun on each node. It writes their output,
+with the number of the rank before each line, to its own output. The end marker says how the first rank failed, how many
+others failed too, and how many were ended with it::
 
     "ranks": {"first": {"rank": 2, "node": …, "exit_code": …}, "also": 1, "ended": 2}
 

@@ -62,7 +62,8 @@ def variables(place: JobDirectory, env: Any) -> dict[str, str]:
         "JUPYTER_SLURM_RAY_ADDRESS": f"{own_address(env)}:{proc.free_port()}",
         "JUPYTER_SLURM_RAY_PORTS": f"{proc.free_port()},{proc.free_port()}",
         "JUPYTER_SLURM_RAY_NODES": env.get("SLURM_JOB_NUM_NODES") or "1",
-        # It contains sockets, whose paths have at most 107 characters, and Ray needs the same folder on all nodes.
+        # The folder contains sockets, whose paths have at most 107 characters, and Ray needs the same folder on all
+        # nodes.
         "JUPYTER_SLURM_RAY_FOLDER": f"/tmp/ray-{job}-{secrets.token_hex(4)}",  # noqa: S108 - nobody can guess it
     }
 

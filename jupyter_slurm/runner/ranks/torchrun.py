@@ -1,7 +1,7 @@
 """Run of a Python cell by torchrun on one node: ``python -u torchrun.py JOBDIR [args]``, for ``launch.py``.
 
-It runs once on each node. Each process that torchrun starts is a rank (``rank.py``). Their number is that of the job's
-tasks on the node, or of the node's GPUs if the node has one task. Python 3.8+, standard library only.
+The program runs once on each node. Each process that torchrun starts is a rank (``rank.py``). Their number is that of
+the job's tasks on the node, or of the node's GPUs if the node has one task. Python 3.8+, standard library only.
 """
 
 from __future__ import annotations

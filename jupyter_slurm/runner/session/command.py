@@ -1,7 +1,7 @@
 """Server from any command with a ``{port}``, for ``serve.py``: TensorBoard, code-server, MLflow.
 
-Such a command proves nothing by itself. It is ready when one of its own processes listens on the port, according to the
-system (proc(5)), only on the loopback, and a request is answered. It is in use while it has connections.
+Such a command proves nothing by itself. A command is ready when one of its own processes listens on the port (according
+to proc(5)), only on the loopback, and answers a request. A command is in use while it has connections.
 
 Python 3.8+, standard library only.
 """

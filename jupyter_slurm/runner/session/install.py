@@ -1,7 +1,8 @@
 """JupyterLab for a Python without one, if the launch of its session says ``jupyter=install``.
 
-It is a virtual environment with access to all packages of the Python, because an image may be read-only and is not
-changed. It is created once, by one of several jobs, in the folder of images, for this Python of this image.
+JupyterLab gets a virtual environment with access to all packages of the Python: an image may be read-only and is not
+changed. The environment is created once, by one of several jobs, in the folder of images, for this Python of this
+image.
 
 Sources: venv and site of the Python library, pip-install(1). Python 3.8+, standard library only.
 """

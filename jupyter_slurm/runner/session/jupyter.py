@@ -112,8 +112,8 @@ def _version(name: str) -> Any:
 def _versions() -> dict[str, str]:
     """Return the versions of the possible servers, from the folders of the import system.
 
-    importlib.metadata takes as long to load as everything else in this module. It is used only if the folders have no
-    result.
+    importlib.metadata takes as long to load as everything else in this module. So importlib.metadata is used only if
+    the folders have no result.
     """
     found: dict[str, str] = {}
     for folder in sys.path:
@@ -276,8 +276,8 @@ class JupyterServer:
     def unused_for(self) -> float:
         """Return the seconds without a request and without a busy kernel.
 
-        A server that does not answer at all cannot be used: it counts as unused from its last answer on. It does not
-        while one of its processes computes: the computation may be what blocks the answer, and is in use in any case.
+        A server that does not answer at all cannot be used: it counts as unused from its last answer on. A server
+        counts as used while one of its processes computes: the computation may block the answer, and has a user.
         """
         began, before = time.monotonic(), self.checked_at
         status = self.query("api/status")

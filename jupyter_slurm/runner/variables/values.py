@@ -1,7 +1,7 @@
 """Values sent to a job and back, in one file: ``in.values``, ``out.values`` (``out.TASK.values``).
 
-The file: a line ``jupyter-slurm values 1``, the length of the header (8 bytes, big-endian), the header (JSON), then the
-pieces that it describes, in order. An item of the header is one of::
+The file has a line ``jupyter-slurm values 1``, the length of the header (8 bytes, big-endian), the header (JSON), and
+the pieces in the order of the header. An item of the header is one of::
 
     {"kind": "pickle", "name": …, "sizes": [of the pickle (protocol 5), of each of its buffers],
      "names": the names, if the pickle is a dict of several values}

@@ -205,7 +205,7 @@ class TrackedJob:
         if path is not None and any(record.command is not None for record in records):
             return any(runs_script(record, path) for record in records)
         if self.slurm.submitted is None:
-            return self.known  # sbatch has just given us the number
+            return self.is_current  # sbatch has just given us the number
         return path is None and any((record.restarts or 0) > self.restarts for record in records)
 
     def set_state(self, state: JobState, now: float) -> bool:
