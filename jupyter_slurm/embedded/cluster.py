@@ -19,9 +19,8 @@ from jupyter_slurm.embedded.description import Description, load_description
 from jupyter_slurm.embedded.layout import check_reachable, default_directory, missing_parents
 from jupyter_slurm.embedded.machine import cgroups
 from jupyter_slurm.embedded.machine.cgroups import CgroupTree
-from jupyter_slurm.embedded.machine.hosts import Hosts
 from jupyter_slurm.embedded.machine.installation import Installation
-from jupyter_slurm.embedded.machine.ports import free_ports
+from jupyter_slurm.embedded.machine.network import Hosts, free_ports
 from jupyter_slurm.embedded.machine.processes import kill_all
 from jupyter_slurm.embedded.state import State, locked
 from jupyter_slurm.errors import EmbeddedError

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from jupyter_slurm.embedded.description import Description, NodeGroup, Partition
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.machine.hosts import Hosts
 from jupyter_slurm.embedded.machine.installation import Installation
+from jupyter_slurm.embedded.machine.network import Hosts
 
 __all__ = ["Machine", "Ports", "cgroup_conf", "gres_conf", "make_devices", "slurm_conf", "slurmdbd_conf"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from jupyter_slurm.embedded.daemons import Daemons
 from jupyter_slurm.embedded.layout import Layout
 from jupyter_slurm.embedded.machine.cgroups import CgroupTree
-from jupyter_slurm.embedded.machine.hosts import Hosts
 from jupyter_slurm.embedded.machine.installation import Installation
+from jupyter_slurm.embedded.machine.network import Hosts
 from jupyter_slurm.embedded.machine.processes import (
     MARK,
     Process,

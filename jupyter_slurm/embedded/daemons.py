@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.machine.hosts import Hosts
 from jupyter_slurm.embedded.machine.installation import Installation
+from jupyter_slurm.embedded.machine.network import Hosts
 from jupyter_slurm.embedded.machine.processes import MARK, Process, find_daemons, listens
 from jupyter_slurm.embedded.machine.processes import spawn as spawn_process
 from jupyter_slurm.embedded.state import State

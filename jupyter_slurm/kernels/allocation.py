@@ -14,7 +14,7 @@ from jupyter_slurm.client.render import allocation_card
 from jupyter_slurm.client.render.job_card import duration, sentences
 from jupyter_slurm.domain.advice.endings import is_near_limit
 from jupyter_slurm.errors import JobNotFound, SlurmError
-from jupyter_slurm.kernels import end_reason
+from jupyter_slurm.kernels import notices
 from jupyter_slurm.kernels import state_file as signposts
 from jupyter_slurm.kernels.login import ClusterLogin
 from jupyter_slurm.kernels.release import schedule_release
@@ -92,15 +92,15 @@ class KernelAllocation:
     def _end_state(self) -> tuple[str, bool] | None:
         """Return why the step, or the whole allocation, has ended, and whether this reason is final."""
         told = self._kernel.refresh()._data, self._granted.refresh()._data, self._restarts
-        if not end_reason.is_over(*told):
+        if not notices.is_over(*told):
             return None
-        is_settled = end_reason.is_settled(*told)
+        is_settled = notices.is_settled(*told)
         if not is_settled:
             # makes the agent query the queue
             self._cluster.client.get(self._cluster.path("jobs"), params={"state": "active"})
         has_failed = told[1]["finished"] and told[1]["state"] == "FAILED"
         said = sentences(*self._granted.tail(2, "stderr").splitlines()) if has_failed else ""
-        return end_reason.why(*told, said), is_settled
+        return notices.why(*told, said), is_settled
 
     async def end_warning(self) -> str:
         """Return a warning that the allocation will end soon; empty otherwise."""
@@ -119,7 +119,7 @@ class KernelAllocation:
         """Return whether the allocation has ended."""
         with contextlib.suppress(SlurmError):
             step = None if self._step is None else await self._do(lambda: self._kernel.refresh()._data)
-            return end_reason.is_allocation_over(
+            return notices.is_allocation_over(
                 step, await self._do(lambda: self._granted.refresh()._data), self._restarts
             )
         return False
@@ -128,7 +128,7 @@ class KernelAllocation:
         """Return a note that the allocation exists without a kernel, and for how long; empty otherwise."""
         with contextlib.suppress(SlurmError):
             if self._allocation is not None:
-                return await self._do(lambda: end_reason.retained_allocation_text(self._granted.refresh()._data))
+                return await self._do(lambda: notices.retained_allocation_text(self._granted.refresh()._data))
         return ""
 
     def mark(self, state: str) -> None:

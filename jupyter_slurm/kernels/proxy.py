@@ -24,7 +24,7 @@ from jupyter_slurm.kernels.channels.keeper_connection import (
 from jupyter_slurm.kernels.channels.messages import Message
 from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
-from jupyter_slurm.kernels.outage_notice import OutageNotice
+from jupyter_slurm.kernels.notices import OutageNotice
 from jupyter_slurm.runner.link import link
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from jupyter_slurm.errors import (
     TransportError,
     TunnelError,
 )
-from jupyter_slurm.kernels import end_reason
+from jupyter_slurm.kernels import notices
 from jupyter_slurm.kernels.allocation import KernelAllocation
 from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.proxy import KernelStartError
@@ -114,7 +114,7 @@ class KernelStartup(KernelAllocation):
         cluster, key = self._cluster, self._signpost.data.get("allocation")
         with contextlib.suppress(JobNotFound):
             told = cluster.client.get(cluster.path("jobs", str(key))) if key else None
-            if told and end_reason.is_ending(told) and told.get("restarts"):
+            if told and notices.is_ending(told) and told.get("restarts"):
                 cluster.client.get(cluster.path("jobs"), params={"state": "active"})  # makes the agent query the queue
                 return True
         return False

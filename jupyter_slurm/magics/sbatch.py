@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import os
 import shutil
 import stat
@@ -15,10 +17,11 @@ from jupyter_slurm.client.clusters.cluster import Cluster, for_submission
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.jobs.job import Job
 from jupyter_slurm.client.output import live_view
-from jupyter_slurm.client.submission.resume import parse_restarts
-from jupyter_slurm.client.submission.staging import parse_stage_words
+from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage_words
 from jupyter_slurm.client.submission.submit import Preview, Submission, preview, submit
 from jupyter_slurm.domain.magic_line.parser import MagicLine, parse_cell_line, parse_line_magic
+from jupyter_slurm.domain.options.option_parser import HET, OptionTable
+from jupyter_slurm.domain.ranks import LAUNCHERS, several_tasks
 from jupyter_slurm.domain.scripts.script import MAX_SCRIPT_BYTES, classify, header_options, ignored_headers
 from jupyter_slurm.errors import CellError, OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import (
@@ -32,7 +35,6 @@ from jupyter_slurm.magics.cell_options import (
     slurm_options,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.launchers import find_launcher, hint_at_launchers
 from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.runner.cell.sweep import INDEX
 
@@ -41,7 +43,15 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.domain.scripts.sweep import Sweep
 
-__all__ = ["CELL_KEYWORDS", "FILE_KEYWORDS", "check", "submit_cell", "submit_file"]
+__all__ = [
+    "CELL_KEYWORDS",
+    "FILE_KEYWORDS",
+    "check",
+    "find_launcher",
+    "hint_at_launchers",
+    "submit_cell",
+    "submit_file",
+]
 
 FILE_KEYWORDS = {
     "after": True,
@@ -313,3 +323,33 @@ def _read(path: str) -> str:
         )
     classify(text)
     return text
+
+
+def find_launcher(parsed: MagicLine) -> str | None:
+    """Return the launcher of the ranks of the cell; None if the cell runs once.
+
+    Raises
+    ------
+    UsageError
+        The launcher is unknown.
+    """
+    name = parsed.keywords.get("launcher")
+    if name is None or name in LAUNCHERS:
+        return name
+    near = difflib.get_close_matches(name, LAUNCHERS, n=1)
+    hint = f"Did you mean launcher={near[0]}?" if near else f"There are: {', '.join(LAUNCHERS)}."
+    raise UsageError(f"launcher={name}: there is no such launcher.", hint=hint)
+
+
+def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
+    """Print, once in a kernel, that a cell with several tasks runs once, and which launcher runs it in each task."""
+    options = [*table.split(header_options(cell)).options, *parsed.parsed.options]
+    if any(option.name == HET for option in options):
+        return  # no launcher supports components
+    if several_tasks({option.name: option.value for option in options}):
+        _show_hint()
+
+
+@functools.cache
+def _show_hint() -> None:
+    sys.stderr.write("This cell runs once, on the first node; launcher=srun runs it in each task (see %%sbatch?).\n")

@@ -27,9 +27,8 @@ from jupyter_slurm.domain.profile_tables import (
     TomlTable,
 )
 from jupyter_slurm.errors import ConfigError, UsageError
-from jupyter_slurm.sites.known_names import profile_names
+from jupyter_slurm.sites.profile_checks import line_number, profile_names
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
-from jupyter_slurm.sites.toml_lines import line_number
 
 __all__ = [
     "Profile",

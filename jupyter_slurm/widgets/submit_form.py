@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import comm
 import ipywidgets
 
+from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.clusters.option_tables import option_table
 from jupyter_slurm.client.jobs.job import Job
@@ -16,7 +21,7 @@ from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError
 from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
-from jupyter_slurm.widgets.click_check import handle_events_in_subshell
+from jupyter_slurm.widgets.click_check import handle_events_in_subshell, handle_replies_in_subshell
 from jupyter_slurm.widgets.form_fields import (
     EMPTY_SCRIPT,
     RESOURCES,
@@ -25,14 +30,13 @@ from jupyter_slurm.widgets.form_fields import (
     submission_warnings,
     warnings_html,
 )
-from jupyter_slurm.widgets.insert_cell import insert_cell
 from jupyter_slurm.widgets.job_controls import controls
 from jupyter_slurm.widgets.job_row import row
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["SubmitForm", "submit_form"]
+__all__ = ["SubmitForm", "insert_cell", "submit_form"]
 
 _FIELDS = (*RESOURCES, FormField("Job name", "-J"), FormField("Array", "--array", "0-9"))
 _TYPING_PAUSE_S = 0.6  # seconds after the last key until the input is checked
@@ -152,3 +156,31 @@ class SubmitForm(WidgetPanel):
 
     def _on_names(self, data: api.Job) -> None:
         self._warnings.value = warnings_html(data.get("doubts") or ())
+
+
+_TARGET = "jupyter-slurm:cell"  # labextension/src/plugins/insert_cell.ts
+_ANSWER_TIMEOUT_S = 3.0  # seconds for a front end with the extension
+
+
+def insert_cell(source: str, on_result: Callable[[bool], None]) -> None:
+    """Insert a cell below the selected one; ``told`` is called with the success."""
+    event_loop.spawn(_insert(source, on_result), contextvars.copy_context())
+
+
+async def _insert(source: str, on_result: Callable[[bool], None]) -> None:
+    loop, answer = asyncio.get_running_loop(), asyncio.Event()
+
+    def heard(message: object) -> None:
+        loop.call_soon_threadsafe(answer.set)
+
+    opened = comm.create_comm(target_name=_TARGET, data={"source": source})
+    handle_replies_in_subshell(opened)
+    opened.on_msg(heard)
+    try:
+        await asyncio.wait_for(answer.wait(), _ANSWER_TIMEOUT_S)
+    except TimeoutError:
+        on_result(False)
+    else:
+        on_result(True)
+    finally:
+        opened.close()

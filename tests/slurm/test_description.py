@@ -16,7 +16,7 @@ from jupyter_slurm.embedded.accounting import first_commands, setup_commands
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.description import parse_description
 from jupyter_slurm.embedded.layout import Layout
-from jupyter_slurm.embedded.machine.hosts import Host, Hosts
+from jupyter_slurm.embedded.machine.network import Host, Hosts
 from jupyter_slurm.errors import ConfigError
 
 SMALL = """

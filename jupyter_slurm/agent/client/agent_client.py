@@ -336,7 +336,7 @@ class AgentClient:
         from jupyter_slurm.agent.client.client_errors import as_error
         from jupyter_slurm.agent.client.http_client import HttpClient
         from jupyter_slurm.agent.hosting import launcher
-        from jupyter_slurm.agent.hosting.compatibility import check_version, is_older
+        from jupyter_slurm.agent.hosting.discovery import check_version, is_older
 
         endpoint = launcher.find_or_start(self.settings) if self._start else launcher.find(self.settings)
         if endpoint is None:

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from packaging.version import InvalidVersion, Version
+
+from jupyter_slurm import _version
 from jupyter_slurm.errors import AgentRefused, AgentUnreachable
 
 if TYPE_CHECKING:
@@ -25,6 +28,8 @@ __all__ = [
     "API_MINOR",
     "AgentLocation",
     "check_folder",
+    "check_version",
+    "is_older",
     "is_stale",
     "log_path",
     "machine_identity",
@@ -317,3 +322,20 @@ def is_stale(record: Mapping[str, object]) -> bool:
 def log_path(settings: Settings) -> str:
     """Return the path of a daemon's log on this host; a home shared by several hosts has several logs."""
     return settings.machine_path("agent", ".log")
+
+
+def check_version(info: Mapping[str, object]) -> None:
+    """Raise AgentRefused unless the agent has this package's major version of the API."""
+    api = info.get("api")
+    if not isinstance(api, dict) or api.get("major") != API_MAJOR:
+        raise AgentRefused(
+            f"The agent speaks another version of the API ({api}).", hint="Stop it with the version that started it."
+        )
+
+
+def is_older(version: str) -> bool:
+    """Return whether an agent of this version is older than this package."""
+    try:
+        return Version(version) < Version(_version.__version__)
+    except InvalidVersion:
+        return False

@@ -23,7 +23,7 @@ from jupyter_slurm.errors import (
     TransportError,
     UsageError,
 )
-from jupyter_slurm.transport.local.limits import soft_limits
+from jupyter_slurm.transport.local.processes import soft_limits
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient

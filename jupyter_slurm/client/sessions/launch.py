@@ -14,8 +14,7 @@ from jupyter_slurm.client.jobs.upload import submit_once
 from jupyter_slurm.client.render.session_card import server_prefix
 from jupyter_slurm.client.sessions.session import Session
 from jupyter_slurm.client.settings import settings
-from jupyter_slurm.client.submission.resume import parse_restarts
-from jupyter_slurm.client.submission.staging import parse_stage_words
+from jupyter_slurm.client.submission.keywords import parse_restarts, parse_stage_words
 from jupyter_slurm.client.submission.submit import Submission, python_named
 from jupyter_slurm.domain.magic_line.parser import MagicLine, tokenize
 from jupyter_slurm.domain.slurm_values import parse_time_limit

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
+import json
 import os
 import posixpath
 import re
@@ -14,7 +16,6 @@ from typing import Any
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment_variables import submission_environment
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.slurm.identity import cluster_id
 from jupyter_slurm.sites.profile import (
     Profile,
     check_container,
@@ -23,7 +24,7 @@ from jupyter_slurm.sites.profile import (
 )
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["ClusterLocation", "at_site", "inspect_location", "local_location"]
+__all__ = ["ClusterLocation", "at_site", "cluster_id", "inspect_location", "local_location", "parse_cluster_file"]
 
 _FACTS = r'printf "%s\n%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)" "$(printenv -- "$1")"'
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)/(.*)", re.DOTALL)
@@ -173,3 +174,19 @@ async def inspect_location(transport: Transport, profile: Profile, min_poll_inte
         )
     root = posixpath.join(folder, named[2]) if named else None
     return at_site(profile, user, home, host, min_poll_interval, root)
+
+
+def cluster_id(slurm_conf: str | None) -> str:
+    """Return the id of a Slurm of this machine: by its configuration file, so that two can stand side by side."""
+    if not slurm_conf:
+        return "local"
+    return "local-" + hashlib.sha256(slurm_conf.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+
+
+def parse_cluster_file(raw: bytes) -> tuple[str | None, str | None] | None:
+    """Return SLURM_CONF and PATH from a cluster.json; None when it is not one."""
+    try:
+        about = json.loads(raw)
+        return about["slurm_conf"], about["path"]
+    except (ValueError, KeyError, TypeError):
+        return None

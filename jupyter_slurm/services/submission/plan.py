@@ -31,7 +31,8 @@ from jupyter_slurm.services.jobdir.job_json import (
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
 from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.staging.staged_folders import StagedFolders
-from jupyter_slurm.services.submission import launchers, resume
+from jupyter_slurm.services.submission import launchers
+from jupyter_slurm.services.submission import launchers as launchers_module
 from jupyter_slurm.services.submission import sweep as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
 from jupyter_slurm.transport.base import Context
@@ -216,9 +217,9 @@ def _add_options(
         prepared.check(chosen.get("export") or (request.context.env or {}).get("SBATCH_EXPORT"), asked["kind"])
         added += prepared.options(chosen)
     if start.is_local and "signal" not in chosen:
-        added.append(f"--signal=B:USR1@{resume.lead(limit)}")
+        added.append(f"--signal=B:USR1@{launchers_module.lead(limit)}")
     if asked.get("resume"):
-        added += resume.with_resume(chosen, limit, added)
+        added += launchers_module.with_resume(chosen, limit, added)
     return [*_holder_options(asked, chosen), *added] if start.is_holder else added
 
 

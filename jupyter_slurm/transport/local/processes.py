@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -12,9 +13,8 @@ from typing import Any
 
 from jupyter_slurm.errors import CommandMissing, CommandTimeout, TransportError
 from jupyter_slurm.transport.base import Context
-from jupyter_slurm.transport.local.limits import soft_limits
 
-__all__ = ["communicate", "kill_group", "start"]
+__all__ = ["communicate", "kill_group", "soft_limits", "start"]
 
 
 def start(argv: Sequence[str], context: Context | None, **streams: Any) -> subprocess.Popen[bytes]:
@@ -81,3 +81,27 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
     """End a command and all processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+# Letter: the limit, and the unit of the letter in bytes.
+_LETTERS = {
+    "c": (resource.RLIMIT_CORE, 512),
+    "d": (resource.RLIMIT_DATA, 1024),
+    "f": (resource.RLIMIT_FSIZE, 512),
+    "l": (resource.RLIMIT_MEMLOCK, 1024),
+    "m": (resource.RLIMIT_RSS, 1024),
+    "n": (resource.RLIMIT_NOFILE, 1),
+    "p": (resource.RLIMIT_NPROC, 1),
+    "s": (resource.RLIMIT_STACK, 1024),
+    "t": (resource.RLIMIT_CPU, 1),
+    "v": (resource.RLIMIT_AS, 1024),
+}
+
+
+def soft_limits() -> dict[str, str]:
+    """Return the limits in the form of ``ulimit -S``."""
+    found = {letter: (resource.getrlimit(which)[0], unit) for letter, (which, unit) in _LETTERS.items()}
+    return {
+        letter: "unlimited" if soft == resource.RLIM_INFINITY else str(soft // unit)
+        for letter, (soft, unit) in found.items()
+    }

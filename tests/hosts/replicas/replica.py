@@ -15,7 +15,7 @@ from ssh_hosts.second_factor import WAYS_IN, Codes
 from ssh_hosts.sshd import Options, SshHost, new_key
 
 from jupyter_slurm.embedded import EmbeddedCluster
-from jupyter_slurm.embedded.machine.hosts import Host, Hosts
+from jupyter_slurm.embedded.machine.network import Host, Hosts
 from replicas.described import Site
 from replicas.laptop import Laptop
 from replicas.registry import BUNDLE, SiteRegistry, host_of, make_certificate

@@ -6,7 +6,7 @@ import paramiko
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import ReceiveBuffer, use_piecewise_buffer
+from jupyter_slurm.transport.ssh.via_paramiko.channels import ReceiveBuffer, use_piecewise_buffer
 
 _STEPS = st.lists(
     st.one_of(

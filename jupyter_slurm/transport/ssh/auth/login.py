@@ -32,8 +32,7 @@ from jupyter_slurm.transport.ssh.keys.private_keys import (
     public_key,
     sign,
 )
-from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, key_type
-from jupyter_slurm.transport.ssh.keys.revoked import short_key_reason
+from jupyter_slurm.transport.ssh.keys.public_keys import CERTIFICATE, key_type, short_key_reason
 from jupyter_slurm.transport.ssh.keys.ssh_agent import AgentRefusal, SshAgent
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt, Question, printable
 

@@ -13,9 +13,14 @@ from typing import Final, Literal
 
 from jupyter_slurm.errors import HostKeyRevoked, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import changed_at, host_key_prompt, host_names
-from jupyter_slurm.transport.ssh.hostkeys.unknown_key import openssh_adds, unknown_key
-from jupyter_slurm.transport.ssh.keys.revoked import SHORT_KEY_HINT
+from jupyter_slurm.transport.ssh.hostkeys.known_hosts import (
+    changed_at,
+    host_key_prompt,
+    host_names,
+    openssh_adds,
+    unknown_key,
+)
+from jupyter_slurm.transport.ssh.keys.public_keys import SHORT_KEY_HINT
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question, printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 

@@ -20,10 +20,9 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.protocols import LinkLost
-from jupyter_slurm.transport.ssh.via_paramiko.channel_stream import ChannelStream
+from jupyter_slurm.transport.ssh.via_paramiko.channels import ChannelStream, use_piecewise_buffer
 from jupyter_slurm.transport.ssh.via_paramiko.packetizer import packetizer_class
 from jupyter_slurm.transport.ssh.via_paramiko.proxy_command import ProxyCommand
-from jupyter_slurm.transport.ssh.via_paramiko.receive_buffer import use_piecewise_buffer
 
 __all__ = ["PACKET_BYTES", "WINDOW_BYTES", "HostChain", "HostVerifier", "tcp"]
 

@@ -1,15 +1,52 @@
-"""Choice of free TCP ports."""
+"""Host names and free ports of this machine."""
 
 from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_slurm.errors import EmbeddedError
 
-__all__ = ["free_ports"]
+__all__ = ["FIRST_PORT", "LAST_PORT", "Host", "Hosts", "free_ports"]
+
+
+@dataclass(frozen=True)
+class Host:
+    """Host of a daemon.
+
+    Attributes
+    ----------
+    name, address : str
+        Host name, and its IPv4 address for the other hosts.
+    enter : tuple of str
+        Beginning of a command line that runs its rest on the host, such as ``("nsenter", "--target", "17", …)``.
+    """
+
+    name: str
+    address: str
+    enter: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts of a cluster's daemons: slurmctld and slurmdbd on one host, each slurmd on the host of its node.
+
+    Daemons that only open Unix sockets (munged, MariaDB) stay on this machine: all hosts see the cluster's directory.
+    """
+
+    controller: Host
+    nodes: Mapping[str, Host]
+
+    def find_host(self, role: str) -> Host | None:
+        """Return the host of a daemon; None for this machine."""
+        if role in ("slurmctld", "slurmdbd"):
+            return self.controller
+        return self.nodes.get(role.removeprefix("slurmd/"))
+
 
 FIRST_PORT, LAST_PORT = 10_240, 32_767
 

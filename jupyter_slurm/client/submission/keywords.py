@@ -1,4 +1,4 @@
-"""Staging of folders: the request of the line, and the results."""
+"""Keywords of a magic line with a meaning of their own: ``stage=`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from jupyter_slurm.domain.magic_line.parser import MagicLine
 from jupyter_slurm.domain.staging import parse_stage, parse_sync
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["parse_stage_words"]
+__all__ = ["parse_restarts", "parse_stage_words"]
 
 
 def parse_stage_words(keywords: Mapping[str, str | None]) -> api.Stage | None:
@@ -34,3 +35,26 @@ def parse_stage_words(keywords: Mapping[str, str | None]) -> api.Stage | None:
     ]
     ways = parse_sync(keywords.get("sync") or "") if keywords.get("sync") else {}
     return cast("api.Stage", {"folders": folders, **ways})
+
+
+_DEFAULT_RESTARTS = 20  # default of `resume`
+_MAX_RESTARTS = 1000
+
+
+def parse_restarts(parsed: MagicLine) -> int | None:
+    """Return the maximum number of restarts of a job; None without `resume`.
+
+    Raises
+    ------
+    UsageError
+        The value is not a valid number.
+    """
+    if "resume" not in parsed.keywords:
+        return None
+    text = parsed.keywords["resume"] or str(_DEFAULT_RESTARTS)
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MAX_RESTARTS):
+        hint = (
+            f"How often the job may begin anew, 1 to {_MAX_RESTARTS}: resume={_DEFAULT_RESTARTS}, the same as resume."
+        )
+        raise UsageError(f"resume={text}: that is no number of restarts.", hint=hint)
+    return int(text)
