@@ -136,7 +136,7 @@ def _may_submit_probe(examination: api.Examination) -> bool:
 
 
 def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
-    from jupyter_slurm.cli.terminal.prompts import yes
+    from jupyter_slurm.cli.terminal import yes
     from jupyter_slurm.services.diagnostics.probe_job import TIME_LIMIT_MINUTES
 
     more = f" with {' '.join(options)}" if options else ""

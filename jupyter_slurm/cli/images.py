@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import Any
 
-from jupyter_slurm.cli.terminal.prompts import add_verbatim
+from jupyter_slurm.cli.terminal import add_verbatim
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["add_parser", "run"]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.terminal.prompts import for_terminal
+from jupyter_slurm.cli.terminal import for_terminal
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.clusters.cluster import Cluster

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.cli.terminal.prompts import for_terminal
+from jupyter_slurm.cli.terminal import for_terminal
 from jupyter_slurm.client.render.terminal import printable
 from jupyter_slurm.errors import SlurmError
 

@@ -8,7 +8,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.terminal.prompts import add_verbatim
+from jupyter_slurm.cli.terminal import add_verbatim
 from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Who wants to know: a broadcast in which nobody misses how a thing is now."""
+"""Event bus: each subscriber receives the latest state of every object."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Event = tuple[str, Mapping[str, Any]]
 
 
 class EventBus:
-    """Hand every event to everybody who listens.
+    """Deliver every event to all listeners.
 
-    Each event carries the whole state of one thing. A listener that does not keep up, as when a look at the queue finds
-    thousands of jobs changed, misses how things were in between, and never how they are.
+    Each event carries the whole state of one object. A slow listener misses intermediate states, but never the latest
+    one. This happens, for example, if a query of the queue finds thousands of changed jobs.
 
     Parameters
     ----------
     size : int
-        Events that may wait for one listener before those that are out of date go.
+        Events that may wait for one listener before outdated ones are dropped.
     """
 
     def __init__(self, size: int = 1000) -> None:
@@ -31,16 +31,16 @@ class EventBus:
 
     @property
     def listeners(self) -> int:
-        """How many listen now."""
+        """Return the number of listeners."""
         return len(self._queues)
 
     @property
     def is_watched(self) -> bool:
-        """Whether one of those that listen stands for a person in front of a screen."""
+        """Return whether a listener acts for a user in front of a screen."""
         return any(self._queues.values())
 
     def publish(self, event: str, data: Mapping[str, Any]) -> None:
-        """Tell everybody; never waits."""
+        """Send an event to all listeners, without waiting."""
         for queue in self._queues:
             queue.add((event, data))
 
@@ -51,7 +51,7 @@ class EventBus:
 
     @contextlib.asynccontextmanager
     async def subscribe(self, *, is_watched: bool = True) -> AsyncIterator[AsyncIterator[Event]]:
-        """Listen from now on, until the context is left or the bus is closed; for a person, if ``is_looked_at``."""
+        """Listen until the context ends or the bus is closed; ``is_watched``: for a user in front of a screen."""
         with self._queue(is_watched) as queue:
             yield _events(queue)
 
@@ -66,7 +66,7 @@ class EventBus:
 
 
 class _Queue:
-    """What waits for one listener: at most twice as much as there are things."""
+    """Events that wait for one listener: at most twice the number of objects."""
 
     def __init__(self, size: int) -> None:
         self._size = self._max_items = size
@@ -91,7 +91,7 @@ class _Queue:
         newest: dict[Any, Event | None] = {}
         for item in self._items:
             thing = item and (item[0], item[1].get("cluster"), item[1].get("key") or item[1].get("id"))
-            newest.pop(thing, None)  # it stands where it was last
+            newest.pop(thing, None)  # moves the object to the end
             newest[thing] = item
         self._items = deque(newest.values())
         self._max_items = max(self._size, 2 * len(self._items))

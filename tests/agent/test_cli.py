@@ -18,7 +18,7 @@ from jupyter_slurm import _version
 from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.agent.hosting import discovery
 from jupyter_slurm.agent.hosting.agent_host import serve_in_thread
-from jupyter_slurm.cli.terminal.prompts import for_terminal
+from jupyter_slurm.cli.terminal import for_terminal
 from jupyter_slurm.config import Settings
 from jupyter_slurm.embedded import EmbeddedCluster
 

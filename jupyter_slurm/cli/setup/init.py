@@ -19,7 +19,7 @@ from jupyter_slurm.cli.setup.site_templates import (
     write_profile,
 )
 from jupyter_slurm.cli.setup.ssh_hosts import host_names
-from jupyter_slurm.cli.terminal.prompts import ask_until_valid, yes
+from jupyter_slurm.cli.terminal import ask_until_valid, yes
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jupyter_slurm.cli.setup.ssh_hosts import host_names
-from jupyter_slurm.cli.terminal.prompts import ask_until_valid
+from jupyter_slurm.cli.terminal import ask_until_valid
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 from jupyter_slurm.sites.shipped import shipped_names

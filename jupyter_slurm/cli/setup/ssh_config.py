@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.terminal.prompts import yes
+from jupyter_slurm.cli.terminal import yes
 from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError, UsageError
 
 if TYPE_CHECKING:

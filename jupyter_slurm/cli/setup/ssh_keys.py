@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.cli.terminal.prompts import yes
+from jupyter_slurm.cli.terminal import yes
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.sites.profile import Profile
 
@@ -73,7 +73,7 @@ def _create_key(path: str, *, passphrase: bool) -> bool:
 
 def _enrol_keys(client: AgentClient, name: str, keyless: Sequence[api.ExaminationKeyless], wish: str | None) -> None:
     """Copy the key to the hosts without it, one by one."""
-    from jupyter_slurm.cli.terminal.prompts import yes
+    from jupyter_slurm.cli.terminal import yes
     from jupyter_slurm.client.render.terminal import printable
 
     added = False

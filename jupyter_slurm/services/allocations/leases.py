@@ -53,7 +53,7 @@ class Leases:
             self._tracker.schedule_save(entry)
 
     async def tend(self, cancel: Callable[[str], Awaitable[Any]]) -> None:
-        """Release the allocation of a process that is gone, unless somebody else uses the allocation.
+        """Release the allocation of a process that is gone, unless the allocation is in use.
 
         Parameters
         ----------

@@ -176,7 +176,7 @@ class Steps:
         return [job_dict(entry) for entry in sorted(steps, key=lambda entry: entry.submit_time or 0.0)]
 
     async def send(self, step: TrackedJob, signal: str | None, cancel: Callable[[str], Awaitable[Any]]) -> api.Job:
-        """Interrupt a step (INT) or end it; ``cancel`` also ends an allocation that waits only for this step.
+        """Interrupt a step (INT) or end it; ``cancel`` cancels an allocation that waits only for this step.
 
         Raises
         ------

@@ -148,7 +148,7 @@ def _is_old(entry: TrackedJob, before: float) -> bool:
 
 
 async def _is_over(tracker: Tracker, entry: TrackedJob, *, dry_run: bool) -> bool:
-    """Remove a directory if its record also says that the job is over: another agent may have requeued it."""
+    """Remove a directory if its record also says that the job is over: another agent may know otherwise."""
     if entry.folder is None:
         return False
     transport = tracker.client.transport

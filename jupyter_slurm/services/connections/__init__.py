@@ -1,1 +1,1 @@
-"""Connections: log-ins to clusters, their prompts and their clients."""
+"""Connections: logins to clusters, their prompts and their clients."""

@@ -36,7 +36,7 @@ _FIND_SLURM_SCRIPT: Final = (
     "for d in /usr/local/bin /usr/local/slurm*/bin /opt/slurm*/bin /opt/slurm/*/bin /opt/*/slurm*/bin "
     '/cm/shared/apps/slurm/*/bin /usr/slurm*/bin; do [ ! -x "$d/sbatch" ] || printf "%s\\n" "$d"; done'
 )
-# Whether a login shell finds the command; csh accepts no -c after -l.
+# Search for the command in a login shell; csh accepts no -c after -l.
 _LOGIN_SHELL_SCRIPT: Final = (
     'case "$SHELL" in *csh) exec "$SHELL" -c "if (-r /etc/csh.login) source /etc/csh.login; if (-r ~/.login) source '
     '~/.login; which sbatch" ;; *) exec "$SHELL" -l -c "command -v sbatch" ;; esac >/dev/null 2>&1 </dev/null'

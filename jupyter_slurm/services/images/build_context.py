@@ -1,8 +1,8 @@
-"""What a build takes along of a folder of this machine, as one archive that travels with the job.
+"""Build context of a container image: the part of a local folder that a build needs, as one archive sent with the job.
 
-Only what COPY, ADD or %files name is in it, and of that nothing that .dockerignore leaves out. A link is never followed
-out of the folder, and a path that leads out of it is refused, so that no Dockerfile of somebody else's takes along what
-lies elsewhere on this machine.
+The archive holds only files named by COPY, ADD or %files, without those excluded by .dockerignore. Links are never
+followed out of the folder, and paths that lead out of it are refused. So a foreign Dockerfile cannot take other files
+from this machine.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from jupyter_slurm.services.slurm.client import printable
 __all__ = ["ARCHIVE", "PackedContext", "packed"]
 
 ARCHIVE = "context.tar"
-"""Its name in the job directory; ``runner/container/build.py`` unpacks it."""
+"""File name in the job directory; ``runner/container/build.py`` unpacks the archive."""
 
 _MAX_ENTRIES = 100_000  # files and folders
-_MAX_SCANNED_ENTRIES = 500_000  # those that are looked at, and stay
+_MAX_SCANNED_ENTRIES = 500_000  # including excluded ones
 _MAX_IGNORE_FILE_BYTES = 1 << 20  # bytes of a .dockerignore
 _HINT = "Copy it there; or have the folder on the cluster, and say context=FOLDER, as it is called there."
 
 
 class PackedContext:
-    """The archive of a folder.
+    """Archive of a folder.
 
     Attributes
     ----------
     data : bytes
-        A tar archive of paths below the folder.
+        Tar archive of paths below the folder.
     left : list of str
-        Links that lead out of the folder, which a definition file would have followed: they are not in it.
+        Links out of the folder, which a definition file would have followed: not in the archive.
     """
 
     def __init__(self, folder: str, kind: Kind, name: str, largest: int) -> None:
         self.skipped: list[str] = []
         self._folder, self._name, self._largest = Path(folder), name, largest
         self._real = os.path.realpath(folder)
-        self._follows = kind == "definition"  # %files copies what links lead to, COPY the links
+        self._follows = kind == "definition"  # %files copies the targets of links, COPY the links
         self._ignored = self._ignore() if kind == "dockerfile" else IgnoreRules()
         self._paths: dict[str, os.stat_result] = {}
         self._size = self._scanned = 0
 
     def _ignore(self) -> IgnoreRules:
-        """Read what is left out: of this one Dockerfile where it has a list of its own, else of all."""
+        """Read the exclusions: those of this Dockerfile if it has a list of its own, else those of the folder."""
         for name in (f"{self._name}.dockerignore", ".dockerignore"):
             try:
                 return IgnoreRules(_beginning(self._folder / name).decode("utf-8", "surrogateescape"))
@@ -63,14 +63,14 @@ class PackedContext:
         return IgnoreRules()
 
     def add_source(self, source: str) -> None:
-        """Take what a path or a pattern means, with all below it.
+        """Add the files that match a path or a pattern, with all below them.
 
         Raises
         ------
         UsageError
-            It leads out of the folder, there is no such thing, or it is too much.
+            The path leads out of the folder, does not exist, or has too much content.
         """
-        path = os.path.normpath(source.split("**")[0] or ".")  # of many folders: all that are below
+        path = os.path.normpath(source.split("**")[0] or ".")  # several folders: all below the common one
         if os.path.isabs(path) or path.split("/")[0] == "..":
             raise UsageError(
                 printable(f"{self._name} takes {source}, which lies outside of {self._folder}."), hint=_HINT
@@ -89,7 +89,7 @@ class PackedContext:
         return path in self._paths or any(one.startswith(f"{path}/") for one in self._paths)
 
     def _add_named(self, path: str) -> str:
-        """Take what was named: where links lead to it, these and what they lead to; return where that is."""
+        """Add a named path with its links and their targets; return the final path."""
         place, parts = "", path.split("/")
         for count, part in enumerate(parts, 1):
             place = os.path.join(place, part)
@@ -107,7 +107,7 @@ class PackedContext:
         return path
 
     def _within(self, link: str) -> str | None:
-        """Return the path below the folder that a link leads to; None: it leads out, or nowhere."""
+        """Return the path below the folder to which a link leads; None: outside, or nowhere."""
         target, met = os.readlink(self._folder / link), os.path.realpath(self._folder / link)
         is_inside = met == self._real or met.startswith(self._real.rstrip("/") + "/")
         if leads_out(link, target) or not is_inside or not os.path.exists(met):
@@ -115,7 +115,7 @@ class PackedContext:
         return os.path.normpath(os.path.join(os.path.dirname(link), target))
 
     def _add_tree(self, path: str) -> None:
-        """Take a file, or a folder with all in it."""
+        """Add a file, or a folder with its content."""
         waiting = [path]
         while waiting:
             path = waiting.pop()
@@ -129,7 +129,7 @@ class PackedContext:
                 waiting += [os.path.normpath(os.path.join(path, name)) for name in self._listed(path)]
 
     def _scan_excluded(self, path: str) -> os.stat_result:
-        """Look at what stays; below it there may be what goes along."""
+        """Visit an excluded folder; files below it may be included."""
         self._scanned += 1
         if self._scanned > _MAX_SCANNED_ENTRIES:
             raise UsageError(
@@ -153,7 +153,7 @@ class PackedContext:
             raise UsageError(printable(f"{self._folder / path} cannot be read: {error.strerror}.")) from None
 
     def _add(self, path: str) -> os.stat_result:
-        """Note what goes along; of pipes, sockets and devices nothing does."""
+        """Add an included path; skip pipes, sockets and devices."""
         found = os.lstat(self._folder / path)
         if path == "." or path in self._paths or not _is_excluded_kept(found.st_mode):
             return found
@@ -199,7 +199,7 @@ def _is_excluded_kept(mode: int) -> bool:
 
 
 def _beginning(path: Path) -> bytes:
-    """Read a file that nobody needs to be a file: a pipe would be waited for, a device has no end."""
+    """Read the start of a path that need not be a file: a pipe would block, a device has no end."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(0, "it is no file")
@@ -207,7 +207,7 @@ def _beginning(path: Path) -> bytes:
 
 
 def _content(path: Path, status: os.stat_result) -> bytes:
-    """Read the file that was found there, and none that has taken its place since: a link would lead anywhere."""
+    """Read the file that was found, and no file or link that has replaced it since: a link could lead anywhere."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         now = os.fstat(file.fileno())
         if (now.st_dev, now.st_ino) != (status.st_dev, status.st_ino):
@@ -216,23 +216,23 @@ def _content(path: Path, status: os.stat_result) -> bytes:
 
 
 def packed(folder: str, kind: Kind, name: str, text: str, largest: int = MAX_CONTEXT_BYTES) -> PackedContext:
-    """Return what a file that says how an image is made takes of a folder of this machine.
+    """Return the files of a local folder that an image definition needs.
 
     Parameters
     ----------
     folder : str
-        Absolute.
+        Absolute path.
     kind : str
         ``dockerfile`` or ``definition``.
     name, text : str
-        Of that file.
+        Of the definition.
     largest : int
-        Bytes of all files.
+        Maximum size of all files, in bytes.
 
     Raises
     ------
     UsageError
-        It cannot go along.
+        The files cannot be sent.
     """
     if not os.path.isdir(folder):
         raise UsageError(printable(f"There is no folder {folder} on this machine."), hint="Look at context=.")

@@ -1,4 +1,4 @@
-"""Images of containers: what there is, and jobs that get or make one on a node (``runner/container/build.py``)."""
+"""Container images: the existing ones, and jobs that fetch or build one on a node (``runner/container/build.py``)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageCluster", "Images", "RunnerFiles"]
 
-_PYTHON = "python3"  # of the login node, and of any node: it only begins
+_PYTHON = "python3"  # of the login node, and of any node: it only starts the runner
 _LIST_TIMEOUT_S = 60.0  # seconds
 _REQUEST_KEYS = ("act", "from", "replace", "base", "environment")
 _SITE_KEYS = ("image_dir", "build_dir")
@@ -39,17 +39,17 @@ _ALTERNATIVES = {
 
 
 class RunnerFiles(Protocol):
-    """The runner on a cluster: :class:`jupyter_slurm.services.submission.submitter.Submitter` puts it there."""
+    """Installed runner files; :class:`jupyter_slurm.services.submission.submitter.Submitter` installs them."""
 
     async def prepare(self) -> None:
-        """Put the files of the runner in place, once."""
+        """Install the runner files, once."""
 
     def runner_path(self, name: str) -> str:
-        """Return where a file of the runner lies."""
+        """Return the path of a runner file."""
 
 
 class ImageCluster(Protocol):
-    """The cluster of images: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+    """Cluster of images: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
 
     @property
     def location(self) -> ClusterLocation: ...  # noqa: D102
@@ -63,7 +63,7 @@ class ImageCluster(Protocol):
 
 
 class Images:
-    """The images of all clusters.
+    """Images of all clusters.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Images:
         self._cluster = cluster
 
     async def submit_image(self, name: str, requested: Mapping[str, Any]) -> api.Job | api.Preview:
-        """Submit the job that gets or makes an image, once for one key; ``dry_run``: show what would be submitted.
+        """Submit the job that fetches or builds an image, once for each key; ``dry_run``: only show the submission.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class Images:
         if not is_key(requested["key"]):
             raise UsageError(f"{requested['key']!r} is not a submission key")
         site, storage = cluster.location.container, cluster.location.storage
-        if local := storage.get("local"):  # a disk of each node's own
+        if local := storage.get("local"):  # a local disk of each node
             site = {"build_dir": local, **site}
         wish = _validated_request(requested, site)
         is_kept = wish.get("runtime") not in ("docker", "podman")
@@ -108,7 +108,7 @@ class Images:
         return await cluster.submit({"python": None, "label": None, **passed, **script, **beside, "options": options})
 
     async def list_to_api(self, name: str) -> api.Images:
-        """Return the images that there are, the latest first, and where they are kept."""
+        """Return the existing images, latest first, and their folder."""
         cluster = self._cluster(name)
         answer = await self._query_remote(cluster, "list")
         named = cluster.location.environments
@@ -132,7 +132,7 @@ class Images:
         return {"folder": answer["folder"], "images": sorted(told, key=lambda one: -(one["made"] or 0.0))}
 
     async def remove(self, name: str, image: str) -> api.RemoveImageResponse:
-        """Remove an image from the folder of images; Docker's stores of nodes are not reached from here."""
+        """Remove an image from the folder of images; Docker's stores on nodes are out of reach."""
         wanted = reference(image)
         answer = await self._query_remote(self._cluster(name), "remove", image=wanted)
         if said := answer.get("error"):
@@ -142,7 +142,7 @@ class Images:
         return {"removed": answer["removed"], "nodes": answer["nodes"]}
 
     async def _query_remote(self, cluster: ImageCluster, subject: str, **more: str) -> dict[str, Any]:
-        """Ask where sbatch runs: the folder is one that the nodes share."""
+        """Query on the login node: the nodes share the folder."""
         site = cluster.location.container
         asked = {"shared": list(site.get("shared", ())), **more}
         asked |= {"image_dir": site["image_dir"]} if "image_dir" in site else {}
@@ -163,7 +163,7 @@ class Images:
 
 
 async def _transferred_files(file: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what travels with the job: what a file takes of a folder of this machine."""
+    """Return the build context for the job, if the definition needs files of a local folder."""
     if not file or not file.get("context"):
         return {}
     kind = detect_kind(file["name"], file["text"])
@@ -176,7 +176,7 @@ async def _transferred_files(file: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _validated_request(requested: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the job is to do; what cannot be is refused before anything is queued."""
+    """Return the task of the job; refuse an impossible one before anything is queued."""
     file, runtime = requested.get("file"), requested.get("runtime") or site.get("runtime")
     if requested["act"] == "build" and bool(file) == bool(requested.get("environment")):
         raise UsageError("An image is built from a file or from the packages of a Python.", hint="Name one of them.")
@@ -184,7 +184,7 @@ def _validated_request(requested: Mapping[str, Any], site: Mapping[str, Any]) ->
         raise UsageError("What is an image already is pulled, not built.", hint="image pull NAME from=docker")
     if file:
         file = {**file, "kind": detect_kind(file["name"], file["text"])}
-        if file.pop("context", None):  # a folder of this machine, of which the cluster has no use
+        if file.pop("context", None):  # a folder of this machine, useless to the cluster
             file["archive"] = ARCHIVE
         fit = _RUNTIMES_OF_FILES[file["kind"]]
         if runtime and runtime not in fit:
@@ -211,7 +211,7 @@ def _called(kind: str) -> str:
 
 
 def _is_meant(named: str | None, image: Mapping[str, Any]) -> bool:
-    """Tell whether the image of an environment is this one."""
+    """Return whether an environment uses this image."""
     if not named:
         return False
     if is_path(named):

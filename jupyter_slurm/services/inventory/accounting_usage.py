@@ -1,4 +1,4 @@
-"""What was used of a cluster in a period, from accounting: one question for all who ask the same within a minute."""
+"""Usage of a cluster in a period, from accounting: one query for identical requests within a minute."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["UsageReports"]
 
 _DEFAULT_DAYS = 30
-_CACHE_AGE_S = 60  # seconds for which an answer serves everybody
+_CACHE_AGE_S = 60  # seconds for which an answer is reused
 _MAX_REPORTS = 16
-_QUEUE_TIMEOUT_S = 60.0  # seconds in line, where much was asked of Slurm
-_MAX_LISTED_JOBS = 10_000  # that are told one by one
+_QUEUE_TIMEOUT_S = 60.0  # seconds to wait in the queue of requests after many of them
+_MAX_LISTED_JOBS = 10_000  # that are listed one by one
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class _Report:
 
 
 class UsageReports:
-    """Ask accounting what jobs of a period had.
+    """Query accounting for the resources of jobs in a period.
 
     Parameters
     ----------
     client : SlurmClient
-        Asks slurmdbd, as often as a person may (``SlurmClient.people``); never slurmctld.
+        Queries slurmdbd, as often as a user may (``SlurmClient.people``); never slurmctld.
     user : str
-        Whose jobs are meant where nobody says otherwise.
+        Default owner of the jobs.
     cost : mapping
-        What the site takes, as the profile says it.
+        Prices of the site, from the profile.
     clock, monotonic : callable, optional
-        Seconds since the epoch, and monotonic ones.
+        Seconds since the epoch, and monotonic seconds.
     """
 
     def __init__(
@@ -66,23 +66,23 @@ class UsageReports:
     async def to_api(
         self, *, start: int | None, end: int | None, account: str | None, has_jobs: bool
     ) -> api.AccountedUsage:
-        """Return what was used, as the API tells it.
+        """Return the usage in the form of the API.
 
         Parameters
         ----------
         start, end : int
-            Seconds since the epoch; no end: now; no start: 30 days before it.
+            Seconds since the epoch; defaults: now, and 30 days before the end.
         account : str, optional
-            That of a project or lab, with those below it and whoever runs there; without one, the person's own jobs.
+            Account of a project or lab, with the accounts below it and all their users; default: the user's own jobs.
         has_jobs : bool
-            Whether each job is told.
+            Whether to list each job.
 
         Raises
         ------
         UsageError
-            The period is none.
+            The period is not valid.
         SlurmError
-            There is no accounting, or it does not answer.
+            There is no accounting, or no answer from it.
         """
         now = int(self._clock())
         if start is None:
@@ -125,7 +125,7 @@ class UsageReports:
         return _Report(now, self._monotonic() + _CACHE_AGE_S, accounts, jobs)
 
     async def _accounts(self, account: str) -> list[str]:
-        """Return an account and those below it, as far as the site tells them."""
+        """Return an account and those below it, as far as the site shows them."""
         name = cluster_name(await self._client.cached_configuration(), "")
         above = associations.parse_accounts(await self._client.query(associations.accounts_argv(name))) if name else {}
         if above and account.lower() not in above:

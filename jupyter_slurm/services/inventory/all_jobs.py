@@ -1,4 +1,4 @@
-"""The jobs of others in the queue of one cluster, asked for when a person wants to see them."""
+"""Jobs of other users in the queue of one cluster, queried on request."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AllJobs"]
 
-_CACHE_AGE_S = 30.0  # seconds for which an answer serves everybody
-_MARK_BYTES = 4  # bytes: no field holds free text, and each mark stands eleven times in each of fifty thousand rows
-_QUEUE_TIMEOUT_S = 45.0  # seconds in line, where much was asked of Slurm
+_CACHE_AGE_S = 30.0  # seconds for which an answer is reused
+_MARK_BYTES = 4  # bytes: no field holds free text, and each mark occurs eleven times in each of 50,000 rows
+_QUEUE_TIMEOUT_S = 45.0  # seconds to wait in the queue of requests after many of them
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class _AllJobsAnswer:
 
 
 class AllJobs(SharedQuery[_AllJobsAnswer]):
-    """Keep what the queue holds of others.
+    """Cache the other users' jobs in the queue.
 
     Parameters
     ----------
     client : SlurmClient
-        Asks: two requests to the controller, counted with the questions of the person (``SlurmClient.people``).
+        Sends two requests to the controller, counted with those of the user (``SlurmClient.people``).
     user : str
-        Whose own jobs are left out: the poller knows them.
+        User whose own jobs are left out: the poller knows them.
     interval : float
-        Seconds between two questions, where that is more than half a minute: as the site wishes it.
+        Seconds between two queries as set by the site, if more than 30.
     clock, monotonic : callable, optional
-        Seconds since the epoch, and monotonic ones.
+        Seconds since the epoch, and monotonic seconds.
     """
 
     subject = "what is in the queue"
@@ -60,7 +60,7 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         self._client, self._user = client, user
 
     async def to_api(self, *, wait: float) -> api.Queue:
-        """Return the jobs of others as the API tells them; see :meth:`SharedQuery._current_answer`."""
+        """Return the jobs of other users in the form of the API; see :meth:`SharedQuery._current_answer`."""
         known, standing = await self._current_answer(wait=wait, is_newer=False)
         return {
             "asked_at": known.requested_at,
@@ -76,7 +76,7 @@ class AllJobs(SharedQuery[_AllJobsAnswer]):
         await self._client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)
         mark = secrets.token_hex(_MARK_BYTES)
         answer = await self._client.query(all_jobs_argv(mark))
-        rows = await asyncio.to_thread(_read, answer, mark, self._user)  # fifty thousand take a second
+        rows = await asyncio.to_thread(_read, answer, mark, self._user)  # 50,000 rows take a second
         return _AllJobsAnswer(started_at, hides_jobs(await self._client.cached_configuration()), rows)
 
 

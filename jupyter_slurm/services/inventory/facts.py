@@ -1,4 +1,4 @@
-"""What changes seldom about a cluster, asked for when somebody has a use for it, and seldom."""
+"""Slowly changing facts about a cluster, queried on demand and seldom."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ __all__ = ["ClusterFacts", "FeasibilityWarnings"]
 
 log = logging.getLogger(__name__)
 
-_CACHE_AGE_S = 600.0  # seconds for which facts serve without a new question
-_RETRY_INTERVAL_S = 60.0  # seconds after which what was not answered is asked again
-_MAX_AGE_S = 86400.0  # seconds after which nothing is concluded from them any more
+_CACHE_AGE_S = 600.0  # seconds for which facts are used without a new query
+_RETRY_INTERVAL_S = 60.0  # seconds after which unanswered queries are repeated
+_MAX_AGE_S = 86400.0  # seconds after which the facts are no longer used
 _ANY_NAME = "ALL"
 
 
 @dataclass(frozen=True)
 class FeasibilityWarnings:
-    """What speaks against a job, by what is known.
+    """Reasons against a job, from the known facts.
 
     Attributes
     ----------
     refused : str
-        What it may mean that sbatch refuses it; empty where nothing is known.
+        Possible cause if sbatch refuses the job; empty if nothing is known.
     taken : tuple of str
-        What still holds when sbatch takes it.
+        Warnings that remain valid if sbatch accepts the job.
     is_old : bool
-        Whether the facts are wrong when sbatch takes it.
+        Whether the facts are wrong if sbatch accepts the job.
     """
 
     refused: str = ""
@@ -55,19 +55,19 @@ class FeasibilityWarnings:
 
 
 class ClusterFacts:
-    """Keep the facts of one cluster. Nobody waits for them but who says how long.
+    """Cache of the facts of one cluster. Callers wait only if they give a time.
 
     Parameters
     ----------
     client : SlurmClient
-        Asks: five requests to the controller and three to slurmdbd, four where partitions name accounts, at most once
+        Sends five requests to the controller and three to slurmdbd (four if partitions name accounts), at most once
         in ten minutes.
     user : str
-        Whose accounts are asked for.
+        User whose accounts are queried.
     clock : callable
         Seconds since the epoch.
     advice : mapping, optional
-        What the site advises about jobs, as the profile says it.
+        Advice of the site about jobs, from the profile.
     monotonic : callable, optional
         Monotonic seconds.
     """
@@ -88,22 +88,22 @@ class ClusterFacts:
 
     @property
     def facts(self) -> Facts | None:
-        """What is known; None before the first answer, and when the last one is too long ago."""
+        """Return the known facts; None before the first answer, and after the last one has expired."""
         facts = self._facts
         return facts if facts is not None and self._clock() - facts.collected_at < _MAX_AGE_S else None
 
     def refresh(self) -> None:
-        """Have them asked for, where that is due; nobody waits."""
+        """Query the facts in the background, if due."""
         if self._query_task is None and self._monotonic() >= self._next_query_at:
             self._next_query_at = self._monotonic() + _RETRY_INTERVAL_S
             self._query_task = asyncio.create_task(self._query_slurm(), name="facts")
 
     def mark_stale(self) -> None:
-        """Note that something of them was wrong: who wants them in a minute, or later, has them asked for anew."""
+        """Note that a fact was wrong: a request after a minute or later starts a new query."""
         self._next_query_at = min(self._next_query_at, self._monotonic() + _RETRY_INTERVAL_S)
 
     def check_submission(self, requests: Sequence[Request]) -> FeasibilityWarnings:
-        """Compare a submission, component by component, with what is known and advised; nobody is asked."""
+        """Compare a submission, component by component, with facts and advice, without a query."""
         known = self._compare(requests)
         if not self._advice:
             return known
@@ -116,7 +116,7 @@ class ClusterFacts:
             return FeasibilityWarnings()
         try:
             found = list(dict.fromkeys(doubt for one in requests for doubt in feasibility_warnings(facts, one)))
-        except Exception:  # odd words must not keep a job from sbatch
+        except Exception:  # an unexpected value must not prevent the submission
             log.exception("what speaks against a job could not be found out")
             return FeasibilityWarnings()
         if not found:
@@ -127,7 +127,7 @@ class ClusterFacts:
         return FeasibilityWarnings(refused, taken, any(doubt.is_about_names for doubt in found))
 
     async def get(self, timeout: float) -> Facts | None:
-        """Return what is known; wait for it as long as ``patience`` says (in seconds) where nothing is."""
+        """Return the facts; if there are none, wait at most ``patience`` seconds."""
         self.refresh()
         is_partial = self.facts is None or self.facts.qos is None  # accounting answers last
         if is_partial and self._query_task is not None and timeout > 0:
@@ -137,7 +137,7 @@ class ClusterFacts:
         return self.facts
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         if self._query_task is not None:
             self._query_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -177,13 +177,13 @@ class ClusterFacts:
             return ""
 
     async def _groups(self) -> frozenset[str]:
-        try:  # a name may hold a blank
+        try:  # a name may contain a blank
             return frozenset(filter(None, decode_output(await self._client.query(["id", "-Gnz"])).split("\0")))
         except SlurmError:
             return frozenset()
 
     async def _with_accounting(self, facts: Facts) -> Facts:
-        """Ask slurmdbd; what was known stands where it does not answer."""
+        """Query slurmdbd; without an answer, the former facts remain."""
         if "slurmdbd" not in facts.config.get("AccountingStorageType", ""):
             return facts
         ask, name = self._client.query, facts.config.get("ClusterName", "")
@@ -200,6 +200,6 @@ class ClusterFacts:
 
 
 def _clock_time(at: float, now: float) -> str:
-    """Return a time of the last day as a person writes it, where the person is."""
+    """Return a time of the last day as written by users, in the user's time zone."""
     then, today = time.localtime(at), time.localtime(now)
     return time.strftime("%H:%M" if then.tm_yday == today.tm_yday else "yesterday, %H:%M", then)

@@ -1,4 +1,4 @@
-"""Inventory of one cluster: its facts, what is free, the jobs of others, and what was used."""
+"""Inventory of one cluster: facts, free resources, jobs of other users, and usage."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Inventory"]
 
 
 class Inventory:
-    """What a cluster has, asked for while a user looks.
+    """Inventory of a cluster, queried while a user looks.
 
     Parameters
     ----------
     client : SlurmClient
-        Asks Slurm.
+        Queries Slurm.
     location : ClusterLocation
-        Whose cluster it is, how often it may be asked, and what the site takes.
+        User, limits of the query rate, and prices of the cluster.
     clock : callable
         Seconds since the epoch.
     """
@@ -35,6 +35,6 @@ class Inventory:
         self.usage = UsageReports(client, user, cost=cost, clock=clock)
 
     async def stop(self) -> None:
-        """Break off what is being asked."""
+        """Cancel running queries."""
         for part in (self.resources, self.all_jobs, self.facts):
             await part.stop()

@@ -1,4 +1,4 @@
-"""What is free on a cluster, asked for when somebody looks, and once for all who do."""
+"""Free resources of a cluster, queried on demand, once for all viewers."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ __all__ = ["ResourceInventory"]
 
 log = logging.getLogger(__name__)
 
-_CACHE_AGE_S = 60.0  # seconds for which an answer serves everybody
-_MAX_BURST_QUERIES = 3  # newer answers that a person may have beside that, before one a minute
-_PARTITIONS_TIMEOUT_S = 5.0  # seconds in which the controller has said which partitions there are
+_CACHE_AGE_S = 60.0  # seconds for which an answer is reused
+_MAX_BURST_QUERIES = 3  # extra newer answers for a user, before the limit of one a minute
+_PARTITIONS_TIMEOUT_S = 5.0  # seconds in which the controller lists its partitions
 
 
 class ResourceInventory(SharedQuery[Resources]):
-    """Keep what was last known of one cluster.
+    """Cache of the last known resources of one cluster.
 
     Parameters
     ----------
     client : SlurmClient
-        Asks: three or four requests to the controller, at most once a minute and, for those who press a button, once
-        more; nothing while nobody looks.
+        Sends three or four requests to the controller, at most once a minute and once more for users who press a
+        button; none while nobody looks.
     facts : ClusterFacts
-        Has the partitions and what a person may use, which change seldom.
+        Has the partitions and the user's permissions, which change seldom.
     user : str
-        Whose limits are asked for.
+        User whose limits are queried.
     interval : float
-        Seconds between two questions, where that is more than a minute: as the site wishes it.
+        Seconds between two queries as set by the site, if more than 60.
     cost : mapping
-        What the site takes, as the profile says it.
+        Prices of the site, from the profile.
     clock : callable
         Seconds since the epoch.
     """
@@ -65,12 +65,12 @@ class ResourceInventory(SharedQuery[Resources]):
         self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
 
     async def to_api(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> api.Resources:
-        """Return what is free as the API tells it; see :meth:`SharedQuery._current_answer`.
+        """Return the free resources in the form of the API; see :meth:`SharedQuery._current_answer`.
 
         Parameters
         ----------
         has_nodes : bool
-            Whether each node is told.
+            Whether to list each node.
         """
         known, standing = await self._current_answer(wait=wait, is_newer=is_newer)
         cost = cast("api.ResourcesCost", self._cost) if self._cost else None
@@ -88,7 +88,7 @@ class ResourceInventory(SharedQuery[Resources]):
         return Resources(started_at, nodes, _visible_partitions(facts), await self._limits(facts))
 
     async def _limits(self, facts: Facts | None) -> Limits | None:
-        """Return limits and use; what the controller does not say of them hides nothing of the rest."""
+        """Return limits and use; if the controller omits some, the rest is still shown."""
         try:
             if facts is not None and "limits" in facts.setting_words("AccountingStorageEnforce"):
                 usable = {name for one in facts.associations or () for name in one.qos}

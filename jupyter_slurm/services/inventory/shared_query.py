@@ -1,4 +1,4 @@
-"""What a person looks at now and then: asked for once for all who look, and kept."""
+"""Queries that users make now and then: one query for all viewers, with a cached answer."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_RETRY_AFTER_S = 1  # seconds after which it is worth asking us again for what Slurm has not said yet
+_RETRY_AFTER_S = 1  # seconds after which a client should ask again for an answer that Slurm has not given yet
 
 
 class AnswerAge(TypedDict):
-    """The fields of an answer in the API that say since when it is not known any more, and why."""
+    """Fields of an API answer about its age: since when it is outdated, and why."""
 
     unknown_since: float | None
     said: str
 
 
 class SharedQuery(ABC, Generic[T]):
-    """Keep what was last known, and since when it is not. Nothing is asked while nobody looks.
+    """Cache of the last answer and the time since which it is outdated. No query runs while nobody looks.
 
     Parameters
     ----------
     interval : float
-        Seconds between two questions.
+        Seconds between two queries.
     impatient : int
-        Newer answers that people may have beside that, before one in each interval: for those who press a button.
+        Extra newer answers for users who press a button, before the limit of one in each interval.
     clock, monotonic : callable
-        Seconds since the epoch, and monotonic ones.
+        Seconds since the epoch, and monotonic seconds.
     """
 
-    subject: ClassVar[str]  # is asked for, in words
+    subject: ClassVar[str]  # name of the queried data in messages
 
     def __init__(
         self,
@@ -62,22 +62,22 @@ class SharedQuery(ABC, Generic[T]):
 
     @abstractmethod
     async def _query_slurm(self, started_at: float) -> T:
-        """Return what Slurm says; ``begun`` is when it was asked."""
+        """Return the answer of Slurm; ``begun`` is the start of the query."""
 
     async def _current_answer(self, *, wait: float, is_newer: bool) -> tuple[T, AnswerAge]:
-        """Return what is known, and what the API tells of how old it is.
+        """Return the known answer, with the age fields of the API.
 
         Parameters
         ----------
         wait : float
-            Seconds to wait at most for a new answer, where one is due.
+            Seconds to wait at most for a new answer, if one is due.
         is_newer : bool
-            Somebody pressed a button: what is known is not new enough, unless that was pressed too often.
+            Whether a user pressed a button for a newer answer; too frequent requests are ignored.
 
         Raises
         ------
         SlurmError
-            Nothing is known, and Slurm does not say it.
+            Nothing is known, and Slurm does not answer.
         """
         self._refresh(is_newer=is_newer)
         if self._query_task is not None and wait > 0:
@@ -94,7 +94,7 @@ class SharedQuery(ABC, Generic[T]):
         return self._answer, {"unknown_since": self._unknown_since, "said": said}
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         if self._query_task is not None:
             self._query_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,1 +1,1 @@
-"""The job directory: the durable folder of a job, and what is read from it."""
+"""The job directory: durable folder of a job, and its readers."""

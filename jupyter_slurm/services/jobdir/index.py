@@ -1,4 +1,4 @@
-"""An index of the job directories on local disk. It may be deleted at any time: the directories are what counts."""
+"""Index of the job directories on local disk. It may be deleted at any time: the directories are authoritative."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ create table if not exists job (
 
 
 class JobIndex:
-    """Remember the records of finished jobs, so that a start does not read a thousand files.
+    """Store the records of finished jobs, so that a start does not read a thousand files.
 
     Parameters
     ----------
     path : str
-        The SQLite file; a damaged one is replaced.
+        The SQLite file; a damaged file is replaced.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,7 +42,7 @@ class JobIndex:
         self._database.close()
 
     def finished(self, cluster: str) -> dict[str, Any]:
-        """Return the records of a cluster's finished jobs by key, as they were written; a damaged row is left out."""
+        """Return the stored records of a cluster's finished jobs by key; damaged rows are left out."""
         found: dict[str, Any] = {}
         with self._repairing():
             rows = self._database.execute("select key, record from job where cluster = ?", (cluster,)).fetchall()
@@ -52,13 +52,13 @@ class JobIndex:
         return found
 
     def remember(self, cluster: str, key: str, record: JobRecordFile) -> None:
-        """Note the record of a finished job."""
+        """Store the record of a finished job."""
         with self._repairing(), self._database:
             row = cluster, key, json.dumps(record.to_json())
             self._database.execute("insert or replace into job values (?, ?, ?)", row)
 
     def forget(self, cluster: str, key: str) -> None:
-        """Drop a job."""
+        """Remove a job."""
         with self._repairing(), self._database:
             self._database.execute("delete from job where cluster = ? and key = ?", (cluster, key))
 
@@ -83,7 +83,7 @@ class JobIndex:
 
     @contextlib.contextmanager
     def _repairing(self) -> Iterator[None]:
-        """Never let the index be the reason that something fails."""
+        """Prevent the index from being the cause of a failure."""
         try:
             yield
         except (sqlite3.Error, ValueError) as error:

@@ -1,52 +1,52 @@
-"""The job directory: what of a job is durable, in which files, under which names.
+"""The job directory: durable files of a job, and their names.
 
 ::
 
-    ROOT/CLUSTER/cluster.json            how that cluster is reached
+    ROOT/CLUSTER/cluster.json            data from which the cluster is restored
     ROOT/CLUSTER/runner-HASH-NAME.py     the files of the runner, once per version; a hyphen for each slash
     ROOT/CLUSTER/events/KEY.WHAT         signs of the runner: started, warned, ended; of an agent: renamed
-    ROOT/CLUSTER/stage/NAME-DIGEST/      a folder that travels with jobs, where nobody named another place for it; in it
-                                         .jupyter-slurm-stage: how both sides were when they were alike
+    ROOT/CLUSTER/stage/NAME-DIGEST/      a folder staged with jobs, by default; in it .jupyter-slurm-stage: last
+                                         common state of both sides
     ROOT/CLUSTER/KEY/job.json            the record (job.schema.json)
-    ROOT/CLUSTER/.KEY.RANDOM/            a job directory in the making; it gets its name when it is whole. Also what it
-                                         takes along, while that is on its way
-    …/.RANDOM.tmp                        a file in the making (Transport.write), or a folder
+    ROOT/CLUSTER/.KEY.RANDOM/            an unfinished job directory; renamed when complete. Also the data sent with the
+                                         job, during the transfer
+    …/.RANDOM.tmp                        an unfinished file (Transport.write), or folder
                                          (transport/local/atomic_write.py)
-    ROOT/CLUSTER/KEY/<script>            the batch script, byte for byte; its name is the default job name. Whoever
-                                         submits the job has its lock (flock) until the answer of sbatch is known
+    ROOT/CLUSTER/KEY/<script>            the batch script, unchanged; its name is the default job name. The submitting
+                                         agent holds its lock (flock) until the answer of sbatch is known
     ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)
-    ROOT/CLUSTER/KEY/stdout, stderr      output, where the person named no other place; with .TASK for arrays
-    ROOT/CLUSTER/KEY/claim, end*.json    of the runner: whose job it is, how it ended, which rank failed first
-    ROOT/CLUSTER/KEY/in.values, out*.values   what the notebook sends along and gets back (runner/variables/values.py)
-    ROOT/CLUSTER/KEY/context.tar         what an image takes of a laptop, until it is built
+    ROOT/CLUSTER/KEY/stdout, stderr      output, if the user gave no other path; with .TASK for arrays
+    ROOT/CLUSTER/KEY/claim, end*.json    of the runner: owner of the job, its end, rank that failed first
+    ROOT/CLUSTER/KEY/in.values, out*.values   variables from and to the notebook (runner/variables/values.py)
+    ROOT/CLUSTER/KEY/context.tar         files of a laptop for an image, until the build
                                          (services/images/build_context.py)
     ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/cell/sweep.py); sweep.sh, sweep.script for
                                          scripts
-                                         (also of ``resume``; sweep.task is what that runs then for a task)
-                                         (of an array in parts, services/jobs/array_parts.py: these and in.values of the
-                                         first)
-    ROOT/CLUSTER/KEY/tasks.json          how the tasks of an array ended (services/jobs/array_tasks.py)
-    ROOT/CLUSTER/KEY/display*.jsonl      of the runner: what a Python cell shows beside text
-    ROOT/CLUSTER/KEY/used.json           of the runner: the Python and the environment that it found
-    ROOT/CLUSTER/KEY/usage.json          of the runner: what the job uses as time goes by (runner/lifecycle/usage.py)
-    ROOT/CLUSTER/KEY/resume[.TASK]/      of the runner: what a job with ``resume`` tells its cell
+                                         (also of ``resume``; sweep.task is the script of a task in that case)
+                                         (for arrays in parts, services/jobs/array_parts.py: these and in.values are
+                                         in the first part)
+    ROOT/CLUSTER/KEY/tasks.json          ends of the tasks of an array (services/jobs/array_tasks.py)
+    ROOT/CLUSTER/KEY/display*.jsonl      of the runner: display data of a Python cell
+    ROOT/CLUSTER/KEY/used.json           of the runner: the Python and the environment in use
+    ROOT/CLUSTER/KEY/usage.json          of the runner: usage of the job over time (runner/lifecycle/usage.py)
+    ROOT/CLUSTER/KEY/resume[.TASK]/      of the runner: messages to the cell of a job with ``resume``
                                          (runner/lifecycle/resume.py)
-    ROOT/CLUSTER/KEY/checkpoint[.TASK]/  of the cell: what it finds again when it is restarted
+    ROOT/CLUSTER/KEY/checkpoint[.TASK]/  of the cell: its state for a restart
     ROOT/CLUSTER/KEY/serving/            of the runner of a session: its token, configuration, and files of its Jupyter
-    ROOT/CLUSTER/KEY/door.pem            of a session that is reached over the network of its site: the key to it
-    ROOT/CLUSTER/KEY/served.json         of the runner of a session: how far it is, then where its Jupyter listens
-    ROOT/CLUSTER/KEY/granted.json        of the runner of an allocation: what Slurm gave
-    ROOT/CLUSTER/KEY/lease               its content, or its time, changes while somebody uses the allocation
-    ROOT/CLUSTER/KEY/steps/KEY[.SIGNAL.DIGITS]/   in an allocation: asks for a step, or for a signal to it
-    ROOT/CLUSTER/KEY/step.json           of a step, which has a job directory of its own: how srun is to be run;
-                                         when it has ended, without the environment of the cell
-    ROOT/CLUSTER/KEY/begun, started.json of the runner of a step: it was begun, and under which number. Cells of one
-                                         process are steps with the number of that process
+    ROOT/CLUSTER/KEY/door.pem            key of a session that is reached over the network of its site
+    ROOT/CLUSTER/KEY/served.json         of the runner of a session: progress, then the address of its Jupyter
+    ROOT/CLUSTER/KEY/granted.json        of the runner of an allocation: nodes and GPUs from Slurm
+    ROOT/CLUSTER/KEY/lease               its content or time changes while the allocation is in use
+    ROOT/CLUSTER/KEY/steps/KEY[.SIGNAL.DIGITS]/   in an allocation: requests a step, or a signal to it
+    ROOT/CLUSTER/KEY/step.json           of a step, which has its own job directory: the srun command;
+                                         after the end without the environment of the cell
+    ROOT/CLUSTER/KEY/begun, started.json of the runner of a step: its start, and its ID. Cells of one
+                                         process are steps with the ID of that process
                                          (runner/allocation/process.py)
-    ROOT/CLUSTER/KEY/kernel.json         of a step that is a kernel: which one, and the secret that leads to it
-    ROOT/CLUSTER/KEY/keeper.json         of its runner: where it listens (runner/kernel/keeper.py)
+    ROOT/CLUSTER/KEY/kernel.json         of a kernel step: the kernel, and its secret
+    ROOT/CLUSTER/KEY/keeper.json         of its runner: the address on which it listens (runner/kernel/keeper.py)
 
-Other versions of this package read these files months later: fields they do not know are kept.
+Other versions of this package read these files months later: fields unknown to them are kept.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from jupyter_slurm.transport.base import Transport
 __all__ = ["FORMAT", "SWEEP_SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]
 
 FORMAT = 1
-"""Format number of job.json. A reader refuses a higher one: it would not know what it means."""
+"""Format number of job.json. A reader refuses a higher number, whose meaning is unknown."""
 
 _KEY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8,32}")
 _DRAFT = re.compile(rf"\.{_KEY.pattern}\.[0-9a-f]+|\.[0-9a-f]{{16}}\.tmp")
@@ -81,30 +81,30 @@ _RESERVED = re.compile(
 
 
 def is_key(text: str) -> bool:
-    """Tell whether a text has the form of a submission key: date, time (UTC) and random hexadecimal digits."""
+    """Return whether a text has the form of a submission key: date, time (UTC) and random hexadecimal digits."""
     return _KEY.fullmatch(text) is not None
 
 
 def is_draft(text: str) -> bool:
-    """Tell whether a text is the name of a job directory, or of a file, in the making."""
+    """Return whether a text is the name of an unfinished job directory or file."""
     return _DRAFT.fullmatch(text) is not None
 
 
 def script_name(wanted: str | None, fallback: str) -> str:
-    """Return the file name of the script; Slurm makes it the job's name when nobody gives another."""
+    """Return the file name of the script, which is Slurm's default job name."""
     name = posixpath.basename(wanted or "")
     return name if _SCRIPT_NAME.fullmatch(name) and not _RESERVED.fullmatch(name) else fallback
 
 
 @dataclass(frozen=True)
 class ClusterFolder:
-    """The folder of one cluster's job directories."""
+    """Folder of one cluster's job directories."""
 
     path: str
 
     @property
     def events(self) -> str:
-        """Folder of the runner's signs."""
+        """Return the folder of the runner's signs."""
         return posixpath.join(self.path, "events")
 
     def job(self, key: str) -> JobFolder:
@@ -113,7 +113,7 @@ class ClusterFolder:
         Raises
         ------
         ValueError
-            The key is not of the form of a key (so it cannot lead out of the folder).
+            The text does not have the form of a key (and so cannot lead out of the folder).
         """
         if not is_key(key):
             raise ValueError(f"not a submission key: {key!r}")
@@ -128,19 +128,19 @@ class JobFolder:
 
     @property
     def key(self) -> str:
-        """The submission key."""
+        """Return the submission key."""
         return posixpath.basename(self.path)
 
     def file(self, name: str) -> str:
-        """Return the path of a file in it."""
+        """Return the path of a file in the directory."""
         return posixpath.join(self.path, name)
 
     def answer(self, attempt: int) -> str:
-        """Return the prefix of the files that the ``attempt``-th execution of sbatch leaves."""
+        """Return the prefix of the files written by the ``attempt``-th execution of sbatch."""
         return self.file(f"submit.{attempt}")
 
     def end_marker(self, task: int | None) -> str:
-        """Return the runner's end marker."""
+        """Return the path of the runner's end marker."""
         return self.file("end.json" if task is None else f"end.{task}.json")
 
     async def load(self, transport: Transport) -> JobRecordFile:
@@ -149,9 +149,9 @@ class JobFolder:
         Raises
         ------
         FileNotFoundError
-            There is none.
+            There is no such file.
         ParseError, UsageError
-            It is torn, of a newer format, or so large that we have not written it.
+            The file is torn, of a newer format, or too large to be jupyter_slurm's.
         """
         raw = await read_whole(transport, self.file("job.json"))
         try:
@@ -161,12 +161,12 @@ class JobFolder:
         return self.check(record)
 
     def check(self, record: Any) -> JobRecordFile:
-        """Return what was read as the record of this job, if it is one.
+        """Return a parsed document as the record of this job, if valid.
 
         Raises
         ------
         ParseError
-            It is not, or it is of a newer format.
+            The document is not valid, or is of a newer format.
         """
         if not isinstance(record, dict) or not isinstance(record.get("format"), int):
             raise ParseError(f"{self.file('job.json')} is not a job record")
@@ -195,10 +195,10 @@ def _validator() -> Any:
 
 
 def dump(document: Mapping[str, Any]) -> bytes:
-    """Return a document as it stands on disk."""
-    # A line an item. With ``indent`` the standard library falls back to its encoder in Python: a job waits for this.
+    """Return the serialized form of a document."""
+    # One line for each item. With ``indent`` the standard library uses its slow Python encoder, while a job waits.
     return json.dumps(document, separators=(",\n", ": ")).encode() + b"\n"
 
 
 SWEEP_SCRIPT = "sweep.script"
-"""The person's own script, in the job directory, where Slurm has one that does something else first."""
+"""The user's own script in the job directory, if Slurm's script starts something else first."""

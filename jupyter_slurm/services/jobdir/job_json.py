@@ -1,7 +1,7 @@
-"""Typed model of job.json: one dataclass for each object of job.schema.json, which has what every field means.
+"""Typed model of job.json: one dataclass for each object of job.schema.json, which documents every field.
 
-A record is never changed in place: ``replace(record, label="x")`` makes the next one. What this version does not know
-is kept (``extra``), and a field that the document lacks stays absent: ``to_json(from_json(x)) == x``.
+A record is never changed in place: ``replace(record, label="x")`` makes the next one. Fields unknown to this version
+are kept (``extra``), and a missing field stays absent: ``to_json(from_json(x)) == x``.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ ALWAYS_WRITTEN = frozenset(
         *("job", "end"),
     }
 )
-"""Fields that a submission writes also where they are null."""
+"""Fields that a submission also writes if they are null."""
 
 
 @json_object
 class SweepRecord(JsonObject):
-    """Parameters of the tasks of an array: their names, and how many rows the table has."""
+    """Parameters of the tasks of an array: names, and number of rows in the table."""
 
     names: Sequence[str]
     rows: int
@@ -59,7 +59,7 @@ class SweepRecord(JsonObject):
 
 @json_object
 class PartRecord(JsonObject):
-    """Position of an array among those as which an array beyond MaxArraySize was submitted."""
+    """Position of an array among the parts of an array beyond MaxArraySize."""
 
     of: str
     tasks: str
@@ -88,7 +88,7 @@ class CellRecord(JsonObject):
 
 @json_object
 class ValuesRecord(JsonObject):
-    """Names of the variables that travel with a Python cell and come back, and the most bytes of one."""
+    """Names of the variables sent to and returned by a Python cell, and the maximum size of each in bytes."""
 
     inputs: Sequence[str] = field(metadata={"key": "in"})
     outputs: Sequence[str] = field(metadata={"key": "out"})
@@ -97,7 +97,7 @@ class ValuesRecord(JsonObject):
 
 @json_object
 class RequestRecord(JsonObject):
-    """Request of a submission, as far as it takes to submit the same again."""
+    """Request of a submission, as far as needed to submit the same again."""
 
     given: frozenset[str] = frozenset({"cwd", "python"})
     options: Sequence[str]
@@ -111,7 +111,7 @@ class RequestRecord(JsonObject):
 
 @json_object
 class EnvironmentRecord(JsonObject):
-    """Meaning of the name of an environment, with absolute paths."""
+    """Meaning of an environment's name, with absolute paths."""
 
     name: str
     venv: str | None = None
@@ -130,7 +130,7 @@ class EnvironmentRecord(JsonObject):
 
 @json_object
 class ImageRecord(JsonObject):
-    """Image of a container that a job fetches or builds."""
+    """Container image that a job fetches or builds."""
 
     act: str
     name: str
@@ -146,7 +146,7 @@ class ImageRecord(JsonObject):
 
 @json_object
 class FolderRecord(JsonObject):
-    """One folder that travels with a job: from where, to where, and its inode number."""
+    """One folder staged with a job: source, destination, and inode number."""
 
     source: str
     dest: str
@@ -155,7 +155,7 @@ class FolderRecord(JsonObject):
 
 @json_object
 class ReturnRecord(JsonObject):
-    """Outcome of bringing back the results of a job, after which restart of it."""
+    """Outcome of copying back the results of a job, and the restart after which this happened."""
 
     given: frozenset[str] = frozenset({"error"})
     files: int | None = None
@@ -169,7 +169,7 @@ class ReturnRecord(JsonObject):
 
 @json_object
 class StageRecord(JsonObject):
-    """Folders that travel with a job; ``back`` is None while nothing has come back."""
+    """Folders staged with a job; ``back`` is None while no results have been copied back."""
 
     given: frozenset[str] = frozenset({"back"})
     folders: Sequence[FolderRecord] = field(metadata={"part": FolderRecord, "is_list": True})
@@ -181,7 +181,7 @@ class StageRecord(JsonObject):
     announced: bool | None = None
 
     def is_back(self, restarts: int) -> bool:
-        """Tell whether the results of a run of the job came back, or that was given up."""
+        """Return whether the results of a run of the job were copied back, or that was given up."""
         return self.back is not None and self.back.restarts == restarts
 
 
@@ -204,7 +204,7 @@ class AdviceRecord(JsonObject):
 
 @json_object
 class LeaseRecord(JsonObject):
-    """End of an allocation that is not used: after how many seconds, or with its first step."""
+    """End of an unused allocation: after some seconds, or with its first step."""
 
     seconds: float
     once: bool | None = None
@@ -228,7 +228,7 @@ class SessionRecord(JsonObject):
 
 @json_object
 class GrantRecord(JsonObject):
-    """Nodes and GPUs that Slurm gave to an allocation or a session; when and on which port a session was ready last."""
+    """Nodes and GPUs that Slurm gave to an allocation or a session; last time and port at which a session was ready."""
 
     nodes: str | None = None
     gpus: int | None = None
@@ -238,7 +238,7 @@ class GrantRecord(JsonObject):
 
 @json_object
 class KernelRecord(JsonObject):
-    """Kernel of a notebook: whose it is (a hash), and which kernelspec it has."""
+    """Kernel of a notebook: its owner (a hash), and its kernelspec."""
 
     given: frozenset[str] = frozenset({"owner", "name", "display_name"})
     owner: str | None = None
@@ -248,7 +248,7 @@ class KernelRecord(JsonObject):
 
 @json_object
 class StepRecord(JsonObject):
-    """Allocation of a step, its number and nodes once it has begun, and the process in which a cell runs."""
+    """Allocation of a step, its ID and nodes once started, and the process in which a cell runs."""
 
     given: frozenset[str] = frozenset({"id", "nodes"})
     allocation: str
@@ -260,7 +260,7 @@ class StepRecord(JsonObject):
 
 @json_object
 class SlurmJobRecord(JsonObject):
-    """Identity of a job in Slurm: its number, and the time of submission as soon as the queue has shown it."""
+    """Identity of a job in Slurm: its ID, and the time of submission as soon as the queue has shown the job."""
 
     given: frozenset[str] = frozenset({"submit_time"})
     id: str
@@ -269,7 +269,7 @@ class SlurmJobRecord(JsonObject):
 
 @json_object
 class EndRecord(JsonObject):
-    """End of a job; all of it is written, known or not."""
+    """End of a job; all fields are written, known or unknown."""
 
     given: frozenset[str] = frozenset(
         {
@@ -297,7 +297,7 @@ class EndRecord(JsonObject):
 
 @json_object
 class JobRecordFile(JsonObject):
-    """Content of job.json: all that is durable about a job that was submitted by jupyter_slurm."""
+    """Content of job.json: all durable data about a job submitted by jupyter_slurm."""
 
     format: int
     key: str

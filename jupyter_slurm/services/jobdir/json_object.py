@@ -1,4 +1,4 @@
-"""Frozen dataclasses of JSON objects: unknown fields are kept, and what a document lacks stays absent."""
+"""Frozen dataclasses of JSON objects: unknown fields are kept, and missing fields stay absent."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["JsonObject", "attributes_of", "json_object", "optional_object"]
 
 _T = TypeVar("_T")
 
-# Of each class, by key of the document: the attribute, the class of the object in it, whether it is a list of those.
+# For each class, by key of the document: the attribute, the class of its object, and whether it is a list.
 _ATTRIBUTES: dict[type, dict[str, tuple[str, Any, bool]]] = {}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 def json_object(cls: type[_T]) -> type[_T]:
-    """Make a frozen dataclass; ``JsonObject`` has its methods: generated, they cost each start of an agent 12 ms."""
+    """Make a frozen dataclass with methods in ``JsonObject``: generated ones cost each agent start 12 ms."""
     made = dataclass(init=False, repr=False, eq=False)(cls)
     _ATTRIBUTES[made] = {
         one.metadata.get("key", one.name): (one.name, one.metadata.get("part"), one.metadata.get("is_list", False))
@@ -28,14 +28,14 @@ def json_object(cls: type[_T]) -> type[_T]:
 
 @json_object
 class JsonObject:
-    """An object of a JSON document.
+    """Object of a JSON document.
 
     Attributes
     ----------
     given : frozenset of str
-        Names of the attributes that are written also where they are None: the document had them.
+        Names of attributes that are also written if None, because the document had them.
     extra : mapping or None
-        Fields of the document that this version does not know.
+        Fields of the document that are unknown to this version.
     """
 
     given: frozenset[str] = frozenset()
@@ -57,7 +57,7 @@ class JsonObject:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Take in a document that the schema allows."""
+        """Make an object from a document that is valid by the schema."""
         known, values, given, extra = _ATTRIBUTES[cls], dict[str, Any](), list[str](), dict[str, Any]()
         for key, value in document.items():
             if key not in known:
@@ -84,10 +84,10 @@ class JsonObject:
 
 
 def optional_object(cls: type[JsonObject], key: str | None = None) -> Any:
-    """Return the field of an object that may be absent; ``key``: its name in the document, if that is another one."""
+    """Return the field of an optional object; ``key``: its name in the document, if different."""
     return field(default=None, metadata={"part": cls, **({"key": key} if key else {})})
 
 
 def attributes_of(cls: type[JsonObject]) -> Mapping[str, tuple[str, type[JsonObject] | None, bool]]:
-    """Return by key of the document: the attribute, the class of the object in it, whether it is a list of those."""
+    """Return by key of the document: the attribute, the class of its object, and whether it is a list."""
     return _ATTRIBUTES[cls]

@@ -1,4 +1,4 @@
-"""Into which files a job writes."""
+"""Paths of a job's output files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["DISPLAY", "STREAMS", "VALUES", "output_path", "runner_path"]
 STREAMS = ("stdout", "stderr")
 
 DISPLAY = "display"
-"""The stream of what a Python cell shows beside text: a line of JSON each (jupyter_slurm/runner/cell/display.py)."""
+"""Stream of a Python cell's display data: one line of JSON each (jupyter_slurm/runner/cell/display.py)."""
 
 VALUES = "values"
-"""The stream of what a Python cell leaves for the notebook (jupyter_slurm/runner/variables/values.py)."""
+"""Stream of the values that a Python cell returns to the notebook (jupyter_slurm/runner/variables/values.py)."""
 
 _VALUE_FILES = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
 
-_BY_TASK = frozenset("abJjN")  # what these stand for differs between the tasks of an array
+_BY_TASK = frozenset("abJjN")  # replacement symbols that differ between the tasks of an array
 
 
 def runner_path(
     stream: str, job: JobId | None, folder: JobFolder | None, kind: str | None, *, is_array: bool
 ) -> str | None:
-    """Return the file of what a Python cell shows or leaves; None for a script, and for an array without a task."""
+    """Return the file of a Python cell's display data or values; None for a script, and for an array without a task."""
     if folder is None or kind != "python":
         return None
     name, ending = _VALUE_FILES[stream]
@@ -46,7 +46,7 @@ def output_path(
     latest: JobRecord | None,
     is_array: bool,
 ) -> str | None:
-    """Return the file of a stream; None while that cannot be said, and where each task of an array has its own.
+    """Return the file of a stream; None if unknown, or if each task of an array has its own.
 
     Parameters
     ----------
@@ -55,19 +55,19 @@ def output_path(
     job : JobId or None
         The job or array task.
     folder, record : JobFolder, JobRecordFile or None
-        Of a job of ours: its directory, and the content of job.json.
+        Job directory and record of a job of jupyter_slurm.
     latest : JobRecord or None
-        What Slurm said of it last.
+        Latest record from Slurm.
     is_array : bool
-        Whether it is an array; without a task in ``job``, all of it.
+        Whether the job is an array; without a task in ``job``, the whole array.
     """
     whole = is_array and (job is None or job.task is None)
-    if record is None:  # Slurm said it: a path, not a pattern
+    if record is None:  # from Slurm: a path, not a pattern
         told = (latest.stdout if stream == "stdout" else latest.stderr) if latest else None
         return None if whole and latest is not None and latest.id.task is not None else told
     pattern = record.outputs.stdout if stream == "stdout" else record.outputs.stderr
     own = folder.file(stream) if folder else None
-    if pattern is None or pattern == own:  # our own place: not a pattern
+    if pattern is None or pattern == own:  # jupyter_slurm's own path: not a pattern
         return own if pattern else None
     if own is not None and pattern == own + ".%a":
         return None if job is None or job.task is None else f"{own}.{job.task}"

@@ -1,4 +1,4 @@
-"""Whether a folder on a far machine is ours alone: nobody else may put job directories there, or swap it."""
+"""Ownership of a folder on a remote host: no other user may be able to add job directories or replace the folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jupyter_slurm.transport.base import FileStat, Transport
 
 __all__ = ["is_owned", "make_owned_folder", "ownership_error", "read_values"]
 
-# Every folder from there to the root, as it is named and as it is meant: symbolic links have owners as well.
+# Every folder up to the root, as named and as resolved: symbolic links have owners as well.
 _SCRIPT = r"""umask 077
 mkdir -p -- "$1" 2>/dev/null
 look() {
@@ -28,14 +28,14 @@ id -u
 look "$1"
 cd -P -- "$1" 2>/dev/null && look "$(pwd -P)"
 :"""
-_VALUES = b"jupyter-slurm values 1\n"  # no other file of the person's leaves this machine in this way
+_VALUES = b"jupyter-slurm values 1\n"  # no other file of the user leaves this machine in this way
 _LINE = re.compile(r"(\d+) ([0-9a-f]+) (/.*)")
 
 
 async def is_owned(transport: Transport, folder: str) -> bool:
-    """Tell whether nobody else can have written what is in a job directory: more than text may be taken from it.
+    """Return whether no other user can have written the content of a job directory: more than text may be read from it.
 
-    On a far machine this is known: :func:`make_owned_folder` looked at what the directory lies in.
+    On a remote host this is known: :func:`make_owned_folder` checked the parent folders.
     """
     try:
         return not _ownership_error(folder, await transport.stat(folder))
@@ -44,7 +44,9 @@ async def is_owned(transport: Transport, folder: str) -> bool:
 
 
 async def ownership_error(transport: Transport, folder: str) -> str:
-    """Return why what is in a job directory is not believed, as :func:`is_owned` has it; empty: it is, or is gone."""
+    """Return why the content of a job directory is not trusted, by the rules of :func:`is_owned`; empty: trusted, or
+    gone.
+    """
     try:
         return _ownership_error(folder, await transport.stat(folder))
     except FileNotFoundError:
@@ -59,12 +61,12 @@ def _ownership_error(folder: str, status: FileStat) -> str:
 
 
 def read_values(path: str) -> bytes:
-    """Read a file of values of this machine (runner/variables/values.py) that nobody else can have written.
+    """Read a local file of values (runner/variables/values.py) that no other user can have written.
 
     Raises
     ------
     UsageError
-        It is none.
+        There is no such file.
     """
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
@@ -78,21 +80,22 @@ def read_values(path: str) -> bytes:
 
 
 async def make_owned_folder(transport: Transport, folder: str) -> None:
-    """Make a folder, if that can be done, and see that it and all above it belong to us or to root.
+    """Create a folder if necessary, and check that it and all folders above it belong to the user or to root.
 
-    As sshd looks at an ``authorized_keys`` (StrictModes), but that a group may write: sites make project folders so.
+    The rules are those of sshd for ``authorized_keys`` (StrictModes), but a group may write: sites create project
+    folders so.
 
     Parameters
     ----------
     transport : Transport
-        The way to the machine.
+        Transport to the host.
     folder : str
-        Its absolute path there.
+        Absolute path on the host.
 
     Raises
     ------
     ConfigError
-        Somebody else could put jobs there, or read what we put there.
+        Another user could add jobs, or read data of the jobs.
     """
     done = await transport.run(["/bin/sh", "-c", _SCRIPT, "sh", folder.rstrip("/") or "/"])
     me, *lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")

@@ -1,4 +1,4 @@
-"""Files of the runner that go into the folder of a cluster, and their digest."""
+"""Runner files in the folder of a cluster, and their digest."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["RUNNER", "find_files", "runner_digest", "shipped"]
 _STARTED_BY_DEFAULT = "cell/run.py"
 _SENT_AS_TEXT = frozenset(
     {
-        "login_node/starter.py",  # to the shell of a login node
-        *(f"variables/{name}.py" for name in ("definitions", "packing", "transit")),  # to a kernel
+        "login_node/starter.py",  # sent to the shell of a login node
+        *(f"variables/{name}.py" for name in ("definitions", "packing", "transit")),  # sent to a kernel
     }
 )
 
 
 def find_files(package: Traversable) -> tuple[str, ...]:
-    """Return the modules of a package that a job may need, the one that most jobs start first."""
+    """Return the modules of a package that a job may need, the usual entry point first."""
     found = set(_modules(package, "")) - _SENT_AS_TEXT
     return tuple(sorted(found, key=lambda name: (name != _STARTED_BY_DEFAULT, name)))
 
@@ -34,16 +34,16 @@ def _modules(folder: Traversable, prefix: str) -> Iterator[str]:
 
 
 RUNNER = find_files(resources.files("jupyter_slurm.runner"))
-"""The files of the runner; a job starts one of them, and they find the others beside themselves."""
+"""Files of the runner; a job starts one of them, and finds the others in the same folder."""
 
 
-@functools.cache  # once: the package may be updated under a running agent
+@functools.cache  # once: the package may be updated while an agent runs
 def shipped(name: str) -> bytes:
-    """Return the content of a file of the runner."""
+    """Return the content of a packaged runner file."""
     return resources.files("jupyter_slurm.runner").joinpath(name).read_bytes()
 
 
 @functools.cache
 def runner_digest() -> str:
-    """Return what names the runner's files: their content, so that versions do not meet."""
+    """Return the digest of the runner's files, which keeps versions apart."""
     return hashlib.sha256(b"\0".join(shipped(name) for name in RUNNER)).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""What a job has left in its job directory: it runs what it likes, and so that may be anything, and of any size."""
+"""Untrusted files of a job directory: a job can write anything, of any size."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from jupyter_slurm.transport.base import Transport
 
 __all__ = ["parse_untrusted", "read_untrusted", "read_whole"]
 
-_MAX_FILE_BYTES = 16 << 20  # bytes; a sparse file of a terabyte takes no room
+_MAX_FILE_BYTES = 16 << 20  # bytes; a sparse file of a terabyte takes no disk space
 _MAX_OWN_FILE_BYTES = (
     64 << 20
-)  # bytes of what we write there, values aside: a script has 4 MiB, and up to six times that as JSON
+)  # bytes of files written by jupyter_slurm, without values: a script has 4 MiB, up to six times as much as JSON
 _MAX_NUMBER_DIGITS = 18
 
 
 async def read_untrusted(transport: Transport, path: str, limit: int = _MAX_FILE_BYTES) -> Any:
-    """Read it.
+    """Read a JSON file of the job directory.
 
     Raises
     ------
     FileNotFoundError, TransportError
-        It is not there, or cannot be read.
+        The file does not exist, or cannot be read.
     ValueError
-        It is not JSON, or not such as can be told: not-a-number, or a number without end, would be none to a browser.
+        The file is not JSON, or has NaN or infinite numbers, which browsers reject.
     """
     return parse_untrusted(await transport.read(path, 0, limit))
 
 
 async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE_BYTES) -> bytes:
-    """Read a file that we have written there, and the job may have changed.
+    """Read a file that jupyter_slurm wrote and the job may have changed.
 
     Raises
     ------
     FileNotFoundError, TransportError
-        It is not there, or cannot be read.
+        The file does not exist, or cannot be read.
     UsageError
-        It is longer than ``most`` bytes: it is not ours any more.
+        The file is longer than ``most`` bytes, so the job has changed it.
     """
     raw = await transport.read(path, 0, limit + 1)
     if len(raw) > limit:
@@ -51,7 +51,7 @@ async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE
 
 
 def parse_untrusted(raw: bytes) -> Any:
-    """Parse it; see :func:`read_untrusted`."""
+    """Parse the content; see :func:`read_untrusted`."""
     try:
         return json.loads(raw, parse_constant=_refuse, parse_float=_finite, parse_int=_whole)
     except RecursionError:

@@ -1,8 +1,8 @@
-"""Arrays beyond MaxArraySize: several arrays of Slurm, their parts, which a person knows as one job.
+"""Arrays beyond MaxArraySize: several arrays of Slurm, the parts, shown to the user as one job.
 
-Task N of what was asked for is task ``N % size`` of part ``N // size``. Each part is a submission of its own, in a job
-directory of its own, so that all that holds for one submission holds for each. The first part is what is known as the
-job; the keys of the others follow from its key, so that a submission that is repeated finds what is there already.
+Task N of the request is task ``N % size`` of part ``N // size``. Each part is a submission with its own job directory,
+so that all rules for submissions hold for each part. The first part represents the job. The keys of the others follow
+from its key, so that a repeated submission finds the existing parts.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ArrayPart:
-    """One of the arrays as which an array is submitted.
+    """One part of an array.
 
     Attributes
     ----------
     of : str
         Key of the first part.
     tasks : str
-        All tasks that were asked for.
+        All requested tasks.
     size : int
-        How many indices a part has.
+        Number of indices in a part.
     numbers : tuple of int
-        Of the parts that there are.
+        Numbers of all parts.
     number : int
-        Of this one.
+        Number of this part.
     before : str or None
-        Id of the part that has to be over before this one starts: that is how a throttle holds for all of them.
+        ID of the part that must end before this one starts: so a throttle holds for all of them.
     """
 
     array_key: str
@@ -62,25 +62,25 @@ class ArrayPart:
 
     @property
     def key(self) -> str:
-        """The submission key."""
+        """Return the submission key."""
         return _key(self.array_key, self.number, self.numbers)
 
     @property
     def offset(self) -> int:
-        """What the index of a task is larger by than Slurm's."""
+        """Return the difference between the user's index of a task and Slurm's."""
         return self.number * self.size
 
     @property
     def is_throttled(self) -> bool:
-        """Whether only so many tasks may run at once."""
+        """Return whether the number of concurrent tasks is limited."""
         return TaskRange.parse(self.tasks).limit is not None
 
     def part_tasks(self) -> str:
-        """Return the tasks of this part as its --array has them."""
+        """Return the tasks of this part in the form of --array."""
         return str(TaskRange.parse(self.tasks).split(self.size)[self.number].shifted(-self.offset))
 
     def options(self, chosen: Mapping[str, str | None]) -> list[str]:
-        """Return the options that say so, whatever was said of them before."""
+        """Return the options of this part, which replace earlier ones."""
         said = [f"--array={self.part_tasks()}"]
         if self.before is not None:
             conditions = [*([chosen["dependency"]] if chosen.get("dependency") else []), f"afterany:{self.before}"]
@@ -88,42 +88,42 @@ class ArrayPart:
         return said
 
     def as_record(self) -> PartRecord:
-        """Return what stands in the record of the part."""
+        """Return the part's entry in its record."""
         return PartRecord(
             of=self.array_key, tasks=self.tasks, size=self.size, numbers=list(self.numbers), number=self.number
         )
 
     def named(self) -> str:
-        """Return its tasks, by the indices that the person knows."""
+        """Return the part's tasks by the user's indices."""
         return str(replace(TaskRange.parse(self.tasks).split(self.size)[self.number], limit=None))
 
 
 def divided(
     key: str, tasks: str | None, chosen: Mapping[str, str | None], limits: tuple[int, float]
 ) -> list[ArrayPart]:
-    """Return the parts as which an array is to be submitted; none where Slurm takes it as it is.
+    """Return the parts of an array to submit; none if Slurm accepts the array as it is.
 
     Parameters
     ----------
     key : str
-        Of the submission.
+        Key of the submission.
     tasks : str or None
-        As --array has them.
+        Tasks in the form of --array.
     chosen : mapping
-        The options in force, by their long names.
+        Options in force, by long name.
     limits : (int, number)
         MaxArraySize, MaxJobCount.
 
     Raises
     ------
     OptionError, UsageError
-        It cannot be submitted in parts.
+        The array cannot be submitted in parts.
     """
     size, most = limits
     try:
         asked = TaskRange.parse(tasks or "")
     except ParseError:
-        return []  # sbatch says what is wrong with it
+        return []  # sbatch reports the error
     if size < 2 or max((last for _, last, _ in asked.ranges), default=0) < size:
         return []
     if asked.count() >= most:
@@ -139,7 +139,7 @@ def divided(
 
 
 def _check_options(requested: TaskRange, chosen: Mapping[str, str | None], why: str) -> None:
-    """Refuse what cannot be said of several arrays."""
+    """Refuse options that are impossible for several arrays."""
     for option in ("output", "error"):
         pattern = (chosen.get(option) or "").replace("%%", "")
         if re.search("%[0-9]*a", pattern) and not re.search("%[0-9]*[Aj]", pattern):
@@ -167,7 +167,7 @@ def _key(array_key: str, number: int, numbers: Sequence[int]) -> str:
 
 
 def part_keys(entry: TrackedJob) -> dict[int, str]:
-    """Return the keys of all parts by their numbers; of what has none, its own."""
+    """Return the keys of all parts by number; for a job without parts, its own key."""
     part = entry.part
     if part is None:
         return {0: entry.key or ""}
@@ -175,12 +175,12 @@ def part_keys(entry: TrackedJob) -> dict[int, str]:
 
 
 def list_parts(entry: TrackedJob, entries: Mapping[str, TrackedJob]) -> list[TrackedJob]:
-    """Return the parts of an array that are known, in their order; of any other job, itself."""
+    """Return the known parts of an array in order; for any other job, the job itself."""
     return [entry] if entry.part is None else [entries[key] for key in part_keys(entry).values() if key in entries]
 
 
 def with_task(entry: TrackedJob, task: int | None, entries: Mapping[str, TrackedJob]) -> TrackedJob:
-    """Return the part that has a task, by the index that the person knows; or the same, where that is Slurm's index."""
+    """Return the part with a task of the user's index; the same job if this is Slurm's index."""
     part = entry.part
     if part is None or task is None or task < part.size:
         return entry
@@ -188,7 +188,7 @@ def with_task(entry: TrackedJob, task: int | None, entries: Mapping[str, Tracked
 
 
 def _local(entry: TrackedJob, task: int) -> int | None:
-    """Return Slurm's index of a task of a part, from that or from the one that the person knows; None: it has none."""
+    """Return Slurm's index of a task of a part, from this index or the user's; None: no such task."""
     part, own = entry.part, entry.all_tasks
     local = task if part is None else task % part.size
     is_here = part is None or task < part.size or task // part.size == part.number
@@ -196,7 +196,7 @@ def _local(entry: TrackedJob, task: int) -> int | None:
 
 
 def task_index(reference: str, entry: TrackedJob) -> int | None:
-    """Return Slurm's index of the task that a reference names of its entry; None: it names all of it."""
+    """Return Slurm's index of the task that a reference names; None: the whole job."""
     task = _reported_exit_code(reference, entry)
     local = None if task is None else _local(entry, task)
     return task if local is None else local
@@ -208,7 +208,7 @@ def check_task(reference: str, entry: TrackedJob) -> None:
     Raises
     ------
     JobNotFound
-        There is none of that number.
+        There is no such task.
     """
     task, tasks = _reported_exit_code(reference, entry), entry.all_tasks
     if task is not None and tasks is not None and _local(entry, task) is None:
@@ -226,7 +226,7 @@ def _reported_exit_code(reference: str, entry: TrackedJob) -> int | None:
 
 
 def shared_folder(entry: TrackedJob) -> JobFolder | None:
-    """Return where what all parts share is: values, parameters, the script; the folder of the first."""
+    """Return the folder shared by all parts, that of the first: values, parameters and script."""
     part = entry.part
     if entry.folder is None or part is None:
         return entry.folder
@@ -234,14 +234,14 @@ def shared_folder(entry: TrackedJob) -> JobFolder | None:
 
 
 def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> TrackedJob:
-    """Return what is known of all parts of an array, in the form of one job.
+    """Return the state of all parts of an array as one job.
 
     Parameters
     ----------
     entry : TrackedJob
-        One of the parts; what is none is returned as it is.
+        One of the parts; any other job is returned unchanged.
     find : callable
-        Returns the part with a key, if there is one.
+        Returns the part with a key, if known.
     """
     about = entry.part
     if about is None:
@@ -284,7 +284,7 @@ def joined(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> Track
 
 
 def _tasks(known: Mapping[int, TrackedJob | None], size: int) -> dict[int, JobRecord]:
-    """Return the tasks of all parts, by the indices that the person knows."""
+    """Return the tasks of all parts by the user's indices."""
     return {
         task + number * size: record
         for number, part in known.items()
@@ -299,16 +299,16 @@ def _rank(part: TrackedJob) -> int:
 
 
 def _rest(part: TrackedJob, requested: TaskRange, offset: int) -> list[JobRecord]:
-    """Return the rows of a part that stand for several tasks, by the indices that the person knows."""
+    """Return the rows of a part that stand for several tasks, by the user's indices."""
     if not part.slurm.tasks and not part.slurm.rest and (part.id is None or not part.is_finished):
         return [
             JobRecord(id=part.id or JobId(0), state=part.state, tasks=replace(requested, limit=None))
-        ]  # nobody has told of it yet
+        ]  # no row has been seen yet
     rows = []
     for record in part.slurm.rest:
         if record.tasks is not None and _is_current(record, part):
             named = record.tasks.shifted(offset)
-            if named.truncated:  # Slurm cut it: it stands for all that it has not told alone
+            if named.truncated:  # Slurm cut the list: the row stands for all tasks without a row of their own
                 named = TaskRange.from_tasks(
                     task for task in requested.tasks() if task - offset not in part.slurm.tasks
                 )
@@ -317,7 +317,7 @@ def _rest(part: TrackedJob, requested: TaskRange, offset: int) -> list[JobRecord
 
 
 def _is_current(record: JobRecord, part: TrackedJob) -> bool:
-    """Whether what was seen last of a task still says something: nothing waits in a part that is over."""
+    """Return whether the last seen state of a task is still valid: nothing waits in a finished part."""
     return not part.is_finished or record.state.is_finished
 
 

@@ -1,7 +1,7 @@
-"""The tasks of an array: how each ended, also when Slurm has forgotten it, and what it left for the notebook.
+"""Tasks of an array: their ends, even after Slurm has forgotten them, and their values for the notebook.
 
-``tasks.json`` in the job directory has a row a task that has ended, of :data:`COLUMNS`. Where it lacks one, the end
-marker of the runner tells. What tasks leave is read many at a time: an array of ten thousand costs a few questions.
+``tasks.json`` in the job directory has one row of :data:`COLUMNS` for each finished task. For missing tasks the end
+marker of the runner is read. Files of many tasks are read together: an array of 10,000 costs a few requests.
 """
 
 from __future__ import annotations
@@ -40,32 +40,32 @@ COLUMNS = ("task", "state", "exit_code", "signal", "start_time", "end_time", "no
 FILE = "tasks.json"
 
 _MAX_VALUES_BYTES = 4 * 1024 * 1024  # bytes of values in one answer
-_MAX_END_MARKER_BYTES = 65536  # bytes that an end marker has at most
+_MAX_END_MARKER_BYTES = 65536  # bytes of an end marker at most
 _END = re.compile(r"end\.([0-9]{1,10})\.json")
 _OUT = re.compile(r"out\.([0-9]{1,10})\.values")
 
 
 async def tasks_to_api(transport: Transport, entry: TrackedJob, *, parameters: bool) -> api.Tasks:
-    """Return the tasks of an array as the API tells them: no question to Slurm, however many there are.
+    """Return the tasks of an array in the form of the API, without a request to Slurm.
 
     Parameters
     ----------
     transport : Transport
     entry : TrackedJob
-        Its tasks are loaded; of an array in parts, what they are together.
+        The array, with its tasks loaded; for an array in parts, all parts joined.
     parameters : bool
-        Whether those of a sweep are wanted, too.
+        Whether the parameters of a sweep are included.
 
     Raises
     ------
     ParseError
-        The parameters were asked for, and their table is damaged.
+        Parameters were requested, and their table is damaged.
     """
     if not entry.is_array:
         return {"columns": list(COLUMNS), "rows": [], "names": [], "parameters": []}
     names, table = await _parameters(transport, entry) if parameters else ([], [])
     waiting = {task: row for row in entry.slurm.rest if row.tasks for task in row.tasks.tasks(MAX_EXPANDED_TASKS)}
-    # One that Slurm cut may stand for any task.
+    # A row that Slurm cut may stand for any task.
     rest = next((row for row in entry.slurm.rest if row.tasks and row.tasks.truncated), None)
     rows = [_row(entry, task, waiting.get(task, rest)) for task in _indices(entry)]
     return {"columns": list(COLUMNS), "rows": rows, "names": names, "parameters": table}
@@ -93,19 +93,19 @@ def _row(entry: TrackedJob, task: int, waiting: JobRecord | None = None) -> list
 
 
 def cancelled(entry: TrackedJob, task: int, now: float) -> None:
-    """Know that a task which had not begun was cancelled: Slurm, which forgets it at once, will not tell."""
+    """Record the cancellation of a task that had not started: Slurm forgets such a task at once."""
     row = entry.slurm.tasks.get(task) or entry.slurm.row_of_rest(task)
     if entry.id is None or not (row.state.is_pending if row else entry.latest is None):
         return
     number = JobId(entry.id.job, task)
     known = replace(row, id=number, tasks=None, reason="", start_time=None) if row else JobRecord(number, entry.state)
     entry.slurm.tasks[task] = replace(known, state=JobState("CANCELLED"), end_time=int(now))
-    # Until the next look.
+    # Until the next query.
     entry.slurm.rest = [left for row in entry.slurm.rest if (left := _without(row, task)) is not None]
 
 
 def _without(row: JobRecord, task: int) -> JobRecord | None:
-    """Return a row that stands for several tasks without one of them; None: it stood for that one."""
+    """Return a row of several tasks without one of them; None: no other task is left."""
     if row.tasks is None or row.tasks.truncated or task not in row.tasks:
         return row
     left = TaskRange.from_tasks((other for other in row.tasks.tasks() if other != task), row.tasks.limit)
@@ -113,7 +113,7 @@ def _without(row: JobRecord, task: int) -> JobRecord | None:
 
 
 async def save(transport: Transport, entry: TrackedJob) -> None:
-    """Write down how the tasks ended that have; what cannot be written is found out again, or lost."""
+    """Save the ends of finished tasks; unsaved ends are found again, or lost."""
     if entry.folder is None:
         return
     await load(transport, entry)
@@ -129,7 +129,7 @@ async def save(transport: Transport, entry: TrackedJob) -> None:
 
 
 async def load(transport: Transport, entry: TrackedJob) -> None:
-    """Take in, once, from the job directory how tasks ended that Slurm has not told of."""
+    """Load, once, the ends of tasks from the job directory that Slurm has not reported."""
     if entry.folder is None or entry.id is None or entry.slurm.tasks_read:
         return
     entry.slurm.tasks_read = True
@@ -194,7 +194,8 @@ async def _markers(transport: Transport, folder: JobFolder, number: int, tasks: 
 
 
 async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str], list[list[str]]]:
-    """Return the names of a sweep's parameters, and their values as literals: a row a task, in the order of the tasks.
+    """Return the names of a sweep's parameters, and their values as literals: one row for each task, in order of the
+    tasks.
 
     Raises
     ------
@@ -213,9 +214,9 @@ async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str
 
 
 async def values(transport: Transport, parts: Sequence[TrackedJob], first: int) -> api.Values:
-    """Return what the tasks of an array left for the notebook, from task ``first`` on, as much as fits into one answer.
+    """Return the values of the tasks of an array from task ``first`` on, as many as fit into one answer.
 
-    ``parts`` are those of an array in parts, in their order; of any other, itself.
+    ``parts`` are the parts of an array in order; for any other array, the array itself.
     """
     for part, after in itertools.zip_longest(parts, parts[1:]):
         if after is not None and first >= after.offset:
@@ -260,7 +261,7 @@ async def _values(transport: Transport, entry: TrackedJob, first: int) -> api.Va
 async def _read_files(
     transport: Transport, folder: JobFolder, names: Iterable[str]
 ) -> AsyncIterator[tuple[str, bytes]]:
-    """Yield the name and content of many small files, with one command; what is gone is left out."""
+    """Yield name and content of many small files, read with one command; missing files are left out."""
     listed = "".join(f"{name}\n" for name in names).encode()
     if not listed:
         return

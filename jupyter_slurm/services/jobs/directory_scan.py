@@ -1,4 +1,4 @@
-"""The job directories of a cluster: ours, and those that other agents of this user make beside us."""
+"""Job directories of a cluster: those of this agent and of other agents of the same user."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SCAN_INTERVAL_S = 2.0
 
 
 class JobDirectoryScan:
-    """Know the jobs that the disk knows.
+    """Track the jobs that have a job directory.
 
     Parameters
     ----------
     tracker : Tracker
-        Follows them; its ``on_unfinished`` hears of each that is not over.
+        Tracks the jobs; its ``on_unfinished`` receives each active one.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -32,7 +32,7 @@ class JobDirectoryScan:
         self._ignored: set[str] = set()
 
     async def refresh(self) -> None:
-        """Know what is there now; reads nothing where no directory came or went since the last time."""
+        """Update the jobs from the folder; nothing is read if no directory was added or removed since the last time."""
         tracker = self._tracker
         transport = tracker.client.transport
         try:
@@ -44,25 +44,25 @@ class JobDirectoryScan:
         except (FileNotFoundError, TransportError):
             return
         index = tracker.store.finished(tracker.name) if self._changed is None else {}
-        # What comes within the same tick of the file system's clock would not be noticed.
+        # A change within the same tick of the file system's clock would not be noticed.
         self._changed = changed if tracker.clock() - changed > _SCAN_INTERVAL_S else 0.0
         for key in names - known - self._ignored:
             if await self.get(key, index.get(key)) is None:
                 self._ignored.add(key)
-        for key in known - names:  # another agent has cleaned up, or sbatch refused what it submitted
+        for key in known - names:  # another agent has cleaned up, or sbatch refused the submission
             entry = tracker.entries.get(key)
             if entry is not None and entry.is_finished:
                 tracker.drop(entry)
 
     async def get(self, key: str, indexed: Any = None) -> TrackedJob | None:
-        """Return a job from its directory; None where there is none that can be understood.
+        """Return a job from its directory; None if there is no valid one.
 
         Parameters
         ----------
         key : str
-            Any text: what is not a key has no directory.
+            Any text: a text that is not a key has no directory.
         indexed : object, optional
-            What the index has of it; it saves reading the file.
+            Record from the index, which saves reading the file.
         """
         tracker = self._tracker
         if not is_key(key):
@@ -75,7 +75,7 @@ class JobDirectoryScan:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one directory, the others are fine
             log.warning("job directory %s is left alone: %s", folder.path, error)
             return None
-        if key not in tracker.entries:  # it may have been met twice while the file was read
+        if key not in tracker.entries:  # another task may have added the job while the file was read
             entry = self._merged(entry)
             tracker.add(entry)
             if not entry.is_finished:
@@ -84,7 +84,7 @@ class JobDirectoryScan:
         return tracker.entries[key]
 
     async def has(self, key: str) -> bool:
-        """Tell whether there is a directory of that name, whatever is in it."""
+        """Return whether a directory of that name exists, with any content."""
         try:
             await self._tracker.client.transport.stat(self._tracker.folder.job(key).path)
         except (FileNotFoundError, ValueError):
@@ -107,7 +107,7 @@ class JobDirectoryScan:
         return entry
 
     def _merged(self, entry: TrackedJob) -> TrackedJob:
-        """Join a job with what the queue has already shown under its number; the next look proves it or parts them."""
+        """Merge a job with the queue's entry of the same ID; the next query confirms or separates them."""
         shown = self._tracker.find(str(entry.id)) if entry.id is not None and not entry.is_finished else None
         if shown is None or shown.folder is not None or entry.record is None:
             return entry

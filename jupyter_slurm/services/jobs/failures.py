@@ -1,4 +1,4 @@
-"""Causes of failures: the dependency of a job that never starts, the rank that failed first, the end of a process."""
+"""Causes of failures: an unsatisfiable dependency, the rank that failed first, the end of a process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HINT_RESTART = "Its notebook can restart it."
 
 
 def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> bool:
-    """Note with a job whose dependency can never be satisfied whose fault that is; return whether that is news."""
+    """Record the cause of a dependency that can never be satisfied; return whether the cause is new."""
     latest, before = entry.latest, entry.slurm.blame
     if latest is None or _NEVER_SATISFIED_REASON not in latest.reason:
         return False
@@ -56,8 +56,8 @@ def _dependency_values(argv: Sequence[str]) -> list[str]:
 
 
 async def read_ranks(transport: Transport, entry: TrackedJob) -> api.JobRanks | None:
-    """Return which rank of a cell failed first, as its runner left it (``runner/ranks/launch.py``); None where none
-    did.
+    """Return the rank of a cell that failed first, as written by its runner (``runner/ranks/launch.py``); None if none
+    failed.
     """
     if entry.runner.ranks or entry.folder is None or entry.state.name == "COMPLETED":
         return entry.runner.ranks
@@ -70,7 +70,7 @@ async def read_ranks(transport: Transport, entry: TrackedJob) -> api.JobRanks | 
 
 
 def ranks_from_end_marker(marker: Any) -> api.JobRanks | None:
-    """Return what an end marker says of the ranks; None where that is nothing, or nothing that we know."""
+    """Return the ranks in an end marker; None if missing or unknown."""
     try:
         told = marker["ranks"]
         first: api.JobRanksFirst = {"rank": int(told["first"]["rank"]), "node": str(told["first"]["node"])}
@@ -81,7 +81,7 @@ def ranks_from_end_marker(marker: Any) -> api.JobRanks | None:
 
 
 def why_ended(entry: TrackedJob, marker: Mapping[str, Any]) -> SlurmError | None:
-    """Return what the end marker of a session, or of a step, says beside its exit code; None: nothing."""
+    """Return the error in the end marker of a session or a step, besides the exit code; None: no error."""
     if marker["exit_code"] and marker.get("with_allocation"):
         ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
         return JobError(f"Its allocation {ended}.", hint="%salloc asks for another one.", with_allocation=True)
@@ -97,7 +97,7 @@ def why_ended(entry: TrackedJob, marker: Mapping[str, Any]) -> SlurmError | None
 
 
 def _error_of_slurm(message: str) -> JobError:
-    """Return the error of a kernel that was ended: what Slurm has said of it is the reason, if there is one."""
+    """Return the error of a kernel that was ended, with Slurm's reason if known."""
     if is_out_of_memory(message):
         more = "It has the memory of its allocation: a kernel with a larger --mem has more."
         return JobError(f"It used more memory than its allocation has ({message}).", hint=more)
@@ -105,7 +105,7 @@ def _error_of_slurm(message: str) -> JobError:
 
 
 def _error_of_lost_process(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
-    """Return the error of a cell whose process, or kernel, is gone."""
+    """Return the error of a cell whose process or kernel is gone."""
     why, is_kernel = str(marker["lost"]), bool(entry.record and entry.record.kernel)
     what, hint = ("kernel", _HINT_RESTART) if is_kernel else ("process", _HINT_ANOTHER_PROCESS)
     when = "before it began" if marker.get("interrupted") else f"while it ran: all variables of the {what} are gone"

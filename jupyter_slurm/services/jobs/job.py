@@ -1,4 +1,4 @@
-"""What the agent knows of one job, from whichever side it learned it."""
+"""Tracked job: the agent's knowledge of one job, from all sources."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["ALLOCATED_FIELDS", "NOT_SUBMITTED", "SUBMITTING", "UNKNOWN", "TrackedJob"]
 
 ALLOCATED_FIELDS = ("nodes", "partition", "account", "qos")
-"""What is kept of what a job had, once it is over."""
+"""Resources of a job that are kept after its end."""
 
 SUBMITTING = JobState("SUBMITTING")
 """sbatch has been started; its answer is not known yet."""
 
 NOT_SUBMITTED = JobState("NOT_SUBMITTED")
-"""sbatch refused, or the job was looked for and is not there."""
+"""sbatch refused the job, or a search did not find it."""
 
 UNKNOWN = JobState("UNKNOWN")
-"""The job is over and nobody remembers how it ended."""
+"""The job is over, and its outcome is unknown."""
 
 _FINAL_STATES = {NOT_SUBMITTED.name, UNKNOWN.name}
 
@@ -43,13 +43,13 @@ class TrackedJob:
     Attributes
     ----------
     record : JobRecordFile or None
-        The content of job.json; None for a job that was not submitted by us.
+        Content of job.json; None for a job that was not submitted by jupyter_slurm.
     submission, slurm, runner, staging, session
-        What each side knows of it, each with a writer of its own (services/jobs/job_views.py).
+        Views of the job, each with a writer of its own (services/jobs/job_views.py).
     number : str or None
-        Of a step: ``12.0``, once it has begun.
+        ID of a step, such as ``12.0``, once started.
     members : list of (int, TrackedJob or None)
-        Of an array in parts, as a whole: the parts, each with the index of the person's that is its index 0.
+        Parts of an array as a whole, each with the user's index of its index 0.
     """
 
     cluster: str
@@ -76,12 +76,12 @@ class TrackedJob:
 
     @property
     def latest(self) -> JobRecord | None:
-        """What Slurm said last."""
+        """Return the latest record from Slurm."""
         return self.slurm.latest
 
     @property
     def submitted(self) -> int | None:
-        """Slurm's own time of submission."""
+        """Return Slurm's time of submission."""
         return self.slurm.submitted
 
     @property
@@ -91,68 +91,70 @@ class TrackedJob:
 
     @property
     def key(self) -> str | None:
-        """The submission key, for a job of ours."""
+        """Return the submission key of a job of jupyter_slurm."""
         return self.folder.key if self.folder else None
 
     @property
     def kind(self) -> str | None:
-        """``script``, ``python``, ``allocation``, ``session``; of a step also ``command``, ``process``, ``kernel``."""
+        """Return ``script``, ``python``, ``allocation`` or ``session``; for a step also ``command``, ``process``,
+        ``kernel``.
+        """
         return self.record.kind if self.record else None
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a step of an allocation, of which the queue tells nothing."""
+        """Return whether the job is a step of an allocation, which the queue does not show."""
         return self.allocation is not None
 
     @property
     def allocation(self) -> str | None:
-        """Of a step, the key of its allocation."""
+        """Return the key of a step's allocation."""
         return self.record.step.allocation if self.record and self.record.step else None
 
     @property
     def part(self) -> PartRecord | None:
-        """Of an array in parts: which of them it is, and what there are (services/jobs/array_parts.py)."""
+        """Return the position in an array in parts, and its parts (services/jobs/array_parts.py)."""
         return self.record.part if self.record else None
 
     @property
     def offset(self) -> int:
-        """What the index of a task, as a person knows it, is larger by than Slurm's."""
+        """Return the difference between the user's index of a task and Slurm's."""
         part = self.part
         return part.number * part.size if part else 0
 
     @property
     def reported_nodes(self) -> str | None:
-        """The nodes that a runner has told, which may be before the queue does."""
+        """Return the nodes reported by a runner, perhaps before the queue shows them."""
         record = self.record
         given = (record.step or (record.granted if self.state.is_running else None)) if record else None
         return (given.nodes if given else None) or self.runner.had.get("nodes")
 
     @property
     def reports_events(self) -> bool:
-        """Whether a runner of ours tells its start and its end."""
+        """Return whether a runner reports the start and the end of the job."""
         is_ours = self.record is not None and not (self.record.run is None and self.record.image is None)
         return self.is_step or self.kind in ("python", "allocation", "session") or is_ours
 
     @property
     def is_to_be_cancelled(self) -> bool:
-        """Whether it is cancelled as soon as its number is known, or the controller answers."""
+        """Return whether the job is cancelled as soon as its ID is known, or the controller answers."""
         return bool(self.record and self.record.cancel)
 
     @property
     def folders(self) -> StageRecord | None:
-        """The folders that travel with it."""
+        """Return the folders staged with the job."""
         return self.record.stage if self.record else None
 
     @property
     def is_copy_back_due(self) -> bool:
-        """Whether it is over and what is new in its folders is still to come back (services/staging/manager.py)."""
+        """Return whether the job is over and its results are still to be copied back (services/staging/manager.py)."""
         if self.folders is None or not self.is_finished or self.state == NOT_SUBMITTED or self.staging.is_elsewhere:
             return False
         return not self.folders.is_back(self.restarts) and not (self.id and self.id.task is not None)
 
     @property
     def has_remote_results(self) -> bool:
-        """Whether what is new in its folders is on the cluster alone: still to come back, or that was given up."""
+        """Return whether results are only on the cluster: still to be copied back, or given up."""
         if self.folders is None or self.state == NOT_SUBMITTED or (self.id is not None and self.id.task is not None):
             return False
         back = self.folders.back
@@ -160,21 +162,21 @@ class TrackedJob:
 
     @property
     def script_path(self) -> str | None:
-        """Where the batch script lies: for a job of ours only, and the path of no other."""
+        """Return the path of the batch script, which is unique to the job; None for jobs from outside jupyter_slurm."""
         return self.folder.file(self.record.script) if self.folder and self.record else None
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will happen."""
+        """Return whether the job has reached its final state."""
         return self.state.is_finished or self.state.name in _FINAL_STATES
 
     def recall(self, record: JobRecordFile, now: float) -> None:
-        """Take in a record from disk: what we, or another agent, knew when it was written.
+        """Load a record from disk: the knowledge of this or another agent at the time of writing.
 
         Raises
         ------
         SlurmError
-            It cannot be understood.
+            The record cannot be understood.
         """
         self.record, self.submit_time = record, record.created
         job, end = record.job, record.end
@@ -198,25 +200,25 @@ class TrackedJob:
             self.slurm.latest = JobRecord(id=self.id, state=self.state, reason=end.reason or "", **had)
 
     def is_described_by(self, records: Iterable[JobRecord]) -> bool:
-        """Tell whether records that bear our number are certainly of this job, and not of one that got it later."""
+        """Return whether records with the job's ID are certainly of this job, not of a later one with the same ID."""
         records, path = list(records), self.script_path
         if self.slurm.submitted is not None and any(record.submit_time == self.slurm.submitted for record in records):
             return True
         if path is not None and any(record.command is not None for record in records):
             return any(runs_script(record, path) for record in records)
         if self.slurm.submitted is None:
-            return self.is_current  # sbatch has just given us the number
+            return self.is_current  # sbatch has just returned the ID
         return path is None and any((record.restarts or 0) > self.restarts for record in records)
 
     def set_state(self, state: JobState, now: float) -> bool:
-        """Note a state; return whether it is another one than before."""
+        """Set a state; return whether the state has changed."""
         if state == self.state:
             return False
         self.state, self.state_since = state, now
         return True
 
     def update_from_slurm(self, records: Iterable[JobRecord], now: float) -> bool:
-        """Take in what Slurm says; return whether something changed that a person would notice."""
+        """Update the job from Slurm's record; return whether a visible field changed."""
         before = self._visible()
         records = list(records)
         self.slurm.take_rows(records)
@@ -226,21 +228,21 @@ class TrackedJob:
         return self._visible() != before
 
     def lose_sight(self, now: float) -> bool:
-        """Note that the controller does not answer."""
+        """Record that the controller does not answer."""
         if not self.is_current or self.is_finished:
             return False
         self.slurm.lose_sight(now)
         return True
 
     def started(self, now: float) -> bool:
-        """Take in the runner's sign that it began."""
+        """Update the job from the runner's start sign."""
         if self.is_finished or self.state.is_running:
             return False
         self.start_time = self.start_time or now
         return self.set_state(JobState("RUNNING"), now)
 
     def ended(self, exit_code: int, end_time: float, now: float, *, interrupted: bool = False) -> bool:
-        """Take in the runner's end marker: it comes first, but of a job it does not see everything."""
+        """Update the job from the runner's end marker, which comes first but does not see everything."""
         self.exit_code, self.end_time, self.runner.unverified = exit_code, end_time, not self.is_step
         self.slurm.regain_sight()
         return self.set_state(
@@ -268,7 +270,7 @@ class TrackedJob:
         self.set_state(chosen.state, now)
 
     def _apply_end(self, chosen: JobRecord) -> None:
-        """Take in how a job ended: what Slurm says holds also where the runner, which saw less, said something else."""
+        """Record the end of a job: Slurm's word takes precedence over the runner's, which sees less."""
         agrees = chosen.exit_code is None or (self.exit_code, self.signal) == (chosen.exit_code, chosen.signal or None)
         if not agrees:
             self.exit_code, self.signal = chosen.exit_code, chosen.signal or None
@@ -277,7 +279,7 @@ class TrackedJob:
         self.runner.unverified = False
 
     def _reset_run(self, restarts: int) -> None:
-        """Forget how an earlier run ended: the job was requeued."""
+        """Forget the end of an earlier run: the job was requeued."""
         self.restarts = restarts
         self.start_time = self.end_time = self.exit_code = self.signal = None
         self.runner = RunnerView()
@@ -297,26 +299,26 @@ class TrackedJob:
         )
 
     def components(self) -> list[api.JobComponent] | None:
-        """Return how the components of a heterogeneous job stand; None for a job of one piece."""
+        """Return the state of each component of a heterogeneous job; None for any other job."""
         if self.slurm.parts:
             return self.slurm.components()
         end = self.record.end if self.record else None
         return list(end.components) if end and end.components is not None else None
 
     def counts(self) -> dict[str, int]:
-        """Array tasks by state, pending ones by their number."""
+        """Return the number of array tasks by state, with pending ones counted."""
         return self.slurm.counts(self.all_tasks)
 
     @property
     def is_array(self) -> bool:
-        """Whether it is an array of jobs, or a task of one."""
+        """Return whether the job is an array, or a task of one."""
         latest = self.latest
         seen = latest is not None and latest.id.task is not None
         return bool(self.slurm.tasks or self.slurm.rest or seen or (self.record and self.record.array))
 
     @property
     def all_tasks(self) -> TaskRange | None:
-        """The tasks that an array of ours was submitted with; None where that is not known."""
+        """Return the tasks with which an array was submitted; None if unknown."""
         given = self.record.array_tasks if self.record else None
         try:
             return TaskRange.parse(given) if given else None
@@ -339,22 +341,22 @@ class TrackedJob:
         return {stream: path(stream) for stream in STREAMS}
 
     def path(self, stream: str) -> str | None:
-        """Return the file of a stream, also of what a Python cell shows beside text, and of its values."""
+        """Return the file of a stream, including a Python cell's display data and values."""
         if stream in STREAMS:
             return self.paths()[stream]
         return runner_path(stream, self.id, self.folder, self.kind, is_array=self.is_array)
 
     def task_state(self, row: JobRecord | None) -> JobState | None:
-        """Return the state of a task from the row that tells of it; None: nobody has told of any yet.
+        """Return the state of a task from its row; None: no task has been seen yet.
 
-        One that is not told of any more is over: Slurm forgets at once what is cancelled before it begins.
+        A task that is no longer listed is over: Slurm forgets tasks at once that are cancelled before they start.
         """
         if row is not None and (not self.is_finished or row.state.is_finished or row.state.name in _FINAL_STATES):
             return row.state
         return UNKNOWN if self.is_finished or self.latest is not None else None
 
     def task_view(self, task: int | None) -> TrackedJob:
-        """Return what is known of one task of an array, in the form of a job of its own; None: the whole job."""
+        """Return one task of an array as a job of its own; None: the whole job."""
         if task is None or self.id is None:
             return self
         seen = self.slurm.tasks.get(task)

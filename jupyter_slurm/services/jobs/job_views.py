@@ -1,4 +1,4 @@
-"""Views of a job: what each side knows of it, each written by one service."""
+"""Views of a job: the knowledge of each source, each written by one service."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["RunnerView", "SessionView", "SlurmView", "StagingView", "SubmissionV
 
 @dataclass
 class SubmissionView:
-    """How far its submission is; written by services/submission, for a step by services/allocations.
+    """Progress of a job's submission; written by services/submission, for a step by services/allocations.
 
     Attributes
     ----------
     lock : DirectoryLock or None
-        The lock of the job directory while it is up to us to bring the submission to its end.
+        Lock of the job directory while this agent is responsible for the submission.
     upload : Upload or None
-        While what it takes along is on its way to the cluster.
+        Present while data of the job is sent to the cluster.
     is_growing : bool
-        Of the first part of an array: True while others are still to be submitted (services/jobs/array_parts.py).
+        For the first part of an array: True while other parts are still to be submitted (services/jobs/array_parts.py).
     saving : asyncio.Lock
         Held while the record is written.
     """
@@ -44,21 +44,21 @@ class SubmissionView:
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def release_lock(self) -> None:
-        """Leave the submission to whoever wants to look after it: it is settled, or not ours any more."""
+        """Release the submission: it is settled, or another agent is responsible."""
         if self.lock is not None:
             self.lock.release()
             self.lock = None
 
     @contextlib.contextmanager
     def sending(self, name: str) -> Iterator[Sent]:
-        """Note how far the large files are that this task sends, and let that be given up.
+        """Track the large files that this task sends, and allow the user to cancel that.
 
-        Gives what is to be called with the progress; ``name`` is that of the job.
+        Yields a function that receives the progress; ``name`` is the name of the job.
 
         Raises
         ------
         JobError
-            It was given up: nothing of it is there.
+            The transfer was cancelled: nothing remains on the cluster.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -66,7 +66,7 @@ class SubmissionView:
 
         def sent(done: int, total: int) -> None:
             upload.sent_bytes, upload.total = done, total
-            self.upload = upload if done < total else None  # what is all there may be at work
+            self.upload = upload if done < total else None  # a complete transfer may already be in use
 
         try:
             yield sent
@@ -84,29 +84,29 @@ class SubmissionView:
 
 @dataclass
 class SlurmView:
-    """What Slurm says of a job; written by the tracker and what it calls, for a step by services/allocations.
+    """Slurm's view of a job; written by the tracker and the services it calls, for a step by services/allocations.
 
-    Recovery of a submission says when the state is known and when it is not (``lose_sight``, ``regain_sight``).
+    Recovery of a submission sets whether the state is known (``lose_sight``, ``regain_sight``).
 
     Attributes
     ----------
     latest : JobRecord or None
-        What Slurm said last; for an array, of the part that the state is taken from.
+        Latest record from Slurm; for an array, of the part that determines the state.
     tasks, rest : dict, list
-        Array tasks by index, as last seen; ``rest`` are the rows that stood for several at the last look.
+        Array tasks by index, as last seen; ``rest`` are the rows that stood for several tasks in the last query.
     parts : dict
-        Components of a heterogeneous job by their offset, as last seen.
+        Components of a heterogeneous job by offset, as last seen.
     submitted : int or None
-        Slurm's own time of submission. With the id it says which job this is: ids begin again when a controller has
-        lost its state. None until the queue has shown the job.
+        Slurm's time of submission. With the ID it identifies the job: IDs restart when a controller has lost its
+        state. None until the queue has shown the job.
     known, unknown_since : bool, float or None
         False while the controller does not answer: the state is the last one known, since ``unknown_since``.
     described : bool
-        Whether Slurm was asked about this one job: only then name and output of a foreign one are known.
+        Whether Slurm was asked about this job alone: only then name and output of a foreign job are known.
     blame : str
-        Which jobs it waited for in vain (services/jobs/failures.py).
+        Jobs for which it waited in vain (services/jobs/failures.py).
     tasks_read, tasks_saved : bool, float
-        Whether what the job directory has of the tasks was taken in; ``tasks_saved`` is when that was written last.
+        Whether the tasks in the job directory were read; ``tasks_saved`` is the time of the last write.
     """
 
     latest: JobRecord | None = None
@@ -122,15 +122,15 @@ class SlurmView:
     tasks_saved: float = 0.0
 
     def lose_sight(self, now: float) -> None:
-        """Note that the state is not known from ``now`` on."""
+        """Record that the state is unknown since ``now``."""
         self.known, self.unknown_since = False, now
 
     def regain_sight(self) -> None:
-        """Note that the state is known."""
+        """Record that the state is known."""
         self.known, self.unknown_since = True, None
 
     def take_rows(self, rows: Iterable[JobRecord]) -> None:
-        """Take in the rows of the queue that are of this job: tasks, components, and what stands for several tasks."""
+        """Update from the rows of the queue for this job: tasks, components, and rows of several tasks."""
         rows = list(rows)
         for row in rows:
             if row.id.task is not None:
@@ -141,19 +141,19 @@ class SlurmView:
         self.parts |= {row.id.het: row for row in rows if row.id.het is not None}
 
     def take_latest(self, row: JobRecord) -> None:
-        """Take in the row that the state is taken from."""
+        """Update from the row that determines the state."""
         self.latest = row if self.latest is None else merge_detail(row, self.latest)
         self.submitted = row.submit_time or self.submitted
 
     def components(self) -> list[api.JobComponent]:
-        """Return how the components of a heterogeneous job stand."""
+        """Return the state of each component of a heterogeneous job."""
         return [
             {"id": str(part.id), "state": part.state.name, "nodes": part.nodes, "partition": part.partition}
             for _, part in sorted(self.parts.items())
         ]
 
     def counts(self, all_tasks: TaskRange | None) -> dict[str, int]:
-        """Return the number of array tasks by state; ``all_tasks``: those of which Slurm may have cut the list."""
+        """Return the number of array tasks by state; ``all_tasks``: the tasks if Slurm may have cut the list."""
         counts = Counter(task.state.name for task in self.tasks.values())
         for row in self.rest:
             if row.tasks is not None:
@@ -162,23 +162,23 @@ class SlurmView:
         return dict(counts)
 
     def row_of_rest(self, task: int) -> JobRecord | None:
-        """Return the row that stands for a task among others; one whose list Slurm cut may stand for any."""
+        """Return the row that stands for a task and others; a row that Slurm cut may stand for any task."""
         rows = (row for row in self.rest if row.tasks is not None)
         return next((row for row in rows if row.tasks and (row.tasks.truncated or task in row.tasks)), None)
 
 
 @dataclass
 class RunnerView:
-    """What the runner told at the end of a job; written by the tracker, through which its marker is read.
+    """The runner's view of a job's end; written by the tracker, which reads the end marker.
 
     Attributes
     ----------
     had : dict
         Nodes, partition, account and QOS: the queue may not have shown the job yet.
     ranks : api.JobRanks or None
-        Of a Python cell with a launcher, once it is over: which rank failed first, and how many others.
+        Of a finished Python cell with a launcher: the rank that failed first, and the number of other failed ranks.
     unverified : bool
-        True while the runner's end marker is all that tells of the end.
+        True while the end is known only from the runner's end marker.
     """
 
     had: dict[str, str] = field(default_factory=dict)
@@ -188,14 +188,14 @@ class RunnerView:
 
 @dataclass
 class StagingView:
-    """How far its results are on their way back; written by services/staging.
+    """Progress of copying results back; written by services/staging.
 
     Attributes
     ----------
     progress : (int, int) or None
-        While they come back: how many bytes of how many.
+        While results are copied back: bytes done, and bytes in total.
     is_elsewhere : bool
-        Its folders are those of another machine, to which its results come back.
+        Whether the folders belong to another machine, to which the results are copied.
     """
 
     progress: tuple[int, int] | None = None
@@ -204,14 +204,14 @@ class StagingView:
 
 @dataclass
 class SessionView:
-    """Server of a session that runs; written by services/sessions.
+    """Server of a running session; written by services/sessions.
 
     Attributes
     ----------
     server : SessionServer or None
-        Where it listens, and what leads there.
+        Address of the server, and the tunnel to it.
     stage : str
-        Before that: how far it is, in words.
+        Progress in words, before the server is ready.
     """
 
     server: SessionServer | None = None

@@ -1,4 +1,4 @@
-"""Lookup of jobs, as services see it that are not to know the whole cluster."""
+"""Lookup of jobs for services that do not depend on the whole cluster."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["JobLookup"]
 
 
 class JobLookup(Protocol):
-    """The jobs of one cluster: :class:`jupyter_slurm.services.clusters.job_catalog.JobCatalog`."""
+    """Jobs of one cluster: :class:`jupyter_slurm.services.clusters.job_catalog.JobCatalog`."""
 
     async def find(self, reference: str) -> TrackedJob:
-        """Return a job by key or Slurm id; raises JobNotFound."""
+        """Return a job by key or Slurm ID; raise JobNotFound."""
 
     async def find_task(self, reference: str) -> TrackedJob:
-        """Return a job, or one task of an array (``12_3``) in the form of a job of its own."""
+        """Return a job, or one task of an array (``12_3``) as a job of its own."""
 
     def select_task(self, reference: str, entry: TrackedJob) -> TrackedJob:
-        """Return what a reference means of a job that it has found: one task, or all of it."""
+        """Return the part of a job that a reference means: one task, or the whole job."""
 
     async def describe(self, reference: str) -> api.Job:
-        """Return a job, or one task of an array, as the API tells it."""
+        """Return a job, or one task of an array, in the form of the API."""

@@ -1,6 +1,6 @@
-"""Cells that run in one process of an allocation, or in a kernel there: steps that are one step together.
+"""Cells in one process of an allocation, or in a kernel on its node: steps that share one step of Slurm.
 
-In the job they are ``runner/allocation/process.py``, or ``runner/kernel/cells.py``.
+In the job they run in ``runner/allocation/process.py`` or ``runner/kernel/cells.py``.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _RESTART_HINT = "Its notebook can restart it."
 
 
 def process_key(entry: TrackedJob) -> str | None:
-    """Return the key of the process that a cell runs in: they share a number. None for what is no such cell."""
+    """Return the key of the process in which a cell runs, whose ID it shares; None for any other job."""
     return entry.record.step.process if entry.record and entry.record.step else None
 
 
 def find_owner(
     requested: api.Step, find: Callable[[str], TrackedJob | None], allocation: TrackedJob
 ) -> TrackedJob | None:
-    """Return the process, or the kernel, that a step is asked for in, of those that are found by a key; None: in none.
+    """Return the process or the kernel in which a step is requested to run; None: in neither.
 
     Raises
     ------
     UsageError, JobError
-        It is no process of this allocation, or it is over.
+        The process does not belong to this allocation, or is over.
     """
     if requested.get("process") is None:
         return None
@@ -45,7 +45,7 @@ def find_owner(
         raise UsageError("only Python cells run in a process", hint="%%srun runs scripts, %srun commands.")
     if process.is_finished and process.kind == "kernel":
         raise JobError(f"The kernel {process.number or process.key} has ended.", hint=_RESTART_HINT)
-    # One that never began since there was one: its cells run in that.
+    # If a process never started because one existed, its cells run in the existing process.
     if process.is_finished and not (process.number is None and process.exit_code == 0):
         if process.number is None and process.error is not None:
             raise JobError(f"The process for this cell: {process.error.message}", hint=process.error.hint)
@@ -54,5 +54,5 @@ def find_owner(
 
 
 def to_kernel_record(kernel: api.Kernel | api.KernelStep) -> KernelRecord:
-    """Return what is recorded, and told, of a kernel: whose it is and which one, and nothing that is secret."""
+    """Return the recorded and published fields of a kernel, its owner and its kernelspec, without secrets."""
     return KernelRecord(owner=kernel.get("owner"), name=kernel.get("name"), display_name=kernel.get("display_name"))

@@ -1,4 +1,4 @@
-"""What is known of the jobs of one cluster, as it is written into their directories."""
+"""Writer of the job records of one cluster."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ __all__ = ["RecordWriter", "describe_end"]
 
 log = logging.getLogger(__name__)
 
-_FINAL_WRITE_TIMEOUT_S = 5.0  # seconds in which all of it is written at the end
+_FINAL_WRITE_TIMEOUT_S = 5.0  # seconds in which all records are written at the end
 _UNWRITTEN = "The record of this job could not be written: "
-_WRITE_DELAYS_S = 0.1, 20  # seconds without another submission after which records are written; how often they wait
+# seconds without a further submission before records are written, and maximum number of such pauses
+_WRITE_DELAYS_S = 0.1, 20
 
 
 class RecordWriter:
@@ -29,11 +30,11 @@ class RecordWriter:
     Parameters
     ----------
     name : str
-        Id of the cluster.
+        ID of the cluster.
     client : SlurmClient
-        Of the cluster.
+        Client of the cluster.
     tell : callable
-        Tells everybody that a job changed.
+        Publishes a change of a job.
     """
 
     def __init__(self, name: str, client: SlurmClient, publish: Callable[[TrackedJob], None]) -> None:
@@ -42,7 +43,7 @@ class RecordWriter:
         self._submitted = 0.0
 
     async def save(self, entry: TrackedJob) -> bool:
-        """Write the record as it stands now; return whether that went well. What is missing is found out again."""
+        """Write the present record; return whether this succeeded. Lost data is found again later."""
         if entry.folder is None or entry.record is None:
             return False
         try:
@@ -56,16 +57,16 @@ class RecordWriter:
         return True
 
     def _warn(self, entry: TrackedJob, message: str | None) -> None:
-        """Have a job say what was wrong when its record was written last, and nothing of the times before."""
+        """Set the warning of a job about its last write, without those about earlier writes."""
         others = [warning for warning in entry.warnings if not warning.startswith(_UNWRITTEN)]
         is_past, entry.warnings = len(others) < len(entry.warnings), others if message is None else [*others, message]
         if is_past and message is None:
             self._publish(entry)
 
     def schedule_save(self, entry: TrackedJob) -> None:
-        """Write the record, and let go of the submission, when nobody waits for an answer.
+        """Write the record and release the submission, after the answers to waiting callers.
 
-        The folder knows already what is in it.
+        The folder already holds the data.
         """
         self._submitted = time.monotonic()
         task = asyncio.create_task(self._delayed_save(entry))
@@ -84,14 +85,14 @@ class RecordWriter:
             entry.submission.release_lock()
 
     async def stop(self, arrays: Iterable[TrackedJob]) -> None:
-        """Wait for what is being written, and write down what the next agent may not hear any more.
+        """Wait for running writes, and save the data that the next agent may not receive again.
 
-        Not for long: the link may be down, and a person waits. Job directory and Slurm tell the next agent the rest.
+        The time is limited: the connection may be down, and a user waits. Job directory and Slurm have the rest.
 
         Parameters
         ----------
         arrays : iterable of TrackedJob
-            Jobs whose tasks are still to be written down.
+            Jobs whose tasks are still to be saved.
         """
         writing = {
             *self._saves,
@@ -111,7 +112,7 @@ class RecordWriter:
 
 
 def describe_end(entry: TrackedJob) -> EndRecord:
-    """Return how a job ended, as its record has it."""
+    """Return the end of a job in the form of its record."""
     latest = entry.latest
     had: dict[str, Any] = {name: getattr(latest, name, None) or entry.runner.had.get(name) for name in ALLOCATED_FIELDS}
     return EndRecord(

@@ -1,4 +1,4 @@
-"""What the runners tell from inside their jobs, and agents each other: signs in the cluster's events folder."""
+"""Signs of the runners in their jobs, and of other agents, in the cluster's events folder."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _EVENT_MAX_AGE_S = 60.0
 
 
 class RunnerEvents:
-    """Work off the events folder. Other agents of this user read it too, so a sign stays for a minute.
+    """Process the events folder. Other agents of the user read it too, so a sign stays for a minute.
 
     Parameters
     ----------
     tracker, shelf
-        Of the cluster.
+        Services of the cluster.
     on_start : callable
-        Told of what has begun, before others hear of it.
+        Receives each job that has started, before listeners do.
     ask : callable
-        Has the queue asked soon.
+        Requests a query of the queue soon.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class RunnerEvents:
 
     @property
     def has_unremoved(self) -> bool:
-        """Whether there are signs that have been read and are still to be removed."""
+        """Return whether signs that were read are still to be removed."""
         return any(at < math.inf for at in self._handled.values())
 
     async def read(self) -> None:
-        """Take in what the runners left."""
+        """Read the signs of the runners."""
         folder, transport = self._tracker.folder.events, self._tracker.client.transport
         try:
             names = await transport.list_dir(folder)
@@ -67,9 +67,9 @@ class RunnerEvents:
                     await self._read_session_note(self._tracker.entries.get(sign["key"]), sign["what"])
 
     async def _read_session_note(self, entry: TrackedJob | None, subject: str) -> None:
-        """Have it read what is wrong with a server, or read what a session is called now.
+        """Request a read of a server's warnings, or read the new name of a session.
 
-        Once more when the sign goes: it may have been left twice.
+        This is repeated when the sign is removed, because the sign may have been written twice.
         """
         if entry is None or entry.is_finished:
             return
@@ -86,11 +86,11 @@ class RunnerEvents:
         tracker = self._tracker
         entry = tracker.entries.get(sign["key"]) or await self._shelf.get(sign["key"])
         if entry is None:
-            # Of a directory that cannot be read: not ours to remove. Of one that is gone: nobody needs it.
+            # An unreadable directory keeps its sign, because it may be foreign. A sign without directory is not needed.
             self._handled[sign[0]] = math.inf if await self._shelf.has(sign["key"]) else now
             return
         if entry.id is None and not entry.is_finished and not entry.is_step:
-            return  # its id is not known yet: looked at again
+            return  # its ID is not known yet: read again
         self._handled[sign[0]] = now
         if sign["task"] is not None or entry.is_finished:
             return
@@ -101,6 +101,6 @@ class RunnerEvents:
             if entry.started(tracker.clock()) or entry.reports_events:
                 tracker.publish(entry)
         elif entry.record is not None and entry.record.heterogeneous:
-            self._request_poll()  # only the queue knows how its components ended
+            self._request_poll()  # only the queue has the ends of the components
         elif await tracker.read_end(entry):
             await tracker.finish(entry)

@@ -1,4 +1,4 @@
-"""How a job is told to front doors: the ``Job`` of openapi.yaml."""
+"""Serialization of jobs: the ``Job`` of openapi.yaml."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["job_dict"]
 _Fields = dict[str, Any]  # some of the fields of ``api.Job``
 
 _NOT_FOUND_EXIT_CODE = 127
-_SIGNAL_EXIT_CODE_BASE = 128  # exit codes of programs that were killed are above
+_SIGNAL_EXIT_CODE_BASE = 128  # exit codes of programs killed by a signal are higher
 _PYTHON_HINT = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
 _FORGOTTEN_TEXT = (
     "Slurm tells nothing of it any more, as of all tasks that are cancelled before they begin. Its resubmit() runs it."
@@ -29,7 +29,7 @@ _FORGOTTEN_TEXT = (
 
 
 def job_dict(entry: TrackedJob) -> api.Job:
-    """Return the job as the API tells it."""
+    """Return the job in the form of the API."""
     latest = entry.latest or _killed(entry)
     job = {
         **_identity(entry, latest),
@@ -48,7 +48,7 @@ def job_dict(entry: TrackedJob) -> api.Job:
 
 
 def _identity(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
-    """Return which job it is, and how it is called."""
+    """Return identity and name of the job."""
     record = entry.record
     return {
         "key": entry.key,
@@ -61,10 +61,10 @@ def _identity(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
 
 
 def _state(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
-    """Return how it stands, why, and what to do about that."""
+    """Return the state, its reason, and the next step."""
     reason = latest.reason if latest and latest.reason != "None" else ""
     if latest and latest.state.is_pending and not (entry.state.is_pending or entry.state.is_finished):
-        reason = ""  # it has begun since, as its runner says: why it waited holds no longer
+        reason = ""  # the runner reports the start: the reason for waiting no longer holds
     words, step = _explanation(entry, latest, reason)
     return {
         "state": entry.state.name,
@@ -84,7 +84,7 @@ def _state(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
 
 
 def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tuple[str, str]:
-    """Return what a reason, or an end, means in words, and the next step."""
+    """Return the explanation of a reason or an end, and the next step."""
     record = entry.record
     words, step = "", ""
     if reason or entry.state.is_finished:
@@ -99,7 +99,7 @@ def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tu
 
 
 def _python(entry: TrackedJob) -> str | None:
-    """Return the Python that begins the job on its node."""
+    """Return the Python that starts the job on its node."""
     record = entry.record
     if record is None:
         return None
@@ -109,13 +109,13 @@ def _python(entry: TrackedJob) -> str | None:
 
 
 def _resources(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
-    """Return what it asked for and has."""
+    """Return the requested and the allocated resources."""
     record = entry.record
     return {
         **{name: getattr(latest, name, None) or entry.runner.had.get(name) for name in ALLOCATED_FIELDS},
         "nodes": (latest.nodes if latest else None) or entry.reported_nodes,
         "gpus": record.granted.gpus if record and record.granted else None,
-        # Before the first look at the queue, and where that tells none: what was asked for.
+        # The requested limit, before the first query of the queue and if the queue shows none.
         "time_limit": (latest.time_limit if latest else None) or (record.time_limit if record else None),
         "launcher": record.launcher if record else None,
         "components": entry.components(),
@@ -123,7 +123,7 @@ def _resources(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
 
 
 def _allocation(entry: TrackedJob) -> _Fields:
-    """Return which allocation it is in, or how long it is held as one."""
+    """Return the allocation of a step, or the lease of an allocation."""
     record = entry.record
     lease = record.lease if record else None
     return {
@@ -146,7 +146,7 @@ def _times(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
 
 
 def _array(entry: TrackedJob) -> _Fields:
-    """Return the tasks of an array, or which task it is."""
+    """Return the tasks of an array, or the index of a task."""
     record = entry.record
     return {
         "tasks": _tally(entry),
@@ -158,7 +158,7 @@ def _array(entry: TrackedJob) -> _Fields:
 
 
 def _files(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
-    """Return where its files are, and how it was submitted."""
+    """Return the paths of the job's files, and the submission."""
     record = entry.record
     return {
         **entry.paths(),
@@ -170,7 +170,7 @@ def _files(entry: TrackedJob, latest: JobRecord | None) -> _Fields:
 
 
 def _tally(entry: TrackedJob) -> dict[str, int] | None:
-    """Return the tasks of an array by state, also of one whose tasks were not read again since they ended."""
+    """Return the tasks of an array by state, even if they were not read again after their end."""
     counts = Counter(entry.counts())
     for part in [part for _, part in entry.members] or [entry]:
         if part is not None and not part.slurm.tasks and not part.slurm.rest:
@@ -180,7 +180,7 @@ def _tally(entry: TrackedJob) -> dict[str, int] | None:
 
 
 def _stage(entry: TrackedJob) -> api.JobStage | None:
-    """Return where the folders of a job are, and what of them came back."""
+    """Return the folders of a job, and the files copied back."""
     stage = entry.folders
     if stage is None or (entry.id is not None and entry.id.task is not None):
         return None
@@ -219,7 +219,7 @@ def _part(offset: int, part: TrackedJob | None) -> api.JobPart:
 
 
 def _killed(entry: TrackedJob) -> JobRecord | None:
-    """Return what Slurm will say of a cell that had no time for last words, where its runner has told the end alone."""
+    """Return Slurm's expected state of a cell that was killed at once, while only its runner has reported the end."""
     if entry.id is None or not entry.is_finished or (entry.exit_code or 0) <= _SIGNAL_EXIT_CODE_BASE:
         return None
     return JobRecord(entry.id, entry.state, reason="NonZeroExitCode")

@@ -1,6 +1,4 @@
-"""What the runner of a session leaves (``runner/session/serve.py``), and how a session is told: the ``Session`` of
-the API.
-"""
+"""Files of the runner of a session (``runner/session/serve.py``), and the session's form in the API (``Session``)."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ _NO_LISTENER_HINT = "Another node may have a free port; the range is `node_ports
 
 
 class TunnelLike(Protocol):
-    """A tunnel to a session, as far as its state is told: :class:`jupyter_slurm.services.tunnels.tunnel.Tunnel`."""
+    """State of a tunnel to a session: :class:`jupyter_slurm.services.tunnels.tunnel.Tunnel`."""
 
     @property
     def is_broken(self) -> bool: ...  # noqa: D102
@@ -47,32 +45,32 @@ class TunnelLike(Protocol):
 
 @dataclass
 class SessionServer:
-    """A Jupyter, or another server, that answers on a node.
+    """Jupyter or another server that answers on a node.
 
     Attributes
     ----------
     server : str
-        What it is, with its version.
+        Name and version.
     port : int
-        Where it listens, on the node.
+        Port on the node.
     since : float
         Seconds since the epoch, by the node's clock.
     granted : GrantRecord
-        ``nodes`` and ``gpus`` of its job, when it was ``ready``, and on which ``port``.
+        ``nodes`` and ``gpus`` of its job, the time at which it was ``ready``, and its ``port``.
     restarts : int
-        How often its job had been requeued before.
+        Number of earlier requeues of the job.
     tunnel : TunnelLike or None
-        What leads there.
+        Tunnel to the server.
     error : SlurmError or None
-        Why nothing does.
+        Reason if there is no tunnel.
     lost : callable
-        Returns why nothing comes through now; empty: it does.
+        Returns why the connection fails now; empty: it works.
     token : str or None
-        What it knows its person by, once that was asked for.
+        Token of the server, once read.
     warnings : list of str
-        What is wrong with it.
+        Problems of the server.
     is_stale : bool
-        Its runner has something new to tell of that.
+        Whether the runner has new warnings.
     """
 
     server: str
@@ -89,12 +87,12 @@ class SessionServer:
 
 
 def session_path(prefix: str | None, key: str) -> str:
-    """Return the path of a session for life, which the Jupyter server shows it under that it was launched through."""
+    """Return the permanent path under which the launching Jupyter server shows a session."""
     return f"{prefix or '/'}jupyter-slurm/{key}/"
 
 
 class SessionStart(NamedTuple):
-    """A session that does not serve yet: how far it is, on which nodes, and how often its job had been requeued."""
+    """Session that does not serve yet: its progress, nodes, and number of earlier requeues."""
 
     stage: str = ""
     nodes: str = ""
@@ -102,7 +100,7 @@ class SessionStart(NamedTuple):
 
 
 async def read_served(transport: Transport, folder: JobFolder) -> SessionServer | SessionStart:
-    """Read where the server of a session listens; while it does not yet, how far it is, as far as that is known."""
+    """Read the address of a session's server; before it listens, the progress if known."""
     try:
         told = await read_untrusted(transport, folder.file("served.json"), _MAX_NOTE_BYTES)
         if "stage" in told:
@@ -119,12 +117,12 @@ async def read_served(transport: Transport, folder: JobFolder) -> SessionServer 
 
 
 async def read_token(transport: Transport, folder: JobFolder) -> str:
-    """Read what a Jupyter knows its person by.
+    """Read the token of a Jupyter.
 
     Raises
     ------
     JobError
-        It is not there, or others could have put it there.
+        The token is missing, or other users could have written it.
     """
     if why := await ownership_error(transport, folder.path):
         raise JobError(f"the session is not opened: {why}", hint=f"chmod 700 {folder.path}, or launch another one.")
@@ -138,21 +136,19 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
 
 
 class SessionListener(NamedTuple):
-    """Another way in to a session (``runner/session/tls_door.py``): its port on the node, and what both sides have
-    of it.
-    """
+    """TLS entrance of a session (``runner/session/tls_door.py``): its port on the node, and the keys of both sides."""
 
     port: int
     pem: bytes
 
 
 async def read_door(transport: Transport, folder: JobFolder, port: int) -> SessionListener | None:
-    """Read which door leads to a port of a session's node; None: none does.
+    """Return the TLS entrance to a port of a session's node; None: there is none.
 
     Raises
     ------
     TunnelError
-        There should be one; says why there is none, or why it is not believed.
+        The entrance is missing or not trusted; the message gives the reason.
     """
     try:
         told = await read_untrusted(transport, folder.file("served.json"), _MAX_NOTE_BYTES)
@@ -168,7 +164,7 @@ async def read_door(transport: Transport, folder: JobFolder, port: int) -> Sessi
 
 
 def end_error(marker: Any) -> SlurmError | None:
-    """Return what an end marker says of a session that has failed; None: nothing, or nothing that we know."""
+    """Return the error in the end marker of a failed session; None: missing or unknown."""
     try:
         told = marker["session"]
         lacks = {"lacks": "jupyter"} if told.get("lacks") == "jupyter" else {}

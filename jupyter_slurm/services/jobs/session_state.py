@@ -1,4 +1,4 @@
-"""State of a session in the API: steps, end, warnings and the way to it."""
+"""State of a session in the API: steps, end, warnings and address."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["route_to_api", "server_warnings", "session_dict"]
 
 
 async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWay:
-    """Return where a session answers here, and what it knows its person by: the ``SessionWay`` of the API.
+    """Return the local address and the token of a session: the ``SessionWay`` of the API.
 
     Raises
     ------
     JobError
-        It is not ready, or over; ``state`` among its details says how far it is.
+        The session is not ready, or over; ``state`` in the details has the progress.
     """
     told, served, folder = session_dict(entry), entry.session.server, entry.folder
     record = entry.record
@@ -46,12 +46,12 @@ async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWa
 
 
 def server_warnings(entry: TrackedJob) -> list[str]:
-    """Return what is wrong with the server of a session that runs."""
+    """Return the warnings about the server of a running session."""
     return entry.session.server.warnings if entry.session.server is not None and entry.state.is_running else []
 
 
 def session_dict(entry: TrackedJob) -> api.Session | None:
-    """Return what is told of a session beside what every job has; None for what is none."""
+    """Return the fields of a session beyond those of every job; None for any other job."""
     record = entry.record
     if record is None or record.session is None:
         return None
@@ -80,7 +80,7 @@ def session_dict(entry: TrackedJob) -> api.Session | None:
 
 
 def _end(entry: TrackedJob) -> float | None:
-    """Return when the time limit of a session ends this run of it, once that is near."""
+    """Return the time at which the time limit of a session ends this run, once near."""
     limit = (entry.latest.time_limit if entry.latest else None) or (entry.record.time_limit if entry.record else None)
     if not limit or not entry.start_time:
         return None
@@ -89,15 +89,16 @@ def _end(entry: TrackedJob) -> float | None:
 
 
 def _steps(entry: TrackedJob, served: SessionServer | None) -> list[api.SessionStep]:
-    """Return how far a session has come in this run of its job, and when: by our clock, Slurm's, the node's."""
+    """Return the steps of a session in this run of its job, with times by the clocks of agent, Slurm and node."""
     record = entry.record
     ready = served.since if served else record.granted.ready if record and record.granted else None
     begun = entry.start_time
     if not served and ready and (entry.state.is_pending or (begun and ready < begun)):
-        ready = None  # of a run before this one
+        ready = None  # of an earlier run
     if served and begun:
-        begun = min(begun, served.since)  # its sign is read a moment after it has begun
-    has_begun = not (entry.is_finished and entry.start_time == entry.end_time)  # so Slurm tells of one withdrawn
+        begun = min(begun, served.since)  # the sign is read a moment after the start
+    # Slurm shows equal times for a withdrawn job
+    has_begun = not (entry.is_finished and entry.start_time == entry.end_time)
     times = {
         "submitted": record.created if record else None,
         "pending": entry.slurm.submitted,

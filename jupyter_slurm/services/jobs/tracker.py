@@ -1,4 +1,4 @@
-"""What becomes of the jobs of one cluster: the queue, the runner's signs and the accounting, brought together."""
+"""Tracker of the jobs of one cluster: merges the queue, the runner's signs and accounting."""
 
 from __future__ import annotations
 
@@ -37,25 +37,25 @@ log = logging.getLogger(__name__)
 
 _ACCOUNTING_LAG_S = 60.0
 _MAX_SINGLE_LOOKUPS = 3
-_TASKS_WRITE_INTERVAL_S = 60.0  # seconds after which it is written down again how tasks of a running array ended
-_MAX_REASON_CHARACTERS = 4096  # letters of what a runner tells
+_TASKS_WRITE_INTERVAL_S = 60.0  # seconds between two writes of the finished tasks of a running array
+_MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
 
 
 class Tracker:
-    """Know the jobs of one cluster.
+    """Track the jobs of one cluster.
 
     Parameters
     ----------
     name : str
-        Id of the cluster.
+        ID of the cluster.
     client : SlurmClient
-        Who asks Slurm.
+        Queries Slurm.
     folder : ClusterFolder
-        Where the job directories are.
+        Folder of the job directories.
     store : JobIndex
-        The index.
+        Index of finished jobs.
     bus : EventBus
-        Who is told.
+        Publishes changes.
     clock : callable
         Seconds since the epoch.
     """
@@ -75,27 +75,27 @@ class Tracker:
         self._missing: dict[int, float] = {}
         self._listeners: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.on_end: list[Callable[[TrackedJob], None]] = []
-        self.on_unfinished: list[Callable[[TrackedJob], None]] = []  # called with each that a directory shows
+        self.on_unfinished: list[Callable[[TrackedJob], None]] = []  # called with each active job found in a directory
         self._recorder = RecordWriter(name, client, self.publish)
         self.save, self.schedule_save = self._recorder.save, self._recorder.schedule_save
 
-    # -- who is known
+    # -- known jobs
 
     def active(self) -> list[TrackedJob]:
-        """Jobs that are not over; each part of an array is one."""
+        """Return the jobs that are not over; each part of an array counts."""
         return [entry for entry in self.all_entries() if not entry.is_finished]
 
     def unverified(self) -> list[TrackedJob]:
-        """Jobs of whose end only the runner has told: what Slurm says of it is still to be heard."""
+        """Return the jobs whose end only the runner has reported: Slurm's report is still missing."""
         return [entry for entry in self.entries.values() if entry.runner.unverified]
 
     def all_entries(self) -> list[TrackedJob]:
-        """All jobs known: ours, and what the queue showed beside them."""
+        """Return all known jobs: those of jupyter_slurm, and others in the queue."""
         ours = list(self.entries.values())
         return ours + [entry for entry in self._by_number.values() if entry.folder is None]
 
     def add(self, entry: TrackedJob) -> None:
-        """Know a job from now on."""
+        """Add a job."""
         if entry.key is not None:
             self.entries[entry.key] = entry
         if entry.id is not None:
@@ -104,11 +104,11 @@ class Tracker:
                 self._by_number[entry.id.job] = entry
 
     def nameless(self) -> list[TrackedJob]:
-        """Jobs that the queue showed and of which nobody has told the name."""
+        """Return the jobs from the queue without a known name."""
         return [e for e in self._by_number.values() if e.folder is None and e.latest and e.latest.name is None]
 
     def set_names(self, records: Iterable[JobRecord]) -> None:
-        """Take in names; who is not among the records has none that anybody still knows."""
+        """Set names; a job that is missing in the records has no known name any more."""
         names = {record.id.job: record.name for record in records}
         for entry in self.nameless():
             if entry.id is not None and entry.latest is not None:
@@ -116,7 +116,7 @@ class Tracker:
                 self.publish(entry)
 
     def drop(self, entry: TrackedJob) -> None:
-        """Forget a job."""
+        """Remove a job."""
         entry.submission.release_lock()
         if entry.key is not None:
             self.entries.pop(entry.key, None)
@@ -125,7 +125,7 @@ class Tracker:
             del self._by_number[entry.id.job]
 
     def find(self, reference: str) -> TrackedJob | None:
-        """Find a job, or a step that was started here, by its key or its Slurm id."""
+        """Find a job, or a step that was started through jupyter_slurm, by key or Slurm ID."""
         if reference in self.entries:
             return self.entries[reference]
         steps = (e for e in self.entries.values() if e.number == reference and process_key(e) is None)
@@ -139,26 +139,26 @@ class Tracker:
         return entry and parts.with_task(entry, named.task, self.entries)
 
     def whole(self, entry: TrackedJob) -> TrackedJob:
-        """Return a job as a person knows it: the parts of an array as one."""
+        """Return a job as shown to the user: the parts of an array as one."""
         return parts.joined(entry, self.entries.get)
 
     def parts(self, entry: TrackedJob) -> list[TrackedJob]:
-        """Return the parts of an array, the first one first; of any other job, itself."""
+        """Return the parts of an array, first one first; for any other job, the job itself."""
         return parts.list_parts(entry, self.entries)
 
     def _first(self, entry: TrackedJob) -> TrackedJob:
-        """Return what stands for a job: the first part of an array."""
+        """Return the representative of a job: the first part of an array."""
         return self.entries.get(entry.part.of, entry) if entry.part else entry
 
     def wholes(self, entries: Iterable[TrackedJob]) -> list[TrackedJob]:
-        """Return jobs as a person knows them, each once, of the parts that are given."""
+        """Return jobs as shown to the user, each once, from the given parts."""
         return [self.whole(entry) for entry in {id(first): first for first in map(self._first, entries)}.values()]
 
-    # -- who is told
+    # -- listeners
 
     @contextlib.contextmanager
     def listening(self, entry: TrackedJob) -> Iterator[asyncio.Event]:
-        """Give an event that is set whenever the job changes."""
+        """Yield an event that is set whenever the job changes."""
         changed = asyncio.Event()
         self._listeners[id(entry)].add(changed)
         try:
@@ -169,15 +169,15 @@ class Tracker:
                 del self._listeners[id(entry)]
 
     def follows(self, entry: TrackedJob) -> bool:
-        """Whether somebody follows this job."""
+        """Return whether a listener follows this job."""
         return bool(self._listeners) and (id(entry) in self._listeners or id(self._first(entry)) in self._listeners)
 
     def is_listened_to(self) -> bool:
-        """Whether somebody follows a job that is not over."""
+        """Return whether a listener follows a job that is not over."""
         return bool(self._listeners) and any(self.follows(entry) for entry in self.active())
 
     def publish(self, entry: TrackedJob) -> None:
-        """Tell everybody that a job changed."""
+        """Publish a change of a job."""
         for known in {id(entry), id(self._first(entry))}:
             for event in self._listeners.get(known, ()):
                 event.set()
@@ -186,7 +186,7 @@ class Tracker:
             self.bus.publish("job", told)
 
     def to_api(self, entry: TrackedJob) -> api.Job | None:
-        """Return a job as the API tells it; None when something is wrong with it that must not hurt the others."""
+        """Return a job in the form of the API; None after an error, which must not affect other jobs."""
         try:
             return job_dict(self.whole(entry))
         except Exception:
@@ -194,7 +194,7 @@ class Tracker:
             return None
 
     async def finish(self, entry: TrackedJob) -> None:
-        """Write down how a job ended, where it stays, and tell it."""
+        """Save the end of a job in its durable form, and publish it."""
         if entry.folder is not None and entry.record is not None:
             entry.runner.ranks = await read_ranks(self.client.transport, entry)
             entry.record = replace(entry.record, end=describe_end(entry))
@@ -207,13 +207,13 @@ class Tracker:
         self.publish(entry)
 
     async def stop(self) -> None:
-        """Wait for what is being written; see :meth:`RecordWriter.stop`."""
+        """Wait for running writes; see :meth:`RecordWriter.stop`."""
         await self._recorder.stop(entry for entry in self.active() if entry.slurm.tasks)
 
-    # -- what is learned
+    # -- updates
 
     async def poll(self) -> bool:
-        """Ask the queue and take in the answer; return whether something changed."""
+        """Query the queue and update the jobs; return whether a job has changed."""
         asked_at = self.clock()
         before = {id(entry) for entry in self.active() if entry.id is not None}
         unverified = {id(entry) for entry in self.unverified()}
@@ -226,13 +226,13 @@ class Tracker:
             raise
         for entry in self.unverified():
             if id(entry) in unverified and id(entry) not in shown:
-                entry.runner.unverified = False  # Slurm has forgotten it: nobody will say more
+                entry.runner.unverified = False  # Slurm has forgotten the job: no further report is expected
         absent = [e for e in self.active() if id(e) in before and e.id is not None and id(e) not in shown]
         resolved = await self._resolve(absent, asked_at)
         return changed or resolved
 
     async def _apply_queue(self, records: Iterable[JobRecord]) -> tuple[set[int], bool]:
-        """Take in the queue; return whose jobs it showed (``id()`` of the entries) and whether something changed."""
+        """Update jobs from the queue; return those shown (``id()`` of the entries) and whether one changed."""
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
             groups[record.id.job].append(record)
@@ -251,11 +251,11 @@ class Tracker:
             self._missing.pop(number, None)
         for number, entry in list(self._by_number.items()):
             if number not in groups and entry.folder is None and entry.is_finished:
-                del self._by_number[number]  # Slurm has forgotten it, and so do we
+                del self._by_number[number]  # forget a job that Slurm has forgotten
         return {id(entry) for entry in owners.values()}, changed
 
     async def _owners(self, groups: Mapping[int, list[JobRecord]]) -> dict[int, TrackedJob]:
-        """Find whose the numbers of the queue are: they wrap, and begin again when a controller has lost its state."""
+        """Find the owners of the queue's IDs: IDs wrap, and restart when a controller has lost its state."""
         known = {number: self._by_number[number] for number in groups if number in self._by_number}
         doubtful = {number for number, entry in known.items() if not entry.is_described_by(groups[number])}
         if any(known[number].folder is not None for number in doubtful):
@@ -285,7 +285,7 @@ class Tracker:
             await array_tasks.save(self.client.transport, entry)
 
     async def read_end(self, entry: TrackedJob) -> bool:
-        """Take in the runner's end marker, if it is of the last run; return whether there is one."""
+        """Read the runner's end marker, if it belongs to the last run; return whether there is one."""
         if entry.folder is None:
             return False
         try:
@@ -301,23 +301,23 @@ class Tracker:
         entry.restarts, entry.runner.ranks, entry.runner.had = restarts, ranks_from_end_marker(marker), _had(marker)
         if "lost" in marker:
             await self._end_cell(entry)
-        entry.error = why_ended(entry, marker) or entry.error  # first: whoever sees the end sees why
+        entry.error = why_ended(entry, marker) or entry.error  # first: listeners that see the end also see the reason
         entry.ended(code, at, self.clock(), interrupted=interrupted)
         return True
 
     async def _apply_session_end(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
-        """Take in why a session ended before Slurm's word that it did; return whether it has said so."""
+        """Read the reason for a session's end before Slurm reports the end; return whether there is one."""
         is_over = entry.kind == "session" and all(record.state.is_finished for record in records)
         return is_over and await self.read_end(entry)
 
     async def _end_cell(self, cell: TrackedJob) -> None:
-        """Know that the process of a cell that was lost is over: whoever hears of the cell may ask for another one."""
+        """Record the end of a lost cell's process: a listener of the cell may request another process."""
         process = self.entries.get(process_key(cell) or "")
         if process is not None and await self.read_end(process):
             await self.finish(process)
 
     async def _resolve(self, absent: list[TrackedJob], now: float) -> bool:
-        """Find out about jobs that the queue no longer shows."""
+        """Find the state of jobs that the queue no longer shows."""
         open_ends = [entry for entry in absent if not await self._ended_by_marker(entry)]
         if len(open_ends) <= _MAX_SINGLE_LOOKUPS:
             for entry in list(open_ends):
@@ -335,7 +335,7 @@ class Tracker:
         return True
 
     async def update_from_slurm(self, entry: TrackedJob, records: list[JobRecord]) -> bool:
-        """Take in what Slurm says of one job that is not over; return whether it said anything of this very job."""
+        """Update an active job from Slurm's records; return whether one of them was of this job."""
         if not records or not entry.is_described_by(records):
             return False
         await self._apply_session_end(entry, records)
@@ -344,7 +344,7 @@ class Tracker:
         return True
 
     async def _from_accounting(self, entries: list[TrackedJob], now: float) -> bool:
-        """Ask slurmdbd about all of them at once; who is not there a minute later has an unknown end."""
+        """Ask slurmdbd about all of them at once; a job still missing after a minute has an unknown end."""
         since = min((entry.submit_time or now for entry in entries), default=now) - 60
         ids = [entry.id for entry in entries if entry.id is not None]
         try:
@@ -353,7 +353,7 @@ class Tracker:
         except ControllerError:
             return False
         except CommandError:
-            records, lag = [], 0.0  # no accounting here: nobody will ever know more
+            records, lag = [], 0.0  # without accounting, the end stays unknown
         groups: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:
             groups[record.id.job].append(record)
@@ -372,7 +372,7 @@ class Tracker:
         return changed
 
     async def _own_records(self, entry: TrackedJob, records: list[JobRecord], since: float) -> list[JobRecord]:
-        """Return those records of its number that are of its script: requeued meanwhile, or not seen before."""
+        """Return the records of the job's ID that belong to its script: requeued meanwhile, or not seen before."""
         if entry.script_path is None:
             return []
         try:
@@ -384,7 +384,7 @@ class Tracker:
 
 
 def _had(marker: Mapping[str, Any]) -> dict[str, str]:
-    """Return what an end marker says that the job had; the job could have written anything there."""
+    """Return the resources in an end marker; the job could have written anything into the marker."""
     told = marker.get("had")
     told = told if isinstance(told, dict) else {}
     return {
@@ -395,7 +395,7 @@ def _had(marker: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _is_later(entry: TrackedJob, other: TrackedJob) -> bool:
-    """Whether a number that two jobs had is that of the first: they begin again when a controller lost its state."""
+    """Return whether an ID that two jobs had belongs to the first: IDs restart after a controller lost its state."""
     if other.folder is None:
         return not entry.is_finished
     return (entry.submit_time or 0) >= (other.submit_time or 0)

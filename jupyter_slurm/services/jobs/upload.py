@@ -1,4 +1,4 @@
-"""What travels to a cluster before a submission can begin: how far that is, and giving it up."""
+"""Upload of files before a submission: progress and cancellation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Upload", "may_run"]
 
 
 class Upload:
-    """Large files on their way.
+    """Large files on their way to the cluster.
 
     Parameters
     ----------
     task : asyncio.Task
-        Who sends them.
+        Task that sends the files.
 
     Attributes
     ----------
@@ -28,11 +28,11 @@ class Upload:
         self.sent_bytes = self.total = 0
 
     def as_dict(self) -> dict[str, int]:
-        """Return it as the API tells it."""
+        """Return the upload in the form of the API."""
         return {"done": self.sent_bytes, "total": self.total}
 
     def cancel(self) -> bool:
-        """Have them not arrive, and nothing submitted; may be called again."""
+        """Cancel the upload and the submission; repeated calls are allowed."""
         if not self.is_cancelled:
             self.is_cancelled = True
             self._task.cancel()
@@ -40,5 +40,5 @@ class Upload:
 
 
 def may_run(error: BaseException) -> bool:
-    """Whether what was to be started may be at work although that has failed: the link broke, and nobody has heard."""
+    """Return whether a command that failed may have started: the connection broke before an answer."""
     return isinstance(error, TransportError) and bool(error.details.get("may_run"))

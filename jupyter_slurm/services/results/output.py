@@ -1,4 +1,4 @@
-"""A job's output, as far as it has been written."""
+"""Output of a job, as far as written."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["DISPLAY", "STREAMS", "follow", "read_output", "why_lost"]
 
 _CHUNK_BYTES = 262_144
-_RETRY_INTERVAL_S = 5.0  # seconds after which what could not be read is tried again
+_RETRY_INTERVAL_S = 5.0  # seconds after which a failed read is repeated
 
 
 async def read_output(
     transport: Transport, entry: TrackedJob, stream: str, offset: int, limit: int | None, *, finished: bool
 ) -> tuple[bytes, int]:
-    """Return a part of a stream and its whole size in bytes; a negative offset counts from the end.
+    """Return a part of a stream and its total size in bytes; a negative offset counts from the end.
 
     Raises
     ------
     JobOutputMissing
-        The job is over and its file is not there.
+        The job is over and its file does not exist.
     """
     path = entry.path(stream)
     try:
@@ -49,13 +49,13 @@ async def read_output(
 
 
 def _never_started(entry: TrackedJob) -> bool:
-    """Tell whether a job was cancelled before it had a node: there is no output, and nothing is wrong with that."""
+    """Return whether a job was cancelled before it had a node: missing output is then normal."""
     nodes = entry.reported_nodes or (entry.latest.nodes if entry.latest else "")
     return entry.state.name == "CANCELLED" and not nodes
 
 
 def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissing:
-    """Return what is to be said of a file that is not there."""
+    """Return the message about a missing file."""
     if stream not in STREAMS:
         is_asked = bool(entry.record and entry.record.values and entry.record.values.outputs)
         hint = "Its log may say why: job.stderr." if is_asked else "out=NAME in its line would have asked for one."
@@ -67,7 +67,7 @@ def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissi
 
 
 def why_lost(cluster: str, reached: Callable[[], Mapping[str, Any]]) -> str:
-    """Return why nothing comes from a cluster now; empty where the way there is open."""
+    """Return why a cluster does not answer now; empty if the connection works."""
     connection = reached().get("connection") or {}
     return f"The connection to {cluster} is lost: {connection['message']}" if connection.get("state") == "lost" else ""
 
@@ -81,28 +81,29 @@ async def follow(
     printed: Callable[[], None],
     lost: Callable[[], str],
 ) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-    """Yield what a job prints and becomes, until it is over and everything has been said.
+    """Yield the output and the states of a job, until it is over and everything has been sent.
 
-    ``offsets`` says how much of each stream the listener has already; one that is not in it is not sent. A negative one
-    asks for the end only: the first event says where that begins. ``changed`` is set when the job becomes something
-    else; ``printed`` is called when there was something; ``lost`` says that there is no way there now.
+    ``offsets`` gives for each stream the bytes that the listener already has; a missing stream is not sent. A negative
+    offset asks for the end only: the first event has the start position. ``changed`` is set when the job's state
+    changes; ``printed`` is called after new output; ``lost`` returns why the connection is down.
 
     Raises
     ------
     LinkLost
-        The job is over, and how much it printed cannot be found out now: ask again from where this ended.
+        The job is over, and the size of its output is unknown: continue later from the last position.
     """
     told: api.Job | None = None
     trouble = ""
     with tails.watching(changed) as watch:
         while True:
-            changed.clear()  # first: what happens from here on is heard
+            changed.clear()  # first: later changes set the event again
             entry = read_entry()
             if (said := lost()) != trouble:
                 trouble = said
                 yield "trouble", {"detail": trouble}
-            finished = entry.is_finished  # before the output is looked at: what it printed last is read too
-            is_over = finished and not entry.is_copy_back_due  # before that is told, too: what came back is to be heard
+            finished = entry.is_finished  # before the output is read, so that the last output is read too
+            # an earlier end is also sent; listeners also receive the copied results
+            is_over = finished and not entry.is_copy_back_due
             paths = _paths(entry, offsets)
             tails.watch(watch, paths.values())
             sizes = await _last_sizes(tails, paths.values()) if finished else watch.sizes
@@ -126,7 +127,7 @@ async def follow(
 
 
 def _paths(entry: TrackedJob, streams: Iterable[str]) -> dict[str, str]:
-    """Return the file of each stream, as far as it is known; one that two share is that of the first."""
+    """Return the known file of each stream; a file of two streams belongs to the first."""
     found: dict[str, str] = {}
     for stream in streams:
         path = entry.path(stream)
@@ -145,7 +146,7 @@ async def _last_sizes(tails: OutputGrowth, paths: Iterable[str]) -> Mapping[str,
 
 
 async def _size(tails: OutputGrowth, path: str, size: int | None, had: int) -> int | None:
-    """Return how large a file is that seems to have shrunk: what was seen of it may be older than what was read."""
+    """Return the size of a file that seems to have shrunk: the watched size may be older than the last read."""
     if size is None or size >= had:
         return size
     try:
@@ -157,7 +158,7 @@ async def _size(tails: OutputGrowth, path: str, size: int | None, had: int) -> i
 async def _news(
     transport: Transport, path: str, size: int | None, stream: str, offsets: dict[str, int], *, is_last: bool
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield what was written beyond ``offsets[stream]`` and move that on; a file that shrank is read anew."""
+    """Yield the data beyond ``offsets[stream]`` and update the offset; a file that shrank is read from its start."""
     if size is None:
         return
     if offsets[stream] < 0:
@@ -166,13 +167,14 @@ async def _news(
         offsets[stream] = 0
     while offsets[stream] < size:
         try:
-            # Of what is shown no more than was there when the text was looked at, which it stands in.
+            # Display data is limited to its size when the text was read, because display data has a position in the
+            # text.
             most = min(_CHUNK_BYTES, size - offsets[stream]) if stream == DISPLAY else _CHUNK_BYTES
             data = await transport.read(path, offsets[stream], most)
         except (TransportError, FileNotFoundError) as error:
             if is_last and isinstance(error, LinkLost):
                 raise
-            return  # not ours to read, or away: the job's state still gets told
+            return  # not readable, or missing: the job's state is still sent
         if not data:
             return
         size = max(size, offsets[stream] + len(data))

@@ -1,4 +1,4 @@
-"""How large the files are that somebody follows: one question for all of them, however many jobs there are."""
+"""Growth of followed output files: one query for all of them, for any number of jobs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["OutputGrowth", "OutputWatch"]
 _ACTIVE_INTERVAL_S, _IDLE_INTERVAL_S = (
     0.2,
     1.0,
-)  # seconds between two questions: while something is printed, and while nothing is
+)  # seconds between two queries: with new output, and without
 
 
 @dataclass(eq=False)
 class OutputWatch:
-    """The files of one who follows.
+    """Files of one follower.
 
     Attributes
     ----------
     changed : asyncio.Event
-        Set when one of them is there, has grown or has shrunk.
+        Set when one of them has appeared, grown or shrunk.
     sizes : dict
-        What is known of them: path to bytes; None: not there, or not ours to look at.
+        Known sizes: path to bytes; None: missing or not readable.
     """
 
     changed: asyncio.Event
@@ -35,12 +35,12 @@ class OutputWatch:
 
 
 class OutputGrowth:
-    """Watch files.
+    """Watch the sizes of files.
 
     Parameters
     ----------
     transport : Transport
-        The way to them.
+        Transport to the files.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -51,7 +51,7 @@ class OutputGrowth:
 
     @contextlib.contextmanager
     def watching(self, changed: asyncio.Event) -> Iterator[OutputWatch]:
-        """Give a watch; :meth:`watch` says of what."""
+        """Yield a watch; :meth:`watch` sets its files."""
         watch = OutputWatch(changed)
         self._watches.add(watch)
         if self._task is None:
@@ -62,7 +62,7 @@ class OutputGrowth:
             self._watches.discard(watch)
 
     def watch(self, watch: OutputWatch, paths: Iterable[str]) -> None:
-        """Watch these files from now on; what is new among them is asked about at once."""
+        """Watch these files; query new ones at once."""
         wanted = set(paths)
         for path in watch.sizes.keys() - wanted:
             del watch.sizes[path]
@@ -71,12 +71,12 @@ class OutputGrowth:
             self._hurry.set()
 
     async def sizes(self, paths: Iterable[str]) -> Mapping[str, int]:
-        """Ask now; files that cannot be seen are left out."""
+        """Query sizes now; files that cannot be read are left out."""
         found = await self._transport.stat_all(sorted(set(paths)))
         return {path: stat.size for path, stat in found.items()}
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -88,7 +88,7 @@ class OutputGrowth:
                 self._hurry.clear()
                 begun = asyncio.get_running_loop().time()
                 pause = _ACTIVE_INTERVAL_S if await self._query_sizes() else min(_IDLE_INTERVAL_S, pause * 1.2)
-                # A way that is slow, or busy with what was printed, is asked less often.
+                # A slow or busy connection is queried less often.
                 took = asyncio.get_running_loop().time() - begun
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(pause, took)):
@@ -97,12 +97,12 @@ class OutputGrowth:
             self._task = None
 
     async def _query_sizes(self) -> bool:
-        """Ask once; return whether there was news for somebody."""
+        """Query once; return whether any follower has news."""
         watches = list(self._watches)
         try:
             found = await self.sizes(path for watch in watches for path in watch.sizes)
         except TransportError:
-            return False  # the way is broken: it is asked again, and the followers hear of it when they read
+            return False  # the connection is broken: query again later; followers see the error when they read
         news = False
         for watch in watches:
             seen = {path: found.get(path) for path in watch.sizes}

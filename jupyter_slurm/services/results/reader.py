@@ -1,4 +1,4 @@
-"""What can be read of a job: its script, what is recorded of it, what it used, what it prints."""
+"""Readable data of a job: script, record, usage and output."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ __all__ = ["ResultReader"]
 
 
 class ResultReader:
-    """Read what jobs of one cluster are and leave.
+    """Read data and results of one cluster's jobs.
 
     Parameters
     ----------
     client : SlurmClient
-        Who asks Slurm.
+        Queries Slurm.
     tracker : Tracker
-        Who knows the jobs.
+        Tracks the jobs.
     wake : callable
-        Has the queue looked at soon.
+        Requests a query of the queue soon.
     reached : callable
-        Returns how one gets there, as the API tells it.
+        Returns the connection fields of the API.
     find : callable
-        Returns the job that a reference names; raises JobNotFound.
+        Returns the job of a reference; raises JobNotFound.
     shown : callable
-        Returns what a reference means of it: one task, or all of it.
+        Returns the part that a reference means: one task, or the whole job.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class ResultReader:
         self._tails = OutputGrowth(client.transport)
 
     async def stop(self) -> None:
-        """Follow no more output."""
+        """Stop following output."""
         await self._tails.stop()
 
     async def script(self, reference: str) -> bytes:
-        """Return the batch script of a job, byte for byte."""
+        """Return the batch script of a job, unchanged."""
         entry = await self._find(reference)
         if entry.folder is not None and entry.record is not None:
             return await read_whole(self._transport, entry.folder.file(entry.record.script))
         return await self._client.query(["scontrol", "write", "batch_script", str(entry.id), "-"])
 
     async def source(self, reference: str) -> bytes:
-        """Return what was typed, where that is another thing than the batch script."""
+        """Return the typed source, if different from the batch script."""
         entry = await self._find(reference)
         cell, folder = entry.record.cell if entry.record else None, shared_folder(entry)
         if cell is None and folder is not None:
@@ -83,19 +83,19 @@ class ResultReader:
         return cell.source.encode("utf-8", "surrogateescape")
 
     async def record(self, reference: str) -> api.Record:
-        """Return what is recorded of a job."""
+        """Return the record of a job."""
         return await recorded(self._transport, await self._find_single(reference), reference)
 
     async def report(self, reference: str) -> api.Report:
-        """Return what a job used of what it had."""
+        """Return the usage report of a job."""
         return await report_to_api(self._client, await self._find_single(reference), self._clock())
 
     async def usage(self, reference: str) -> api.Usage:
-        """Return what a job used as time went by."""
+        """Return the usage of a job over time."""
         return await sampled(self._transport, await self._find_single(reference))
 
     async def output(self, reference: str, stream: str, offset: int, limit: int | None) -> tuple[bytes, int]:
-        """Return a part of a job's output and its whole size in bytes; a negative offset counts from the end."""
+        """Return a part of a job's output and its total size in bytes; a negative offset counts from the end."""
         entry = await self._find(reference)
         asked = entry.task_view(task_index(reference, entry))
         if (
@@ -107,9 +107,9 @@ class ResultReader:
         return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-        """Yield what a job prints and becomes, until it is over."""
+        """Yield the output and the states of a job until its end."""
         entry = await self._find(reference)
-        positions: dict[str, int] = {}  # what is shown comes first: it says where it stands in the text
+        positions: dict[str, int] = {}  # display data first: it has positions in the text
         if output.DISPLAY in offsets and entry.folder and await is_owned(self._transport, entry.folder.path):
             positions[output.DISPLAY] = offsets[output.DISPLAY]
         positions |= {name: offsets.get(name, 0) for name in output.STREAMS}
@@ -125,7 +125,7 @@ class ResultReader:
                 yield event
 
     def _check_output_start(self, entry: TrackedJob) -> None:
-        """Take output in the job directory of a job that never ran before for the sign that it does."""
+        """Treat output in the directory of a job that never ran before as the sign of its start."""
         own = entry.folder is not None and (entry.paths()["stdout"] or "").startswith(f"{entry.folder.path}/")
         if own and entry.state.is_pending and not entry.restarts and entry.started(self._clock()):
             self._tracker.publish(entry)

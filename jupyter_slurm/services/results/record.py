@@ -1,4 +1,4 @@
-"""What is recorded of a job: all that it takes to know it again, and to submit it again."""
+"""Record of a job: all data to identify it and to submit it again."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _REQUESTED = ("options", "args", "default_python", "env", "stage", "cwd")
 
 
 async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> api.Record:
-    """Return what is recorded of a job as the API tells it.
+    """Return the record of a job in the form of the API.
 
     Raises
     ------
     UsageError
-        It was not submitted here, or somebody else can have changed what is recorded.
+        The job was not submitted by jupyter_slurm, or another user can have changed the record.
     """
     record = entry.record
     if record is None or entry.folder is None:
@@ -66,7 +66,7 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> a
     told = {
         **{name: document.get(name) for name in _RECORD_KEYS},
         **{name: getattr(request, name, None) for name in _REQUESTED},
-        "key": entry.part.of if entry.part else record.key,  # what its parts share is with the first
+        "key": entry.part.of if entry.part else record.key,  # shared data is in the directory of the first part
         "environment": _without_secrets(document.get("environment")),
         "id": str(entry.id) if entry.id else None,
         "python": _python(record),
@@ -84,14 +84,14 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> a
 
 
 def _python(record: JobRecordFile) -> str | None:
-    """Return the Python that was asked for; of a step, of which no request is recorded, the one that it has."""
+    """Return the requested Python; for a step, whose request is not recorded, the Python in use."""
     if record.request is not None and "python" in record.request.given:
         return record.request.python
     return record.cell.python if record.cell else None
 
 
 def _without_secrets(environment: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return an environment as a notebook may keep it: what its name calls a secret has no value."""
+    """Return an environment without the values of variables whose names suggest a secret: a notebook may keep it."""
     if environment is None or "variables" not in environment:
         return environment
     told = {name: "(hidden)" if _SECRET.search(name) else value for name, value in environment["variables"].items()}
@@ -99,7 +99,7 @@ def _without_secrets(environment: dict[str, Any] | None) -> dict[str, Any] | Non
 
 
 async def _used(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
-    """Return what the runner found when the cell began; nothing where it did not."""
+    """Return the runner's data about the start of the cell; empty without a start."""
     if entry.folder is None or entry.kind != "python" or not await is_owned(transport, entry.folder.path):
         return {}
     try:
@@ -110,12 +110,12 @@ async def _used(transport: Transport, entry: TrackedJob) -> dict[str, Any]:
 
 
 async def read_job_values(transport: Transport, folder: JobFolder, limit: int) -> bytes:
-    """Return the values that travelled with a job, to travel again: at most so many bytes.
+    """Return the values sent with a job, to send them again, up to a maximum size in bytes.
 
     Raises
     ------
     UsageError
-        They are gone, or more than that, or somebody else can write to their folder.
+        The values are missing or too large, or another user can write to their folder.
     """
     if await is_owned(transport, folder.path):
         try:
@@ -128,7 +128,7 @@ async def read_job_values(transport: Transport, folder: JobFolder, limit: int) -
 
 
 async def sweep_table(transport: Transport, folder: JobFolder) -> api.Sweep | None:
-    """Return the table of parameters of a job, as a submission has it; None where it has none."""
+    """Return the parameter table of a job in the form of a submission; None if there is no table."""
     try:
         told = json.loads(await read_whole(transport, folder.file(FILE)))
         return {"names": told["names"], "rows": told["rows"]}

@@ -1,4 +1,4 @@
-"""What a job used: from accounting, else from its nodes while it runs, else from the end marker of the runner."""
+"""Usage report of a job: from accounting, else from its nodes during the run, else from the runner's end marker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLOCK_MARGIN_S = 60.0  # seconds by which clocks may differ
 
 
 async def report_to_api(client: SlurmClient, entry: TrackedJob, now: float) -> api.Report:
-    """Return the report as the API tells it.
+    """Return the report in the form of the API.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ async def report_to_api(client: SlurmClient, entry: TrackedJob, now: float) -> a
     Raises
     ------
     UsageError
-        It is a whole array or a step, or has not begun.
+        The job is a whole array or a step, or has not started.
     """
     if entry.is_step:
         raise UsageError("A step has no report of its own.", hint="That of its allocation: step.allocation.report()")
@@ -85,7 +85,7 @@ async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tup
 
 
 async def _marker(client: SlurmClient, entry: TrackedJob) -> Usage | None:
-    """Return what the runner measured of a Python cell."""
+    """Return the runner's measurements of a Python cell."""
     if entry.kind != "python" or entry.folder is None or entry.id is None:
         return None
     try:
@@ -104,7 +104,7 @@ async def _marker(client: SlurmClient, entry: TrackedJob) -> Usage | None:
 
 
 async def _allocated(client: SlurmClient, entry: TrackedJob, usage: Usage, now: float) -> Usage:
-    """Add what was allocated, from what the controller says, where accounting has not told it."""
+    """Add the allocated resources from the controller if accounting lacks them."""
     latest, at_end = entry.latest, entry.record.end if entry.record else None
     if not usage.tres and entry.id is not None:
         told = [record for record in await client.find_jobs(entry.id) if record.id == entry.id]
@@ -123,7 +123,7 @@ async def _allocated(client: SlurmClient, entry: TrackedJob, usage: Usage, now: 
 
 
 async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, notes: list[str]) -> list[api.ReportGpu]:
-    """Ask the GPUs of a running job, in a step that takes nothing from it."""
+    """Query the GPUs of a running job, in a step that takes no resources from the job."""
     if requested is None:
         return []
     if entry.is_finished or entry.id is None:
@@ -135,7 +135,7 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
     argv = ["srun", *place, "--quiet"]
     try:
         gpus = job_usage.parse_gpus(await client.query([*argv, *job_usage.GPU_QUERY])) if requested else []
-        if not gpus:  # of whole nodes it has all, and a step none that does not ask for them
+        if not gpus:  # with whole nodes the job has all GPUs, and a step gets none without a request
             given = job_usage.parse_allocated_gpus(
                 await client.query(["scontrol", "--details", "show", "job", str(raw)])
             )

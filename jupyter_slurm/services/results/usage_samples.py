@@ -1,4 +1,4 @@
-"""What a job used as time went by, as its runner saw it (``runner/lifecycle/usage.py``): for a plot."""
+"""Usage of a job over time, as measured by its runner (``runner/lifecycle/usage.py``), for a plot."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["sampled"]
 
-_MAX_SAMPLES_BYTES = 200_000  # bytes; no runner writes so many
-_MAX_NODE_NAME_CHARACTERS = 255  # characters of the name of a node
+_MAX_SAMPLES_BYTES = 200_000  # bytes; a runner writes fewer
+_MAX_NODE_NAME_CHARACTERS = 255  # characters of a node name
 _MEASURED = ("python", "allocation", "session")
 _EMPTY_SAMPLE: api.Usage = {"node": None, "cpus": None, "memory": None, "gpus": 0, "points": [], "note": ""}
 
 
 async def sampled(transport: Transport, entry: TrackedJob) -> api.Usage:
-    """Return what was measured as the API tells it; where that is nothing, ``note`` says why."""
+    """Return the measurements in the form of the API; if there are none, ``note`` gives the reason."""
     if why := _unmeasured(entry):
         return {**_EMPTY_SAMPLE, "note": why}
     assert entry.folder is not None
@@ -75,7 +75,7 @@ def _read(data: Any) -> api.Usage:
 
 
 def _number(value: Any) -> float:
-    """Return a number as JSON knows it: the job can write what it likes, also NaN."""
+    """Return a number that is valid in JSON: the job can write anything, including NaN."""
     number = float(value)
     if not math.isfinite(number):
         raise ValueError(f"{value} is no number")

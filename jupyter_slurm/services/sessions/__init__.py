@@ -1,1 +1,1 @@
-"""Sessions: remote Jupyter servers, and their log-in pages."""
+"""Sessions: remote Jupyter servers, and their login pages."""

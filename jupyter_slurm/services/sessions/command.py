@@ -1,4 +1,4 @@
-"""Command of a session that is no Jupyter: its check, and the name and base URL that follow from it."""
+"""Command of a session without Jupyter: its check, and the derived name and base URL."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jupyter_slurm.services.slurm.client import printable
 __all__ = ["NAME", "base_url_of", "check_command", "stem_of"]
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
-"""A session's name: no number and no key, for those name the job."""
+"""Form of a session's name: neither a number nor a key, because these identify the job."""
 
 
 def check_command(command: Sequence[str] | None) -> None:
-    """Refuse a command that is not told on which port it is to listen."""
+    """Refuse a command without a placeholder for the port."""
     if command and not any("{port}" in word for word in command):
         raise UsageError(
             printable(f"{shlex.join(command)} is not told on which port it is to listen."),
@@ -27,11 +27,11 @@ def check_command(command: Sequence[str] | None) -> None:
 
 
 def stem_of(command: Sequence[str] | None) -> str:
-    """Return what names sessions that were given none."""
+    """Return the stem of default session names."""
     stem = os.path.basename(command[0])[:50] if command else "jupyter"
     return stem if NAME.fullmatch(stem) else "server"
 
 
 def base_url_of(own: str, command: Sequence[str] | None) -> str:
-    """Return under which path a session serves: a command does under its own where it is told to."""
+    """Return the base URL of a session: a command has its own if it contains the placeholder for it."""
     return own if not command or any("{base_url}" in word for word in command) else "/"

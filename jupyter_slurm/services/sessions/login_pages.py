@@ -1,4 +1,4 @@
-"""The pages that log in to sessions: the token is in no command line and no history, and in a file for a while only."""
+"""Login pages of sessions: the token is in no command line and no history, and in a file only for a limited time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jupyter_slurm.transport.local.files import make_private
 
 __all__ = ["LoginPages"]
 
-_PAGE_LIFETIME_S = 600.0  # seconds for which a page that logs in is there: for one opening, perhaps by hand
+_PAGE_LIFETIME_S = 600.0  # seconds for which a login page exists: for one visit, perhaps by hand
 
 _PAGE = """<!DOCTYPE html>
 <html><head><meta charset="utf-8"><meta name="referrer" content="no-referrer"><title>Opening the session</title></head>
@@ -26,36 +26,36 @@ _PAGE = """<!DOCTYPE html>
 
 
 class LoginPages:
-    """Those of one agent.
+    """Login pages of one agent.
 
     Parameters
     ----------
     folder : str
-        Of the person alone.
+        Folder that only the user can read.
     """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._timers: dict[str, asyncio.TimerHandle] = {}  # when each is removed; by the keys of their sessions
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # removal of each page, by key of the session
 
     def sweep(self) -> None:
-        """Remove those that an agent has left which was killed: others may have the ports by now."""
+        """Remove the pages of a killed agent: other users may have the ports by now."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._folder) if _is_private(self._folder) else ():
                 os.unlink(os.path.join(self._folder, name))
 
     def clear(self) -> None:
-        """Leave none: without an agent, others can take the ports to which they post."""
+        """Remove all pages: without an agent, other users can take the ports to which the pages post."""
         for key in list(self._timers):
             self.remove(key)
 
     def write(self, key: str, url: str, token: str) -> str:
-        """Write the page of a session, for ten minutes; return its path.
+        """Write the login page of a session, for ten minutes; return its path.
 
         Raises
         ------
         TransportError
-            It cannot be, or others could read it.
+            The page cannot be written, or other users could read it.
         """
         base_url = "/" + url.split("/", 3)[3]
         page = _PAGE.format(login=escape(f"{url}login"), token=escape(token), base_url=escape(base_url))
@@ -85,7 +85,7 @@ class LoginPages:
 
 
 def _is_private(folder: str) -> bool:
-    """Whether nobody else can put a file there, or a link in its place."""
+    """Return whether no other user can create a file in the folder, or replace the folder with a link."""
     found = os.lstat(folder)
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 

@@ -1,7 +1,7 @@
-"""Sessions: a Jupyter in a job, or another program that serves, and the tunnel that brings it here.
+"""Sessions: a Jupyter or another server in a job, with the tunnel to it.
 
-What is durable is the job (``kind`` session) and what its runner left in the job directory; the tunnel is remembered by
-:mod:`jupyter_slurm.services.tunnels.manager`. So any agent finds a session again.
+The durable state is the job (``kind`` session) and the runner's files in the job directory.
+:mod:`jupyter_slurm.services.tunnels.manager` stores the tunnel. So any agent can restore a session.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ __all__ = ["Sessions"]
 log = logging.getLogger(__name__)
 
 _OF_A_SESSION = ("idle", "dir", "port", "prefix", "command", "jupyter")
-_FRESH_DELAYS_S = 0.025, 1.0  # seconds between two looks whether a Jupyter answers: on this machine, over SSH
-_CHECK_DELAYS_S = (0.5, 2.0)  # seconds between two looks whether one that was cancelled is over: at first, at last
+_FRESH_DELAYS_S = 0.025, 1.0  # seconds between two checks whether a Jupyter answers: on this machine, over SSH
+_CHECK_DELAYS_S = (0.5, 2.0)  # seconds between two checks whether a cancelled session is over: first, and longest
 _SHUTDOWN_TIMEOUT_S = 60.0  # seconds for all of them
-_RESERVED_LOOKUPS = 3  # of the questions about one job that are to be had at once, so that some are left for others
-_RETRY_DELAYS_S = (2.0, 60.0)  # seconds between two attempts to reach one: at first, at last
+_RESERVED_LOOKUPS = 3  # immediate queries about one job that are left to other callers
+_RETRY_DELAYS_S = (2.0, 60.0)  # seconds between two attempts to connect: first, and longest
 
 _NO_PORT = (
     "Free it, and `jupyter slurm open {0}` brings the session here; or `jupyter slurm stop {0}`, and launch it again "
@@ -55,49 +55,51 @@ _NO_PORT = (
 
 
 class Sessions:
-    """Those of all clusters.
+    """Sessions of all clusters.
 
     Parameters
     ----------
     cluster : callable
-        Returns a cluster by its id; raises while nobody is logged in there.
+        Returns a cluster by ID; raises if not connected.
     tunnels : Tunnels
-        What brings their ports here.
+        Opens the local ports.
     folder : str
-        For the pages that log in: of ours alone.
+        Folder of the login pages, readable only by the user.
     """
 
     def __init__(self, cluster: Callable[[str], SessionCluster], tunnels: Tunnels, folder: str) -> None:
         self._cluster, self._tunnels, self._pages = cluster, tunnels, LoginPages(folder)
         self._launching: set[tuple[str, str]] = set()
-        self._published: dict[str, api.Session | None] = {}  # of each that is not over, what was told last
-        self._next: dict[str, tuple[float, float]] = {}  # when one is looked at again, and the pause after that
+        self._published: dict[str, api.Session | None] = {}  # last published state of each active session
+        self._next: dict[str, tuple[float, float]] = {}  # time of the next attempt, and the pause after it
         self._reaching: dict[str, asyncio.Task[None]] = {}
         self._approaching: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Remove the pages that an agent has left which was killed."""
+        """Remove the login pages of a killed agent."""
         self._pages.sweep()
 
     async def stop(self) -> None:
-        """Leave them as they are, and no page: without an agent, others can take the ports to which those post."""
+        """Stop without ending the sessions; remove all pages: without an agent, other users can take the ports they
+        post to.
+        """
         self._pages.clear()
         tasks = [*self._reaching.values(), *self._approaching.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- what a person asks for
+    # -- requests of the user
 
     async def launch(self, name: str, requested: Mapping[str, Any]) -> dict[str, Any]:
-        """Submit the job of a session, once for one key; ``dry_run``: show what would be submitted.
+        """Submit the job of a session, once for each key; ``dry_run``: only show the submission.
 
         Raises
         ------
         UsageError
-            The name is taken, its Python has no Jupyter, or its command no {port}: nothing was submitted.
+            The name is taken, the Python has no Jupyter, or the command lacks {port}: nothing was submitted.
         SubmitRefused
-            sbatch says no.
+            sbatch refused the job.
         """
         cluster, key = self._cluster(name), requested["key"]
         command = requested.get("command")
@@ -115,30 +117,30 @@ class Sessions:
         return {**told, "warnings": [*(told.get("warnings") or ()), *_port_warnings(session.get("port"))]}
 
     def list_to_api(self, name: str, *, active: bool) -> list[api.Job]:
-        """Return the sessions of a cluster, the newest first."""
+        """Return the sessions of a cluster, newest first."""
         entries = [entry for entry in self._cluster(name).tracker.entries.values() if _is_session(entry)]
         meant = [entry for entry in entries if not (active and entry.is_finished)]
         return [job_dict(entry) for entry in sorted(meant, key=lambda e: e.submit_time or 0.0, reverse=True)]
 
     async def session_to_api(self, name: str, reference: str) -> api.Job:
-        """Return a session by its name, its Slurm id or its key; of several with one name, the latest.
+        """Return a session by name, Slurm ID or key; of several with the same name, the latest.
 
         Raises
         ------
         JobNotFound
-            There is none.
+            There is no such session.
         """
         return job_dict(await self._find(self._cluster(name), reference))
 
     async def open(self, name: str, reference: str) -> api.OpenSessionResponse:
-        """Bring a session here, and write a page that logs in to it; what is no Jupyter has no such page.
+        """Open a tunnel to a session, and write a login page if the session is a Jupyter.
 
         Raises
         ------
         JobError
-            It is not ready, or over.
+            The session is not ready, or over.
         TunnelError
-            No way leads there.
+            There is no route to the session.
         """
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
@@ -154,14 +156,14 @@ class Sessions:
         return {**job_dict(entry), "page": page}
 
     async def session_route(self, clusters: Iterable[SessionCluster], key: str) -> api.SessionWay:
-        """Return where a session answers here, and what it knows its person by; nobody is asked anything for it.
+        """Return the local address and the token of a session, without a request to any other host.
 
         Raises
         ------
         JobNotFound
-            None of these clusters has it.
+            None of these clusters has the session.
         JobError
-            It is not ready, or over.
+            The session is not ready, or over.
         """
         for cluster in clusters:
             entry = cluster.tracker.entries.get(key)
@@ -174,7 +176,7 @@ class Sessions:
         )
 
     async def end(self, name: str, reference: str) -> api.Job:
-        """End a session, with all that runs in it; return when it is over, or after a minute at the latest."""
+        """End a session with its processes; return after its end, or after a minute."""
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
         await cluster.actions.cancel(str(entry.key))
@@ -186,12 +188,12 @@ class Sessions:
         return job_dict(entry)
 
     async def rename(self, name: str, reference: str, wanted: str) -> api.Job:
-        """Give a session another name.
+        """Rename a session.
 
         Raises
         ------
         UsageError
-            Another one has it.
+            Another session has the name.
         """
         cluster = self._cluster(name)
         entry = await self._find(cluster, reference)
@@ -199,14 +201,14 @@ class Sessions:
             if entry.record is not None:
                 entry.record = replace(entry.record, label=chosen)
             if await cluster.tracker.save(entry):
-                with contextlib.suppress(TransportError):  # agents on other machines hear of it
+                with contextlib.suppress(TransportError):  # informs agents on other machines
                     await cluster.client.transport.write(f"{cluster.tracker.folder.events}/{entry.key}.renamed", b"")
         cluster.tracker.publish(entry)
         return job_dict(entry)
 
     @staticmethod
     async def _until_over(cluster: SessionCluster, entry: TrackedJob) -> None:
-        """Wait until a session is over; Slurm is asked about it alone where such questions are to be had."""
+        """Wait for the end of a session; query Slurm about this job alone if the rate limit allows."""
         pause = _CHECK_DELAYS_S[0]
         while not entry.is_finished:
             await asyncio.sleep(pause)
@@ -216,10 +218,10 @@ class Sessions:
                 with contextlib.suppress(SlurmError):
                     await cluster.tracker.update_from_slurm(entry, await cluster.client.describe(entry.id))
 
-    # -- what goes on meanwhile
+    # -- background work
 
     async def tend(self, cluster: SessionCluster) -> None:
-        """Bring those that are ready here, and tell what has changed."""
+        """Open the tunnels of ready sessions, and publish changes."""
         for entry in list(cluster.tracker.entries.values()):
             if not _is_session(entry):
                 continue
@@ -231,7 +233,7 @@ class Sessions:
                 self._tunnels.leave(cluster.id, key)
                 continue
             if entry.session.server is not None and not _is_current_run(entry, entry.session.server):
-                entry.session.server = None  # where its next run listens is another question
+                entry.session.server = None  # its next run may listen on another address
             if entry.session.server is not None and entry.session.server.is_stale:
                 await self._read_warnings(cluster, entry, entry.session.server)
             if entry.state.is_running and self._is_check_due(cluster, key):
@@ -264,7 +266,7 @@ class Sessions:
         return True
 
     async def _check_listener(self, cluster: SessionCluster, entry: TrackedJob) -> bool:
-        """See where its Jupyter listens; return whether it does."""
+        """Read the address of the server; return whether it listens."""
         if entry.session.server is None and entry.folder is not None:
             found = await read_served(cluster.client.transport, entry.folder)
             if isinstance(found, SessionStart):
@@ -292,9 +294,9 @@ class Sessions:
             cluster.tracker.publish(entry)
 
     def _connect(self, cluster: SessionCluster, entry: TrackedJob) -> None:
-        """Reach a session, beside what else goes on; again where its tunnel has failed and the link is there by now.
+        """Open the tunnel of a session in the background; try again if the tunnel failed and the connection is back.
 
-        Of one that does not listen yet, the node is.
+        If the session does not listen yet, only find a route to its node.
         """
         served, key = entry.session.server, str(entry.key)
         if served is None:
@@ -315,7 +317,7 @@ class Sessions:
         cluster.tracker.publish(entry)
 
     async def _reach(self, cluster: SessionCluster, entry: TrackedJob, *, is_requested: bool = False) -> None:
-        """Have a tunnel lead there, the same as before if there was one; ``asked``: a person waits for it."""
+        """Open a tunnel to a session, the former one if possible; ``asked``: a user waits for it."""
         served, wanted = entry.session.server, entry.record.session if entry.record else None
         if served is None:
             return
@@ -324,13 +326,13 @@ class Sessions:
             served.tunnel = await self._tunnels.reach(cluster.id, goal, is_requested=is_requested)
             served.error = None
         except SlurmError as error:
-            if error.details.get("why") == "taken":  # by whom, says the message
+            if error.details.get("why") == "taken":  # the message names the user of the port
                 error.hint = _NO_PORT.format(_name(entry))
             served.error = error
             raise
 
     async def _write_page(self, cluster: SessionCluster, entry: TrackedJob, url: str) -> str:
-        """Write the page that logs in: the token is in no command line and no history."""
+        """Write the login page: the token is in no command line and no history."""
         if entry.folder is None:
             raise JobError("this is no session of ours")
         token = await read_token(cluster.client.transport, entry.folder)
@@ -338,12 +340,12 @@ class Sessions:
 
     @contextlib.contextmanager
     def _named(self, cluster: SessionCluster, key: str, name: str | None, stem: str = "") -> Iterator[str]:
-        """Keep a name for one session while it comes to be; without one, the first of its kind that is free.
+        """Reserve a name while a session is created; by default the first free name of its kind.
 
         Raises
         ------
         UsageError
-            It is none, or another session has it.
+            The name is not valid, or another session has it.
         """
         others = [e for e in cluster.tracker.entries.values() if _is_session(e) and not e.is_finished and e.key != key]
         taken = {_name(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
@@ -366,7 +368,7 @@ class Sessions:
 
 
 def _start_task(tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:
-    """Do work for a session beside what else goes on, and know that it is being done."""
+    """Run a task for a session in the background, and keep a reference to it."""
     task = tasks[key] = asyncio.create_task(work, name=f"session {key}")
     task.add_done_callback(lambda _: tasks.pop(key, None))
 
@@ -376,7 +378,7 @@ def _is_session(entry: TrackedJob) -> bool:
 
 
 def _is_current_run(entry: TrackedJob, served: SessionServer | SessionStart) -> bool:
-    """Whether what a runner told is not of a run before a requeue."""
+    """Return whether a runner's report belongs to the present run, not to one before a requeue."""
     return entry.state.is_running and served.restarts >= entry.restarts
 
 
@@ -385,6 +387,6 @@ def _name(entry: TrackedJob) -> str:
 
 
 def _port_warnings(port: int | None) -> list[str]:
-    """Warn of a local port that somebody has: it may be free when the session is ready."""
+    """Warn that a local port is taken; it may be free when the session is ready."""
     by = owner(port) if port is not None else ""
     return [f"{port} here is taken{by}: unless it is free by then, the session is not reached."] if by else []

@@ -1,4 +1,4 @@
-"""The parts of a cluster that sessions need."""
+"""Protocols of the parts of a cluster that sessions need."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ __all__ = ["JobCancellation", "SessionCluster"]
 
 
 class JobCancellation(Protocol):
-    """What ends a job: :class:`jupyter_slurm.services.clusters.job_actions.JobActions`."""
+    """Cancellation of jobs: :class:`jupyter_slurm.services.clusters.job_actions.JobActions`."""
 
     async def cancel(self, reference: str) -> api.Job:
-        """Cancel a job; return it as the API tells it."""
+        """Cancel a job; return it in the form of the API."""
 
 
 class SessionCluster(Protocol):
-    """The cluster of a session: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+    """Cluster of a session: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
 
     @property
     def id(self) -> str:
-        """Of the cluster, in the API."""
+        """Return the ID of the cluster in the API."""
 
     @property
     def location(self) -> ClusterLocation:
-        """Where the cluster is."""
+        """Return the location of the cluster."""
 
     @property
     def client(self) -> SlurmClient:
-        """Asks Slurm, and has the transport to the cluster."""
+        """Return the client of Slurm, with the transport to the cluster."""
 
     @property
     def tracker(self) -> Tracker:
-        """The jobs that are followed."""
+        """Return the tracker of the jobs."""
 
     @property
     def poller(self) -> Poller:
-        """Asks for the queue."""
+        """Return the poller of the queue."""
 
     @property
     def jobs(self) -> JobLookup:
-        """The jobs by key and number."""
+        """Return the lookup of jobs by key and ID."""
 
     @property
     def actions(self) -> JobCancellation:
-        """Ends jobs."""
+        """Return the service that ends jobs."""
 
     def describe_connection(self) -> Mapping[str, Any]:
-        """Return how the cluster is reached, as the API tells it."""
+        """Return the connection fields of the API."""
 
     async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview:
-        """Submit a job, or show what would be submitted."""
+        """Submit a job, or show the submission."""

@@ -1,1 +1,1 @@
-"""Queries to one Slurm, at a bounded rate."""
+"""Queries to one Slurm, at a limited rate."""

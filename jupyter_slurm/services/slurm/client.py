@@ -1,4 +1,4 @@
-"""Questions to one Slurm: who asks, in which environment, and what an unhappy answer means."""
+"""Client of one Slurm: execution and environment of its commands, and errors in their answers."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ __all__ = [
 
 _MAX_ATTEMPTS = 3
 _CONTROLLER_RESTART_S = 2.0
-_QUEUE_TIMEOUT_S = 45.0  # seconds that a question about a job that a person names may stand in line
-_SILENT_WAIT_S = 0.5  # seconds that a command of a person's may wait without a word
+_QUEUE_TIMEOUT_S = 45.0  # seconds that a query about a job named by the user may wait
+_SILENT_WAIT_S = 0.5  # seconds that a user's command may wait without a message
 
-# With these words a command answers by itself.
+# With one of these arguments a command contacts no daemon.
 _LOCAL_OPTIONS = frozenset({"--help", "--usage", "--version", "-V"})
 
 _SILENCE = re.compile(
@@ -63,10 +63,10 @@ def decode_output(raw: bytes) -> str:
 
 
 def is_silence(stderr: bytes, argv: Sequence[str] = ()) -> bool:
-    """Tell whether a command complains that a daemon did not answer, as opposed to an answer that is no.
+    """Return whether a command complains about a missing answer of a daemon, and not about a refusal.
 
-    What stands in its command line (a partition named "Connection refused") and is repeated in its complaint is not
-    the command's own word.
+    Text from its command line (a partition named "Connection refused") that the complaint repeats does not
+    count.
     """
     for word in argv:
         for quoted in _SILENCE.finditer(os.fsencode(word)):
@@ -75,16 +75,16 @@ def is_silence(stderr: bytes, argv: Sequence[str] = ()) -> bool:
 
 
 class SlurmClient:
-    """Ask one Slurm.
+    """Run the commands of one Slurm.
 
     Parameters
     ----------
     transport : Transport
-        Where the commands run.
+        Transport to the host of the commands.
     where : ClusterLocation
-        The place of that Slurm, and what its commands need to find it: PATH, SLURM_CONF …
+        Location of that Slurm, and the environment that its commands need: PATH, SLURM_CONF …
     timeout : float
-        Seconds that a question may take.
+        Seconds that a query may take.
     """
 
     def __init__(self, transport: Transport, location: ClusterLocation, timeout: float) -> None:
@@ -95,33 +95,34 @@ class SlurmClient:
         self._cached_configuration: dict[str, str] = {}
         self._tables: dict[str, tuple[OptionTable, str]] = {}
         self._version: tuple[int, int] | None = None
-        # A notebook that is run from top to bottom may ask fifteen things at once: thirty RPCs, what sites that limit
-        # them give. A loop gets a question every ten seconds.
+        # A notebook run from top to bottom may send fifteen queries at once: thirty RPCs, as allowed by sites with a
+        # limit. A loop gets one query every ten seconds.
         self.people = TokenBucket(rate=0.1, burst=15)
-        # Who cancels means it now, and cancelling ends work for the controller; only a loop gone wild is slowed down.
+        # A cancellation is urgent, and saves the controller work; only a runaway loop is slowed down.
         self.cancels = TokenBucket(rate=2, burst=200)
-        # Questions about single jobs: our own beside the poller's, and those about jobs that a person names.
+        # Queries about single jobs: the agent's own besides those of the poller, and those about jobs named by the
+        # user.
         self.singles = TokenBucket(rate=0.05, burst=6)
         self.named = TokenBucket(rate=0.05, burst=6)
 
     def use_path(self, path: str | None) -> None:
-        """Find the commands on another PATH from now on: the person may have loaded a module meanwhile."""
+        """Find the commands on another PATH: the user may have loaded a module."""
         if path and path != self._env.get("PATH"):
             self._env["PATH"] = path
             self._tables.clear()
             self._version = None
 
     async def query(self, argv: Sequence[str]) -> bytes:
-        """Return the answer to a question of ours.
+        """Return the answer to a query of the agent.
 
         Raises
         ------
         ControllerError
             The daemon does not answer.
         CommandError
-            The answer is no.
+            Slurm refuses the query.
         ConfigError
-            SLURM_CONF names a file that is not there.
+            SLURM_CONF names a missing file.
         """
         await self._check_configuration(self._env)
         context = Context(cwd="/", env=question_environment(self._env))
@@ -129,12 +130,12 @@ class SlurmClient:
         return self.check_result(argv, done).stdout
 
     async def act(self, argv: Sequence[str]) -> Completed:
-        """Have something done; of which jobs it is refused is for the caller to read.
+        """Run a command that changes jobs; the caller reads for which jobs it was refused.
 
         Raises
         ------
         ControllerError, ConfigError
-            Slurm does not answer, or is not found: what was done is not known.
+            Slurm does not answer, or is not found: the outcome is unknown.
         """
         await self._check_configuration(self._env)
         context = Context(cwd="/", env=question_environment(self._env))
@@ -144,7 +145,7 @@ class SlurmClient:
         return done
 
     async def _check_configuration(self, env: Mapping[str, str]) -> None:
-        """Say at once that slurm.conf is missing: a command of Slurm would wait a minute for it."""
+        """Report a missing slurm.conf at once: a command of Slurm would wait a minute for it."""
         path = env.get("SLURM_CONF")
         if not path or path in self._warned_commands:
             return
@@ -157,10 +158,10 @@ class SlurmClient:
                 hint="Set SLURM_CONF to the cluster's slurm.conf, or unset it where Slurm is found without.",
             ) from None
         except TransportError:
-            pass  # it is there and not ours to look at, or the disk is away: the command itself will say
+            pass  # not readable, or the disk is unavailable: the command itself reports that
 
     def check_result(self, argv: Sequence[str], done: Completed) -> Completed:
-        """Return ``done`` when it is well, raise what it means otherwise."""
+        """Return ``done`` if successful, else raise the matching error."""
         if done.exit_code == 0:
             return done
         if (error := unanswered(argv, done)) is not None:
@@ -170,41 +171,41 @@ class SlurmClient:
         raise CommandError(said, hint=next_step(argv[0], said), **details)
 
     async def queue(self) -> list[JobRecord]:
-        """Ask the poller's question: all jobs of this user that Slurm remembers."""
+        """Run the poller's query: all jobs of the user that Slurm remembers."""
         mark = secrets.token_hex(8)
         return queue.parse_poll(await self.query(queue.poll_argv(mark)), mark)
 
     async def scripts(self) -> list[JobRecord]:
-        """Ask which script each job of this user runs."""
+        """Query the script of each job of the user."""
         mark = secrets.token_hex(8)
         return queue.parse_lookup(await self.query(queue.lookup_argv(mark)), mark)
 
     async def names(self) -> list[JobRecord]:
-        """Ask what each job of this user is called."""
+        """Query the name of each job of the user."""
         mark = secrets.token_hex(8)
         return queue.parse_names(await self.query(queue.names_argv(mark)), mark)
 
     async def find_script(self, path: str) -> JobRecord | None:
-        """Find a job of this user by the path of its script, which no other job has."""
+        """Find a job of the user by the path of its script, which is unique."""
         return next((record for record in await self.scripts() if queue.runs_script(record, path)), None)
 
     async def min_job_age(self) -> float:
-        """Return for how many seconds after its end the controller remembers a job; infinite where it never forgets."""
+        """Return for how many seconds after its end the controller remembers a job; infinite if it never forgets."""
         found = re.match(r"\d+", (await self.configuration()).get("MinJobAge", ""))
         return (int(found[0]) or math.inf) if found else 0.0
 
     async def describe(self, job: JobId) -> list[JobRecord]:
-        """Ask slurmctld about a job that we follow; an empty list when it does not remember it."""
+        """Ask slurmctld about a tracked job; return an empty list if slurmctld does not remember it."""
         await self.singles.acquire()
         return await self._describe(job)
 
     async def find_jobs(self, job: JobId) -> list[JobRecord]:
-        """Ask slurmctld about a job that a person names; an empty list when it does not remember it.
+        """Ask slurmctld about a job named by the user; return an empty list if slurmctld does not remember it.
 
         Raises
         ------
         Throttled
-            Too many were named, as in a loop over numbers.
+            Too many jobs were named, for example in a loop over IDs.
         """
         await self.named.acquire(max_wait=_QUEUE_TIMEOUT_S)
         return await self._describe(job)
@@ -219,23 +220,23 @@ class SlurmClient:
             return []
 
     async def history(self, jobs: Sequence[JobId], since: float) -> list[JobRecord]:
-        """Ask slurmdbd about jobs; those that it does not know are left out.
+        """Ask slurmdbd about jobs; unknown ones are left out.
 
         Raises
         ------
         CommandError
-            There is no accounting here.
+            There is no accounting.
         """
         mark = secrets.token_hex(8)
         return job_history.parse_sacct(await self.query(job_history.sacct_argv(list(jobs), int(since), mark)), mark)
 
     async def submissions(self, script: str, since: float) -> list[tuple[JobId, int | None]]:
-        """Ask slurmdbd for the jobs of a script (its path): id and submit time, the latest last.
+        """Ask slurmdbd for the jobs of a script (its path): ID and time of submission, latest last.
 
         Raises
         ------
         CommandError
-            There is no accounting here.
+            There is no accounting.
         """
         mark = secrets.token_hex(8)
         argv = job_history.submissions_argv(self._location.user, int(since), mark)
@@ -247,14 +248,14 @@ class SlurmClient:
         return found
 
     async def cached_configuration(self) -> dict[str, str]:
-        """Return the configuration as it was when it was last asked for; nothing where it cannot be had."""
+        """Return the configuration of the last query; empty if unavailable."""
         try:
             return self._cached_configuration or await self.configuration()
         except SlurmError:
             return {}
 
     def forget_configuration(self) -> None:
-        """Ask for it again when it is needed: it has changed, as it seems."""
+        """Query the configuration again when next needed, because it seems to have changed."""
         self._cached_configuration = {}
 
     async def nodes(self) -> list[cluster.Node]:
@@ -263,14 +264,14 @@ class SlurmClient:
         return cluster.parse_nodes(await self.query(cluster.nodes_argv(mark)), mark)
 
     async def version(self) -> tuple[int, int] | None:
-        """Return the version of the commands here, as (22, 5)."""
+        """Return the version of the commands, as (22, 5)."""
         if self._version is None:
             found = re.search(rb"(\d+)\.(\d+)", await self.query(["sbatch", "--version"]))
             self._version = (int(found[1]), int(found[2])) if found else None
         return self._version
 
     async def options(self, command: str) -> OptionTable:
-        """Return the options of a command, as this Slurm and its plugins have them."""
+        """Return the options of a command in this Slurm with its plugins."""
         return (await self._options(command))[0]
 
     async def _options(self, command: str) -> tuple[OptionTable, str]:
@@ -281,7 +282,7 @@ class SlurmClient:
         return self._tables[command]
 
     def submission_context(self, requested: Mapping[str, Any]) -> Context:
-        """Return the circumstances for sbatch from those of the cell: its folder, environment, umask and limits."""
+        """Return the context of sbatch from that of the cell: folder, environment, umask and limits."""
         limits = requested.get("limits") or {}
         return Context(
             cwd=requested.get("cwd") or self._location.home,
@@ -293,19 +294,19 @@ class SlurmClient:
         )
 
     def _environment(self, requested: Mapping[str, Any]) -> Mapping[str, str]:
-        """Return what the circumstances of a cell set; over SSH that is added to what leads to this Slurm."""
+        """Return the environment set by a cell; over SSH, added to the environment that selects this Slurm."""
         env = requested.get("env")
         if env is None:
             return self._env
         return {**self._env, **env} if self._location.is_remote else env
 
     async def passthrough(self, argv: Sequence[str], requested: Mapping[str, Any], *, parsed: bool) -> Completed:
-        """Run a command as a person typed it.
+        """Run a command as typed by the user.
 
         Raises
         ------
         Throttled
-            It comes too early: in a loop, a question is asked every ten seconds.
+            The command comes too early: in a loop, one query is allowed every ten seconds.
         ControllerError, ConfigError
             Slurm does not answer, or is not found.
         """
@@ -314,7 +315,7 @@ class SlurmClient:
         bucket = self.cancels if argv[0] == "scancel" else self.people
         if not _LOCAL_OPTIONS.intersection(argv):
             await bucket.acquire(max_wait=_SILENT_WAIT_S)
-        if parsed:  # by us, but read by a person
+        if parsed:  # by the agent, but read by a user
             env = {**question_environment(env), "SLURM_TIME_FORMAT": env.get("SLURM_TIME_FORMAT") or "standard"}
         elif is_inside_job(env):
             env = submission_environment(env)
@@ -323,19 +324,19 @@ class SlurmClient:
         for left in range(tries - 1, -1, -1):
             begun = time.monotonic()
             done = await self.transport.run(argv, context=context, timeout=self._timeout)
-            is_slow = time.monotonic() - begun > _CONTROLLER_RESTART_S  # it has waited for an answer itself
+            is_slow = time.monotonic() - begun > _CONTROLLER_RESTART_S  # the command itself has waited for an answer
             if not left or done.exit_code == 0 or is_slow or not is_silence(done.stderr, argv):
                 break
             await asyncio.sleep(_CONTROLLER_RESTART_S)  # right after a restart the first call may fail
         if done.exit_code and _MISTYPED.search(done.stderr):
-            bucket.return_tokens()  # it asked nobody
+            bucket.return_tokens()  # it contacted no daemon
         if done.exit_code and (error := unanswered(argv, done)) is not None:
             raise error
         return done
 
 
 def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
-    """Return what it means that a command could not ask Slurm at all; None when its complaint is another."""
+    """Return the error of a command that could not reach Slurm; None for any other complaint."""
     said = _output_text(done)
     details = {"argv": list(argv), "exit_code": done.exit_code, "stderr": said}
     if _NOWHERE.search(done.stderr):
@@ -360,13 +361,13 @@ def _output_text(done: Completed) -> str:
 
 
 def cluster_name(configuration: Mapping[str, str], fallback: str) -> str:
-    """Return the name that Slurm has for itself."""
+    """Return Slurm's name for the cluster."""
     name = configuration.get("ClusterName", "")
     return name if re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name) else fallback
 
 
 def next_step(command: str, message: str) -> str:
-    """Return what a person can do about a refusal of a command."""
+    """Return the user's next step after a refused command."""
     low = message.lower()
     help_of = "`%%sbatch?`" if command == "sbatch" else f"`%{command} --help`"
     if re.search(r"(?:unknown arguments|unrecognized option)[^|>]*(?:\||>)(?:\s|$)", low):
@@ -388,5 +389,5 @@ def next_step(command: str, message: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace the odd bytes of a text, so that it can be told in JSON."""
+    """Replace the invalid bytes of a text, so that it fits into JSON."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Where a cluster is, as far as its services must know: who we are there, and what its commands need."""
+"""Location of a cluster for its services: the user on the cluster, and the needs of its commands."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)/(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class ClusterLocation:
-    """The place of one cluster.
+    """Location of one cluster.
 
     Attributes
     ----------
     id : str
-        Of the cluster, in the API.
+        ID of the cluster in the API.
     folder : str
-        Its folder of job directories.
+        Folder of job directories.
     user, home, host : str
-        Who we are there, our home directory, and the machine that runs the Slurm commands.
+        User name and home directory on the cluster, and the host that runs the Slurm commands.
     environment : mapping
-        What the commands need to find that Slurm; over SSH, in addition to what the far shell has.
+        Variables that the commands need to find that Slurm; over SSH, in addition to those of the remote shell.
     slurm_conf, path : str or None
-        SLURM_CONF and PATH of the front door that named it.
+        SLURM_CONF and PATH of the front end that registered the cluster.
     poll_shortest : float
-        Seconds between two looks at the queue.
+        Seconds between two queries of the queue.
     is_far : bool
-        It is reached over SSH: environments are additions to that of the far shell.
+        Whether SSH reaches the cluster: environments are additions to that of the remote shell.
     environments : mapping
-        Those of jobs that have names, as they are described.
+        Descriptions of the named environments of jobs.
     container : mapping
-        What holds for all containers of jobs.
+        Settings of all containers of jobs.
     node_ports : (int, int) or None
-        Ports of nodes on which sessions may be reached from the login node.
+        Ports of nodes on which the login node may reach sessions.
     advice : mapping
-        What the site advises about jobs.
+        Advice of the site about jobs.
     cost : mapping
-        What the site takes for an hour.
+        Prices of the site for an hour.
     launch : mapping
-        What stands first in a form that launches a session.
+        Initial values of the form that launches a session.
     storage : mapping
-        Where the files of jobs go.
+        Places of the files of jobs.
     known : mapping
-        What its profile says of partitions, accounts, QOS and types of GPU, and what an hour costs.
+        Partitions, accounts, QOS, types of GPU and hourly prices in the profile.
     """
 
     id: str
@@ -89,7 +89,7 @@ class ClusterLocation:
 
 
 def local_location(settings: Settings, slurm_conf: str | None, path: str | None) -> ClusterLocation:
-    """Return the place of a Slurm of this machine."""
+    """Return the location of a Slurm of this machine."""
     env = submission_environment(dict(os.environ))
     if path:
         env["PATH"] = path
@@ -121,9 +121,9 @@ def local_location(settings: Settings, slurm_conf: str | None, path: str | None)
 def at_site(
     profile: Profile, user: str, home: str, host: str, min_poll_interval: float, root: str | None = None
 ) -> ClusterLocation:
-    """Return the place of a cluster behind SSH.
+    """Return the location of a cluster behind SSH.
 
-    The folder is that of an agent on the login node itself: both know the same jobs.
+    The folder is also that of an agent on the login node itself: both see the same jobs.
     """
     if root is None:
         root = posixpath.join(home, profile.job_root[2:]) if profile.job_root.startswith("~/") else profile.job_root
@@ -150,12 +150,12 @@ def at_site(
 
 
 async def inspect_location(transport: Transport, profile: Profile, min_poll_interval: float) -> ClusterLocation:
-    """Learn who we are on a login node, and return the place of its cluster.
+    """Determine the user on a login node, and return the location of its cluster.
 
     Raises
     ------
     TransportError
-        The shell there does not say it.
+        The remote shell does not answer as expected.
     """
     named = _VARIABLE.fullmatch(profile.job_root)
     done = await transport.run(["/bin/sh", "-c", _FACTS, "sh", named[1] if named else "HOME"])
@@ -177,14 +177,14 @@ async def inspect_location(transport: Transport, profile: Profile, min_poll_inte
 
 
 def cluster_id(slurm_conf: str | None) -> str:
-    """Return the id of a Slurm of this machine: by its configuration file, so that two can stand side by side."""
+    """Return the ID of a Slurm of this machine, derived from its configuration file, so that two can coexist."""
     if not slurm_conf:
         return "local"
     return "local-" + hashlib.sha256(slurm_conf.encode("utf-8", "surrogateescape")).hexdigest()[:8]
 
 
 def parse_cluster_file(raw: bytes) -> tuple[str | None, str | None] | None:
-    """Return SLURM_CONF and PATH from a cluster.json; None when it is not one."""
+    """Return SLURM_CONF and PATH from a cluster.json; None if it is not valid."""
     try:
         about = json.loads(raw)
         return about["slurm_conf"], about["path"]

@@ -1,4 +1,4 @@
-"""Slurm's own commands, as a person types them."""
+"""Passthrough of Slurm's own commands, as typed by the user."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["pass_through"]
 async def pass_through(
     client: SlurmClient, argv: list[str], *, table: bool, context: Mapping[str, Any]
 ) -> api.CommandResult:
-    """Run a command; with ``table``, as a table where the command has one. Return the answer as the API has it.
+    """Run a command; with ``table``, as a table if the command has one. Return the answer in the form of the API.
 
     Raises
     ------
     UsageError
-        It is not one that is passed through.
+        The command is not one of those passed through.
     """
     if not argv or argv[0] not in COMMANDS:
         raise UsageError(f"{argv[0] if argv else ''!r} is not a Slurm command that is passed through")
@@ -40,7 +40,7 @@ async def pass_through(
     done = await client.passthrough(framed or argv, context, parsed=framed is not None)
     try:
         parsed = tables.parse_table(argv[0], done.stdout, mark) if framed and done.exit_code == 0 else None
-    except ParseError:  # a text of somebody's broke the table: then it is shown as the command prints it
+    except ParseError:  # free text of a user broke the table: show the plain output
         return await pass_through(client, argv, table=False, context=context)
     return {
         "exit_code": done.exit_code,

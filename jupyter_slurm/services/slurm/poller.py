@@ -1,4 +1,4 @@
-"""The one poller of a cluster: when to ask, never what."""
+"""Poller of a cluster: the times of its queries, not their content."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ _WAITED_FOR_S = 30.0
 
 
 class Polled(Protocol):
-    """The source that a poller asks, and whether anybody needs its answers."""
+    """Source of a poller's answers, and the need for them."""
 
     async def poll_once(self) -> bool:
-        """Ask once and take in the answer; return whether something changed."""
+        """Query once and process the answer; return whether a job has changed."""
 
     def is_needed(self) -> bool:
-        """Whether there is anything to ask about."""
+        """Return whether there is anything to query."""
 
     def is_waited_for(self) -> bool:
-        """Whether somebody waits in front of a screen; then the interval stays at 30 s or below."""
+        """Return whether a user waits in front of a screen; then the interval stays at 30 s or below."""
 
 
 class Poller:
-    """Ask at an adaptive interval: at the shortest while things change, longer and longer while nothing does.
+    """Query at an adaptive interval: the shortest while jobs change, growing while nothing changes.
 
-    Nothing is asked while nobody has an unfinished job and nobody looks. An answer that does not come doubles the
+    No query runs while there is no active job and no viewer. A missing answer doubles the
     interval.
 
     Parameters
     ----------
     polled : Polled
-        Where it asks.
+        Source of the answers.
     shortest, longest : float
         Bounds of the interval, in seconds.
     clock : callable, optional
@@ -53,7 +53,7 @@ class Poller:
     Attributes
     ----------
     on_change : list of callable
-        Called when an answer stayed away, and when one came again.
+        Called when an answer is missing, and when answers return.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Poller:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         self._task = asyncio.create_task(self._run(), name="poller")
 
     async def stop(self) -> None:
-        """End."""
+        """Stop."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -83,17 +83,17 @@ class Poller:
             self._task = None
 
     def wake(self) -> None:
-        """Something happened: ask as soon as the shortest interval allows."""
+        """Query as soon as the shortest interval allows, because something happened."""
         self.interval = self._min_interval
         self._hurry.set()
 
     async def wait_fresh(self, within: float | None = None) -> None:
-        """Have an answer that is not older than ``within`` seconds (the shortest interval); ask when there is none.
+        """Ensure an answer not older than ``within`` seconds (default: the shortest interval); query if there is none.
 
         Raises
         ------
         SlurmError
-            The answer did not come.
+            There was no answer.
         """
         within = self._min_interval if within is None else within
         async with self._poll_lock:
@@ -103,7 +103,7 @@ class Poller:
             raise self.error
 
     def status(self) -> api.ClusterPoll:
-        """Return what can be said of the polling: seconds since the last question, of silence, and between two."""
+        """Return the status of polling: seconds since the last query, without an answer, and between two queries."""
         now = self._clock()
         return {
             "seconds_since": None if self.last is None else round(now - self.last, 3),
@@ -119,17 +119,17 @@ class Poller:
                 async with self._poll_lock:
                     try:
                         await self._poll_once()
-                    except Exception:  # whatever is wrong with one job, the others go on
+                    except Exception:  # an error in one job must not stop the others
                         log.exception("what the queue showed could not be worked off")
 
     async def _pause(self) -> None:
-        """Sleep until the next question is due; a hurry shortens that to the shortest interval."""
+        """Sleep until the next query is due; an urgent request shortens that to the shortest interval."""
         while True:
             wait = self._min_interval if self._hurry.is_set() else self._bounded()
             if not self._polled.is_needed():
                 self._hurry.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._min_interval):  # nobody tells when somebody begins to look
+                    async with asyncio.timeout(self._min_interval):  # new viewers do not announce themselves
                         await self._hurry.wait()
                 continue
             left = 0.0 if self.last is None else self.last + wait - self._clock()
@@ -139,11 +139,11 @@ class Poller:
             if self._hurry.is_set():
                 await asyncio.sleep(left)
                 continue
-            # Not wait_for(): in Python 3.11 it swallows a cancellation that meets the event.
+            # Not wait_for(): in Python 3.11 it swallows a cancellation that coincides with the event.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
                     min(left, self._min_interval)
-                ):  # nor does anybody tell that they begin to wait
+                ):  # nor do users who begin to wait for an answer
                     await self._hurry.wait()
 
     def _bounded(self) -> float:
@@ -155,7 +155,7 @@ class Poller:
         return min(self.interval, longest)
 
     async def _poll_once(self) -> None:
-        """Ask once. The clock of the interval starts before the question: a slow controller is not asked more often."""
+        """Query once. The interval counts from the start of the query: a slow controller is not queried more often."""
         self.last = self._clock()
         try:
             changed = await self._polled.poll_once()

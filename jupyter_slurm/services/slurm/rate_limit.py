@@ -1,4 +1,4 @@
-"""How much we may ask: a token bucket, so that a loop of ours never becomes the controller's problem."""
+"""Rate limit of requests: a token bucket, so that a runaway loop of the agent does not burden the controller."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["TokenBucket"]
 
 
 class TokenBucket:
-    """Let ``burst`` go at once, then ``rate`` a second; who comes too early waits in line.
+    """Allow ``burst`` requests at once, then ``rate`` a second; earlier callers wait in order.
 
     Parameters
     ----------
     rate : float
         Tokens a second.
     burst : float
-        Tokens that may be saved up.
+        Tokens that can accumulate.
     clock : callable, optional
         Monotonic seconds.
     """
@@ -38,20 +38,20 @@ class TokenBucket:
         return max(0.0, -self._level / self._rate)
 
     def is_ready(self, cost: float = 1.0) -> bool:
-        """Tell whether ``cost`` tokens could be had without waiting."""
+        """Return whether ``cost`` tokens are available without waiting."""
         return self._level + (self._clock() - self._at) * self._rate >= cost
 
     def return_tokens(self, cost: float = 1.0) -> None:
-        """Put back what was taken and not used."""
+        """Return unused tokens."""
         self._level = min(self._burst, self._level + cost)
 
     async def acquire(self, cost: float = 1.0, *, max_wait: float = math.inf) -> None:
-        """Wait until ``cost`` tokens are there. Who gives up waiting gives them back.
+        """Wait until ``cost`` tokens are available. A cancelled wait returns its tokens.
 
         Raises
         ------
         Throttled
-            That would take more than ``longest`` seconds: so many wait already.
+            The wait would exceed ``longest`` seconds, because so many callers wait already.
         """
         delay = self.reserve(cost)
         if delay > max_wait:

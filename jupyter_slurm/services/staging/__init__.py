@@ -1,1 +1,1 @@
-"""Staging: folders that travel with a job, and back."""
+"""Staging: folders sent with a job, and copied back."""

@@ -1,4 +1,4 @@
-"""A folder of this machine and its copy on a cluster: what differs, what travels, and how both were when alike."""
+"""Synchronisation of a local folder with its copy on a cluster: differences, transfers, and the last common state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jupyter_slurm.transport.rsync import Rsync
 
 __all__ = ["FolderSync"]
 
-_MAX_LISTING_BYTES = 256 << 20  # bytes of what is noted of a folder
+_MAX_LISTING_BYTES = 256 << 20  # bytes of the notes about a folder
 _VANISHED_EXIT_CODE = 24
 _MAX_OLD_FILES = 1000
 _OLD = f'cd -- "$1" && find . -type f -mmin "+$2" -print | head -n {_MAX_OLD_FILES}'
@@ -31,16 +31,16 @@ _ERASE_WARNING_SHARE = 1 / 8  # of the time after which files are erased
 
 
 class FolderSync:
-    """A folder here, and its copy there.
+    """Local folder with its copy on the cluster.
 
     Parameters
     ----------
     transport : Transport
-        The way there.
+        Transport to the cluster.
     folder : FolderRecord
-        Its inode number tells the folder here from one that is made anew.
+        Its inode number distinguishes the local folder from a new folder of the same name.
     owner : str
-        Of this machine alone: what is said under its name is ended by nobody else.
+        Name unique to this machine: only this machine ends transfers under the name.
     """
 
     def __init__(self, transport: Transport, folder: FolderRecord, owner: str) -> None:
@@ -48,12 +48,12 @@ class FolderSync:
         self.source, self.dest, self._inode = folder.source, folder.dest, folder.inode
 
     async def check_both_sides(self) -> None:
-        """Refuse where one of the two is gone, for which nobody needs to wait.
+        """Refuse a pair of which one folder is gone, because waiting would not help.
 
         Raises
         ------
         CommandError
-            It is.
+            One of the folders is gone.
         """
         if not await asyncio.to_thread(os.path.isdir, self.source):
             raise CommandError(f"{self.source} is not there any more.", is_gone=True)
@@ -63,7 +63,7 @@ class FolderSync:
             raise CommandError(f"{self.dest} is gone.", is_gone=True) from None
 
     async def end_remains(self) -> None:
-        """End what is left there of a transfer whose link broke, so that the next one goes on where that was."""
+        """End the remains of a transfer whose connection broke, so that the next one can continue it."""
         await self._rsync().end_remains()
 
     def _rsync(self, moved: Callable[[int], None] | None = None) -> Rsync:
@@ -72,7 +72,7 @@ class FolderSync:
     async def choose(
         self, base: Mapping[str, FileSignature], *, is_pull: bool, by_content: bool = False
     ) -> tuple[ResultChoice, set[str]]:
-        """List what differs; return what of it travels, and all of it."""
+        """List the differences; return those to transfer, and all of them."""
         options = [*staging.DIFF_ARGS, *(["--checksum"] if by_content else [])]
         done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
         tree, changes = FolderTree(self.source), staging.parse_listing(done.stdout)
@@ -80,7 +80,7 @@ class FolderSync:
         return choice, {change.path for change in changes}
 
     async def transfer(self, choice: ResultChoice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
-        """Have what was chosen travel; ``sent`` is told how far that is. By content: also where size and time agree."""
+        """Transfer the chosen files; ``sent`` receives the progress. Compare content even if size and time agree."""
         total = max(choice.total, 1)
         names = "".join(f"./{change.path}\0" for change in choice.copied).encode("utf-8", "surrogateescape")
         loop = asyncio.get_running_loop()
@@ -94,7 +94,7 @@ class FolderSync:
         sent(total, total)
 
     async def base(self) -> dict[str, FileSignature]:
-        """Return how both sides were when they were alike last; nothing where that was another folder of ours."""
+        """Return the last common state of both sides; empty if it was of another local folder."""
         path = posixpath.join(self.dest, staging.STAGE_FOLDER_NAME)
         try:
             noted = json.loads(await self._transport.read(path, 0, _MAX_LISTING_BYTES))
@@ -105,9 +105,9 @@ class FolderSync:
             return {}
 
     async def has_more(self) -> bool:
-        """Tell whether there are files that are not here as they are there.
+        """Return whether some files on the cluster differ from the local ones.
 
-        A filter leaves them out, for one, or both sides have changed them.
+        Reasons are a filter, or changes on both sides.
         """
         named = [word for name in staging.NOT_COPIED_BACK for word in ("-o", "-name", name)][1:]
         found = (await self._run_rsync("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
@@ -116,12 +116,12 @@ class FolderSync:
         return not signs.items() <= (await self.base()).items()
 
     async def note(self, files: Mapping[str, FileSignature]) -> None:
-        """Write down that both sides are alike, in these files."""
+        """Record that these files agree on both sides."""
         noted = {"format": 1, "source": self.source, "inode": self._inode, "files": files}
         await self._transport.write(posixpath.join(self.dest, staging.STAGE_FOLDER_NAME), json.dumps(noted).encode())
 
     async def check_room(self, needed: int) -> None:
-        """Refuse what would fill the disk there, or go beyond the person's quota."""
+        """Refuse a transfer that would fill the remote disk or exceed the user's quota."""
         room = parse_room(decode_output((await self._run_rsync("look at", DISK_SPACE_SCRIPT)).stdout))
         if room is not None and needed > room.free:
             raise UsageError(
@@ -132,18 +132,18 @@ class FolderSync:
             )
 
     async def remove_deleted(self, deleted: list[str]) -> None:
-        """Take away there what was alike on both sides, and is gone here; nothing behind a link."""
+        """Remove remote files that agreed on both sides and are gone locally; nothing behind a link."""
         paths = [path for path in deleted if staging.is_inside(path)]
         if not paths:
             return
         found = (await self._run_rsync("look at", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
-        links = {path.removeprefix("./") for path in found}  # a job may have put one in the place of a folder
+        links = {path.removeprefix("./") for path in found}  # a job may have replaced a folder with a link
         kept = [path for path in paths if links.isdisjoint(_parents(path))]
         names = "".join(f"./{path}\0" for path in kept)
         await self._run_rsync("remove", _REMOVE_SCRIPT, stdin=names.encode("utf-8", "surrogateescape"))
 
     async def expiring(self, expires: str, name: str) -> list[str]:
-        """Say which files the cluster of this name is about to erase: those that were not changed for so long."""
+        """Return the files that the cluster of this name is about to erase, unchanged for the site's limit."""
         minutes = int(staging.parse_age(expires) * (1 - _ERASE_WARNING_SHARE) / 60)
         found = decode_output((await self._run_rsync("look at", _OLD, f"{minutes}")).stdout).splitlines()
         if not found:
@@ -175,7 +175,7 @@ class FolderSync:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """Return the folders that a path leads through."""
+    """Return the parent folders of a path."""
     while path := posixpath.dirname(path):
         yield path
 

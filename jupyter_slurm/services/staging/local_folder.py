@@ -1,4 +1,4 @@
-"""A folder of this machine as rsync would see it: its files and links, none of which is followed."""
+"""Local folder as seen by rsync: its files and links, none of which is followed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _NOT_READ = frozenset({".git", "__pycache__", ".ipynb_checkpoints", ".venv", ".r
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder to be staged; ``inode`` tells it from one that is made later under its name."""
+    """Folder to stage; ``inode`` distinguishes it from a later folder of the same name."""
 
     path: str
     inode: int
 
     def check_apart(self, dest: str) -> None:
-        """Refuse a destination within it, or around it: on one machine a folder cannot be copied into itself."""
+        """Refuse a destination inside or around the folder: on one machine a folder cannot be copied into itself."""
         ours, theirs = os.path.realpath(self.path), os.path.realpath(dest)
         if os.path.commonpath([ours, theirs]) in (ours, theirs):
             raise UsageError(
@@ -39,7 +39,7 @@ def check_source(path: str) -> LocalFolder:
     Raises
     ------
     UsageError
-        It is none of the person's.
+        The path is not a folder of the user.
     """
     path = os.path.normpath(path)
     try:
@@ -57,12 +57,12 @@ def check_source(path: str) -> LocalFolder:
 
 
 def check_free_space(path: str, needed: int) -> None:
-    """Refuse what would fill the disk of this machine.
+    """Refuse a transfer that would fill the local disk.
 
     Raises
     ------
     UsageError
-        It would.
+        The disk is too small.
     """
     free = shutil.disk_usage(path).free
     if needed > free:
@@ -71,7 +71,7 @@ def check_free_space(path: str, needed: int) -> None:
 
 @dataclass
 class FolderTree:
-    """The files and links below a folder by their path, and those links that lead out of it."""
+    """Files and links below a folder by path, and the links that lead out of it."""
 
     path: str
     files: dict[str, FileSignature] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class FolderTree:
 
     @classmethod
     def read(cls, path: str) -> FolderTree:
-        """Look at all of it."""
+        """Read the whole tree."""
         tree = cls(path)
         tree._read("")
         return tree
@@ -104,15 +104,15 @@ class FolderTree:
                 return
             self.files[name] = _sign(item.stat(follow_symlinks=False))
         except FileNotFoundError:
-            pass  # it was taken away meanwhile
+            pass  # removed meanwhile
 
     def file_signature(self, name: str) -> FileSignature | None:
-        """Return how a file is now; None: there is none.
+        """Return the present state of a file; None: there is no such file.
 
         Raises
         ------
         OSError
-            It lies behind a link, or something else is in its place.
+            The path leads through a link, or is not a file.
         """
         path = self.path
         *parents, last = name.split("/")

@@ -1,7 +1,7 @@
-"""A seal of this person's machine: what a record says of files here is believed with it alone.
+"""Seal of the user's machine: the local paths in a record are trusted only with the seal.
 
-The record of a job lies on its cluster. Whoever can write there, as the job itself can, could name any folder of this
-machine: results would come into it, or it would be sent when the job is submitted again.
+The record of a job lies on its cluster. Every process with write access, such as the job itself, could name any folder
+of this machine. Results would be copied into that folder, or the folder would be sent when the job is submitted again.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _KEY_BYTES = 32
 
 
 class MachineSeal:
-    """Make seals, and know them again.
+    """Create and verify seals.
 
     Parameters
     ----------
     folder : str
-        Where the key to them lies. Machines that share a home share the folders in it, and this one.
+        Folder of the secret key. Machines with a shared home share the staged folders and this folder.
     """
 
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(os.path.abspath(folder), "seal.key")
 
     def seal(self, content: Any) -> str:
-        """Return the seal of what can be written as JSON.
+        """Return the seal of data that can be written as JSON.
 
         Raises
         ------
         TransportError
-            There is no key, and none can be made.
+            There is no key, and none can be created.
         """
         try:
             return _digest(self._key() or self._new_key(), content)
@@ -49,7 +49,7 @@ class MachineSeal:
             raise TransportError(f"{self._path} cannot be used: {error.strerror}", hint="Is the disk full?") from error
 
     def is_on(self, seal: object, content: Any) -> bool:
-        """Tell whether this is what was sealed here."""
+        """Return whether this data was sealed on this machine."""
         with contextlib.suppress(OSError, TransportError):
             key = self._key()
             return (
@@ -84,7 +84,7 @@ class MachineSeal:
         try:
             write_all(file, secrets.token_bytes(_KEY_BYTES))
             with contextlib.suppress(FileExistsError):
-                os.link(draft, self._path)  # whole and once: another agent may do the same
+                os.link(draft, self._path)  # complete and once: another agent may do the same
         finally:
             os.close(file)
             os.unlink(draft)

@@ -1,8 +1,8 @@
-"""Folders that travel with a job: to where its nodes see them before it is submitted, and what it left back after.
+"""Folders staged with a job: copied to a place visible to its nodes before submission, and results copied back after.
 
-The order: what differs is listed, a choice is made (domain/staging.py), that is transferred, and both sides are noted
-as alike in a file of the folder there. All of it may break off anywhere and is done again: rsync goes on where it was.
-What is still to come back is known from the record of the job (``stage`` without ``back``), so also by the next agent.
+The order: list the differences, choose (domain/staging.py), transfer, and record both sides as equal in a file of the
+remote folder. Each stage may fail at any point and is repeated: rsync continues a partial transfer. The record of the
+job (``stage`` without ``back``) lists results still to be copied back, so the next agent knows them too.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ __all__ = ["Staging"]
 
 log = logging.getLogger(__name__)
 
-_MAX_ATTEMPTS = 5  # before a submission is given up whose link broke, and results whose rsync fails
-_PAUSE = 2.0, 300.0  # seconds before results are looked for again; the longest
-_END_CHECK_INTERVAL_S = 0.5  # seconds between two looks whether Slurm has told the end, too
-_MAX_RECORDED_FILES = 20  # names of files that are kept in the record
+_MAX_ATTEMPTS = 5  # before a submission with a broken connection is given up, and results whose rsync fails
+_PAUSE = 2.0, 300.0  # seconds before the next attempt to copy results: first, and longest
+_END_CHECK_INTERVAL_S = 0.5  # seconds between two checks whether Slurm has reported the end, too
+_MAX_RECORDED_FILES = 20  # file names kept in the record
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
 _VALUES = 'for name; do printf "%s\\0" "$(printenv -- "$name")"; done'
-_PROGRESS_STEP_SHARE = 0.02  # of all, after which it is told how far results are
+_PROGRESS_STEP_SHARE = 0.02  # fraction of all results between two progress reports
 
 
 class Staging:
@@ -56,11 +56,11 @@ class Staging:
     Parameters
     ----------
     tracker : Tracker
-        Of the cluster.
+        Tracker of the cluster.
     where : ClusterLocation
-        Its place.
+        Location of the cluster.
     seals : MachineSeal
-        Of this machine.
+        Seals of this machine.
     """
 
     def __init__(self, tracker: Tracker, location: ClusterLocation, seals: MachineSeal) -> None:
@@ -73,15 +73,15 @@ class Staging:
         self._bringing: dict[str, asyncio.Task[None]] = {}
         tracker.on_end.append(self.schedule_copy_back)
 
-    # -- before
+    # -- before the job
 
     async def prepare(self, requested: api.Submission) -> StagedFolders | None:
-        """Work out what ``stage`` of a submission means; None where nothing is staged.
+        """Resolve ``stage`` of a submission; return None if nothing is staged.
 
         Raises
         ------
         UsageError
-            It cannot be.
+            The folders cannot be staged.
         CommandMissing
             rsync is missing on one side.
         """
@@ -107,7 +107,7 @@ class Staging:
         return StagedFolders(folders, bool(stage.get("checksum")), bool(stage.get("delete")), local, seal)
 
     async def _check_unchanged(self, key: str, stage: api.Stage) -> None:
-        """Refuse to send what only the record of another job names, which lies on the cluster."""
+        """Refuse to send a folder that is named only in the record of another job, which lies on the cluster."""
         entry = self._tracker.find(key)
         before = entry.folders if entry else None
         known = {folder.source for folder in before.folders} if before else set()
@@ -119,22 +119,22 @@ class Staging:
             )
 
     async def is_local(self, entry: TrackedJob) -> bool:
-        """Tell whether folders travel with a job that are those of this machine."""
+        """Return whether a job has staged folders of this machine."""
         return entry.folders is not None and await self._is_local_job(entry.folders)
 
     async def _is_local_job(self, stage: StageRecord) -> bool:
-        """Tell whether the folders of a job are those of this machine; its cluster has agents elsewhere, too."""
+        """Return whether the folders of a job belong to this machine; the cluster also has agents on other machines."""
         return await asyncio.to_thread(self._seals.is_on, stage.seal, self._sealed(stage.folders))
 
     def _sealed(self, folders: Sequence[FolderRecord]) -> list[Any]:
         return [self._location.id, *([folder.source, folder.dest, folder.inode] for folder in folders)]
 
     async def has_default_copy(self, folder: FolderRecord) -> bool:
-        """Tell whether nobody has said where a folder of this machine goes: its copy lies in a place of ours."""
+        """Return whether a folder of this machine has the default destination, a copy managed by jupyter_slurm."""
         return folder.dest == await self._dest(folder.source, None)
 
     async def _dest(self, source: str, message: str | None) -> str:
-        # Two laptops of one name, and of one person, may have folders of one name.
+        # Two laptops of the same name and user may have folders of the same name.
         digest = (await asyncio.to_thread(self._seals.seal, ["copy", socket.gethostname(), source]))[:8]
         name = posixpath.basename(source) or "root"
         shared = self._location.storage.get("shared") or posixpath.join(self._location.folder, "stage")
@@ -147,7 +147,7 @@ class Staging:
         return posixpath.normpath(dest)
 
     async def _expanded(self, path: str) -> str:
-        """Put in the home and the variables of the cluster."""
+        """Insert the home directory and the variables of the cluster."""
         if path.startswith("~/"):
             path = posixpath.join(self._location.home, path[2:])
         names = [first or second for first, second in _VARIABLE.findall(path)]
@@ -164,12 +164,12 @@ class Staging:
         return _VARIABLE.sub(lambda found: values[found[1] or found[2]], path)
 
     async def push(self, entry: TrackedJob, sent: Sent) -> None:
-        """Bring the folders of a job there; ``sent`` is told how far that is.
+        """Copy the folders of a job to the cluster; ``sent`` receives the progress.
 
         Raises
         ------
         SlurmError
-            It failed: nothing is to be submitted.
+            The copy failed: the job must not be submitted.
         """
         stage = entry.folders
         if stage is None or (entry.part and entry.part.of != entry.key):
@@ -182,9 +182,9 @@ class Staging:
         return FolderSync(self._transport, folder, await asyncio.to_thread(self._seals.seal, "transfers"))
 
     async def _push_jointly(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
-        """Bring a folder there, once for all jobs that want the same before that begins.
+        """Copy a folder to the cluster, once for all jobs that request the same before the start.
 
-        What was changed after it has begun may be missing there: who comes later waits for the next time.
+        Later changes may be missing in the copy: a later request waits for the next transfer.
         """
 
         async def push(transfer: SharedTransfer[list[str]], sent: Sent) -> list[str]:
@@ -199,7 +199,7 @@ class Staging:
         return await joint.join(sent)
 
     async def _push_with_retries(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
-        """Bring a folder there, again after each break; what has arrived is not sent twice."""
+        """Copy a folder to the cluster, again after each broken connection; data is not sent twice."""
         for tried in range(_MAX_ATTEMPTS):
             try:
                 if tried:
@@ -234,15 +234,15 @@ class Staging:
             warnings += await sync.expiring(expires, self._location.id)
         return warnings
 
-    # -- after
+    # -- after the job
 
     async def copy_back(self, entry: TrackedJob) -> None:
-        """Bring back what a job has left, once more if that was given up, and wait for it.
+        """Copy back the results of a job, also after an attempt was given up, and wait for the end.
 
         Raises
         ------
         UsageError
-            There is nothing to be brought, or not to this machine.
+            There are no results, or they belong to another machine.
         """
         stage, name = entry.folders, entry.id or entry.key
         if stage is None:
@@ -260,25 +260,25 @@ class Staging:
             await asyncio.shield(task)
 
     def resume(self) -> None:
-        """Bring back what an agent before this one has not."""
+        """Copy back the results that an earlier agent has not."""
         for entry in list(self._tracker.entries.values()):
             self.schedule_copy_back(entry)
 
     @property
     def held(self) -> int:
-        """How many jobs have results that are still to come back, or will have."""
+        """Return the number of jobs with results still to be copied back, now or later."""
         waiting = [entry for entry in self._tracker.active() if entry.folders is not None]
         return len(waiting) + len(self._bringing)
 
     async def stop(self) -> None:
-        """Break off; the next agent goes on."""
+        """Stop; the next agent continues."""
         for task in [*self._bringing.values()]:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
     def schedule_copy_back(self, entry: TrackedJob) -> None:
-        """Bring back what a job has left, if it is over and that was not done."""
+        """Copy back the results of a job in the background, if it is over and that was not done."""
         key = entry.key
         if key is None or key in self._bringing or not entry.is_copy_back_due:
             return
@@ -288,10 +288,10 @@ class Staging:
     def _mark_copied_back(self, entry: TrackedJob, task: asyncio.Task[None]) -> None:
         self._bringing.pop(str(entry.key), None)
         if not task.cancelled() and task.exception() is None:
-            self.schedule_copy_back(entry)  # it may have been requeued, and be over again
+            self.schedule_copy_back(entry)  # it may have been requeued and be over again
 
     async def _copy_back_all(self, entry: TrackedJob) -> None:
-        """Bring it back, however long the link is down."""
+        """Copy back all results, however long the connection is down."""
         stage, restarts = entry.folders, entry.restarts
         if stage is None:
             return
@@ -309,13 +309,13 @@ class Staging:
         finally:
             entry.staging.progress = None
         back = replace(back, time=self._tracker.clock(), restarts=restarts)
-        _note_return(entry, replace(entry.folders or stage, back=back))  # the record may have been read anew
+        _note_return(entry, replace(entry.folders or stage, back=back))  # the record may have been read again
         if await self._tracker.save(entry) and entry.folder and entry.record:
             self._tracker.store.remember(self._tracker.name, entry.folder.key, entry.record)
         self._tracker.publish(entry)
 
     async def _wait_node_end(self, entry: TrackedJob) -> None:
-        """Wait until Slurm has told the end, too: until then the runner may copy back what lies on the node."""
+        """Wait until Slurm has reported the end, too: before that the runner may still copy files from the node."""
         with self._tracker.listening(entry) as changed:
             while entry.runner.unverified:
                 changed.clear()
@@ -344,7 +344,7 @@ class Staging:
         return ReturnRecord(files=files, bytes=size, left=left[:_MAX_RECORDED_FILES], error=said, given_up=is_given_up)
 
     async def _pull_with_retries(self, sync: FolderSync, sent: Sent) -> ResultChoice:
-        """Bring a folder back: again for as long as the link is down, and a few times where it is something else."""
+        """Copy a folder back: repeat while the connection is down, and a few times after other errors."""
         failed, pause = 0, _PAUSE[0]
         while True:
             moved = 0
@@ -382,11 +382,11 @@ class Staging:
         return choice
 
     def alone(self, dest: str) -> asyncio.Lock:
-        """Return the lock of a folder there, of which one is synchronised at a time."""
+        """Return the lock of a remote folder, which allows one synchronisation at a time."""
         return self._locks.setdefault(dest, asyncio.Lock())
 
 
 def _note_return(entry: TrackedJob, stage: StageRecord) -> None:
-    """Note with a job what came back of its folders."""
+    """Record the outcome of copying back a job's folders."""
     if entry.record is not None:
         entry.record = replace(entry.record, stage=stage)

@@ -1,4 +1,4 @@
-"""Work that several want at once, and that is done once for all who asked before it began."""
+"""Shared work that runs once for all callers that request it before its start."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 class SharedTransfer(Generic[T]):
-    """Work that begins once it may, of which all are told how far it is, and that ends when nobody waits any more.
+    """Work that starts when allowed, reports its progress to all callers, and ends when nobody waits any more.
 
     Parameters
     ----------
     work : callable
-        ``work(joint, sent)``; it calls :meth:`close` when who comes later would come too late.
+        ``work(joint, sent)``; it calls :meth:`close` before the point at which a new caller would be too late.
     """
 
     def __init__(self, work: Callable[[SharedTransfer[T], Sent], Awaitable[T]]) -> None:
@@ -30,11 +30,11 @@ class SharedTransfer(Generic[T]):
 
     @property
     def count(self) -> int:
-        """How many wait for it."""
+        """Return the number of waiting callers."""
         return len(self._waiting)
 
     def close(self) -> None:
-        """Take nobody else in."""
+        """Stop accepting callers."""
         self.is_open = False
 
     def _notify(self, done: int, total: int) -> None:
@@ -42,7 +42,7 @@ class SharedTransfer(Generic[T]):
             sent(done, total)
 
     async def join(self, sent: Sent) -> T:
-        """Wait for it; ``sent`` is told how far it is. Who is cancelled leaves it to the others."""
+        """Wait for the work; ``sent`` receives the progress. Cancelling one caller does not affect the others."""
         self._waiting.append(sent)
         try:
             return await asyncio.shield(self._task)

@@ -1,4 +1,4 @@
-"""Folders that are staged for one job, and how."""
+"""Folders staged for one job, and their options."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["StagedFolders"]
 
 @dataclass(frozen=True)
 class StagedFolders:
-    """What is staged for a job.
+    """Staging of a job.
 
     Attributes
     ----------
     folders : list of FolderRecord
-        From where, and to where.
+        Sources and destinations.
     checksum, delete : bool
-        How they are synchronised.
+        Options of the synchronisation.
     local : str or None
-        A place on the node's own disk, where it runs in a copy.
+        Folder on the node's local disk, where the job runs in a copy.
     seal : str
-        Of this machine, by which it knows these folders again.
+        Seal of this machine, which verifies these folders later.
     is_announced : bool
-        Whether the signal that Slurm sends before the time limit is for the runner, which copies back what is new.
+        Whether Slurm's signal before the time limit is for the runner, which then copies back new files.
     """
 
     folders: list[FolderRecord]
@@ -41,11 +41,11 @@ class StagedFolders:
 
     @property
     def work_dir(self) -> str:
-        """Where the job runs."""
+        """Return the working directory of the job."""
         return self.folders[0].dest
 
     def record(self) -> StageRecord:
-        """Return what is recorded."""
+        """Return the form for the record."""
         local, announced = (self.local, self.is_announced) if self.local else (None, None)
         return StageRecord(
             folders=self.folders,
@@ -57,6 +57,6 @@ class StagedFolders:
         )
 
     def for_job(self, requested: api.Submission, chosen: Mapping[str, str | None]) -> StagedFolders:
-        """Return it for a job of this kind: what serves, or is to go on after a kill, stays where all nodes see it."""
+        """Return the staging of a job of this kind: servers, and jobs that survive a kill, run on a shared folder."""
         is_local = self.local and requested["kind"] in ("python", "script") and not requested.get("resume")
         return replace(self, local=self.local if is_local else None, is_announced="signal" not in chosen)

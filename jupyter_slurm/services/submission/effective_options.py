@@ -1,4 +1,4 @@
-"""Which options of a submission are in force, from the command line, the environment and the header of the script."""
+"""Effective options of a submission, from the command line, the environment and the header of the script."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jupyter_slurm.errors import OptionError
 
 __all__ = ["options_in_force"]
 
-# Options that turn sbatch into something else than the submission of this script.
+# Options that turn sbatch into something other than the submission of this script.
 _NOT_HERE = {
     "wrap": "the cell is the script; leave out --wrap",
     "wait": "say `wait` (without dashes) to wait for the job",
@@ -21,35 +21,35 @@ _NOT_HERE = {
     "version": "`%sinfo --version` shows the version",
 }
 
-# What components of a heterogeneous job have of the first one, where they do not say it themselves.
+# Options that components of a heterogeneous job inherit from the first one.
 _PASSED_ON = ("account", "cluster", "clusters", "qos", "reservation", "time", "time-min")
 
 
 def options_in_force(
     table: OptionTable, options: Sequence[str], header: Sequence[str], env: Mapping[str, str]
 ) -> list[Request]:
-    """Return the options in force: environment over header, command line over both (sbatch(1)).
+    """Return the effective options: environment over header, command line over both (sbatch(1)).
 
     Parameters
     ----------
     table : OptionTable
-        The options of sbatch.
+        Options of sbatch.
     options : sequence of str
-        Of the command line.
+        Options of the command line.
     header : sequence of str
-        The words of the ``#SBATCH`` lines.
+        Words of the ``#SBATCH`` lines.
     env : mapping
-        The environment of sbatch.
+        Environment of sbatch.
 
     Returns
     -------
     list of Request
-        Of each component of a heterogeneous job, the one that runs the script first; of any other job, one.
+        One for each component of a heterogeneous job, first the one that runs the script; one for any other job.
 
     Raises
     ------
     OptionError
-        An option has no place there.
+        An option is not allowed in its place.
     """
     typed, written = (_components(table, words, is_typed=words is options) for words in (options, header))
     variables = {name: variable for variable, name in SBATCH_VARIABLES.items() if env.get(variable)}
@@ -67,7 +67,7 @@ def options_in_force(
 
 
 def _components(table: OptionTable, arguments: Sequence[str], *, is_typed: bool) -> list[dict[str, str | None]]:
-    """Return what is said of each component, by long name."""
+    """Return the options of each component, by long name."""
     split = table.split(arguments)
     if split.rest and is_typed:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""When and where a job could start, in the words of ``sbatch --test-only``; nothing is submitted."""
+"""Estimated start and nodes of a job from ``sbatch --test-only``; nothing is submitted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["estimate"]
 
-_QUEUE_TIMEOUT_S = 0.5  # seconds that it may wait for its turn: each one uses up a job id
+_QUEUE_TIMEOUT_S = 0.5  # seconds to wait in the queue of requests: each request uses up a job ID
 _ESTIMATE_LINE = re.compile(
     r"to start at (?P<start>\S+) using (?P<cpus>\d+) processors on (?:nodes? )?(?P<nodes>\S+)"
     r"(?: in partition (?P<in>\S+))?"
@@ -27,20 +27,20 @@ _ESTIMATE_LINE = re.compile(
 
 
 async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: float, cluster: str) -> api.Estimate:
-    """Ask Slurm.
+    """Ask Slurm for an estimate.
 
     Parameters
     ----------
     client : SlurmClient
-        Of the cluster.
+        Client of the cluster.
     plan : Plan
-        What would be submitted.
+        The planned submission.
     context : Context
-        The circumstances in which sbatch runs.
+        Context in which sbatch runs.
     timeout : float
         Seconds.
     known : str
-        What speaks against the job.
+        Known reasons against the job.
 
     Returns
     -------
@@ -50,11 +50,11 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
     Raises
     ------
     SubmitRefused
-        It would be refused.
+        sbatch would refuse the job.
     ControllerError
         Slurm does not answer.
     Throttled
-        It is asked too often.
+        The requests are too frequent.
     """
     await client.people.acquire(max_wait=_QUEUE_TIMEOUT_S)
     script = plan.argv.index(plan.folder.file(plan.record.script))

@@ -1,7 +1,7 @@
-"""Where a submission came from: the git commit of the notebook's folder, looked up when nobody waits any more.
+"""Origin of a submission: the git commit of the notebook's folder, determined when no caller waits any more.
 
-A repository may be somebody's trap. Nothing that its configuration names is run (hooks, fsmonitor, filters), nothing is
-fetched, and no lock or index is written; one that belongs to another user is git's own to refuse (``safe.directory``).
+A repository may be malicious. No program of its configuration runs (hooks, fsmonitor, filters), nothing is fetched, and
+no lock or index is written. Repositories of other users are refused by git itself (``safe.directory``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jupyter_slurm.transport.local.transport import LocalTransport
 
 __all__ = ["GitOrigins", "read_git_origin"]
 
-_START_DELAY_S = 0.5  # seconds: whoever submits many jobs in a row waits for none of this, and it is looked up once
+_START_DELAY_S = 0.5  # seconds: a user who submits many jobs in a row does not wait, and one lookup serves all
 _GIT_TIMEOUT_S = 10.0
 _FILTER = re.compile(r"filter\.(.+)\.(?:clean|smudge|process|required)", re.DOTALL)
 _CAREFUL = (
@@ -33,17 +33,17 @@ _CAREFUL = (
     *("-c", "core.excludesFile=/dev/null"),
     "--no-optional-locks",
 )
-# A repository that allows a protocol by name is stronger than our word on all of them; the variable is not.
+# A protocol that a repository allows by name overrides a setting for all protocols, but not the variable.
 _SETTINGS = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 
 
 class GitOrigins:
-    """Note with jobs which commit their notebook's folder was at.
+    """Record the commit of the notebook's folder with each job.
 
     Parameters
     ----------
     tracker : Tracker
-        Who keeps the records.
+        Has the records.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -52,7 +52,7 @@ class GitOrigins:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def note(self, entry: TrackedJob, folder: str) -> None:
-        """Look it up for a job, soon; jobs of one folder share the answer."""
+        """Determine the origin of a job in the background; jobs of one folder share the answer."""
         waiting = self._waiting.setdefault(folder, [])
         waiting.append(entry)
         if len(waiting) == 1:
@@ -61,7 +61,7 @@ class GitOrigins:
             task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Let be what was not looked up yet."""
+        """Stop without the missing origins."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -71,7 +71,7 @@ class GitOrigins:
         entries = self._waiting.pop(folder)
         if not await asyncio.to_thread(_is_in_repository, folder):
             return
-        here = LocalTransport(workers=1)  # the notebook's machine, wherever the cluster is
+        here = LocalTransport(workers=1)  # the notebook's machine, for any cluster
         try:
             found = await read_git_origin(here, folder)
         finally:
@@ -82,14 +82,14 @@ class GitOrigins:
     async def _write(self, entry: TrackedJob, origin: GitRecord | None) -> None:
         tracker = self._tracker
         if entry.record is None or tracker.entries.get(entry.key or "") is not entry:
-            return  # sbatch refused it
+            return  # sbatch refused the job
         entry.record = replace(entry.record, git=origin)
         if await tracker.save(entry) and entry.is_finished and entry.key is not None:
             tracker.store.remember(tracker.name, entry.key, entry.record)
 
 
 def _is_in_repository(folder: str) -> bool:
-    """Whether there is anything for git to look at: most folders are spared a process."""
+    """Return whether git could find a repository: for most folders this saves a process."""
     while not os.path.lexists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:
@@ -99,14 +99,14 @@ def _is_in_repository(folder: str) -> bool:
 
 
 async def read_git_origin(transport: Transport, folder: str) -> GitRecord | None:
-    """Return commit, branch and whether tracked files differ from it; None where git cannot or will not tell.
+    """Return commit, branch and whether tracked files differ; None if git gives no answer.
 
     Parameters
     ----------
     transport : Transport
-        The way to the machine of the folder.
+        Transport to the machine of the folder.
     folder : str
-        Somewhere in a repository.
+        Any folder of a repository.
     """
     names = await _git(transport, folder, "config", "--list", "--name-only", "-z")
     if names is None:
@@ -115,7 +115,7 @@ async def read_git_origin(transport: Transport, folder: str) -> GitRecord | None
     off = [f"filter.{name}.{key}" for name in sorted(filters) for key in ("clean=", "process=", "required=false")]
     asked = ("status", "--porcelain=v2", "--branch", "--untracked-files=no", "--ignore-submodules=all")
     told = None
-    if not any("=" in name for name in filters):  # such a one cannot be switched off
+    if not any("=" in name for name in filters):  # such a filter cannot be disabled
         told = await _git(transport, folder, *(word for one in off for word in ("-c", one)), *asked)
     if told is None:
         commit = await _git(transport, folder, "rev-parse", "--verify", "HEAD")
@@ -134,7 +134,7 @@ async def read_git_origin(transport: Transport, folder: str) -> GitRecord | None
 
 
 async def _git(transport: Transport, folder: str, *words: str) -> str | None:
-    """Return what git prints; None when it does not succeed."""
+    """Return the output of git; None after a failure."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     context = Context(cwd=folder, env={**env, **_SETTINGS})
     done: Completed | None = None

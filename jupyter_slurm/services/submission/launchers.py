@@ -1,4 +1,4 @@
-"""Python cells that run once for each task of their job: what starts them, and how their ranks ended."""
+"""Launchers of Python cells that run once for each task of their job, and the ends of their ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_components", "check_contained", "lead", "runner", "with_resume
 
 
 def runner(cell: str, requested: SubmissionRequest, *, is_contained: bool = False, is_local: bool = False) -> str:
-    """Return the path of what the batch script starts: the runner for cells, or what lies beside it and starts that."""
+    """Return the path of the batch script's program: the runner for cells, or a helper that starts it."""
     own = "session-serve.py" if requested["kind"] == "session" else "cell-run.py"
     plain = "container-run.py" if is_contained else own
     if is_local:
@@ -26,12 +26,12 @@ def runner(cell: str, requested: SubmissionRequest, *, is_contained: bool = Fals
 
 
 def check_contained(requested: SubmissionRequest) -> None:
-    """Refuse what is not done in containers.
+    """Refuse requests that containers do not support.
 
     Raises
     ------
     UsageError
-        It was asked for.
+        The request is not supported.
     """
     if requested.get("launcher") == "mpi":
         raise UsageError(
@@ -41,12 +41,12 @@ def check_contained(requested: SubmissionRequest) -> None:
 
 
 def check_components(requested: SubmissionRequest) -> None:
-    """Refuse a launcher for a heterogeneous job: it would start ranks in the first component only.
+    """Refuse a launcher for a heterogeneous job, because it would start ranks only in the first component.
 
     Raises
     ------
     UsageError
-        There is one.
+        A launcher was requested.
     """
     if name := requested.get("launcher"):
         raise UsageError(
@@ -61,21 +61,21 @@ _MIN_WARNING_S = 10
 
 
 def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added: Sequence[str]) -> list[str]:
-    """Return the options to add, where the person is silent.
+    """Return options to add if the user gave none.
 
     Parameters
     ----------
     chosen : mapping
-        The options in force, by their long names.
+        Effective options, by long name.
     time_limit : int or None
-        Seconds asked for.
+        Requested seconds.
     added : sequence of str
-        What has been added already.
+        Options added before.
 
     Raises
     ------
     OptionError
-        The options forbid it.
+        The options are incompatible with ``resume``.
     """
     if "no-requeue" in chosen:
         raise OptionError(
@@ -92,5 +92,5 @@ def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added:
 
 
 def lead(time_limit: int | None) -> int:
-    """Return how long before the time limit the cell is told, in seconds: not most of the time it has."""
+    """Return the seconds between the warning to the cell and the time limit: a small part of the limit."""
     return _MAX_WARNING_S if time_limit is None else max(_MIN_WARNING_S, min(_MAX_WARNING_S, time_limit // 4))

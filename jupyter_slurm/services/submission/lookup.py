@@ -1,4 +1,4 @@
-"""Looking for a job whose submission got no answer: in the queue, in its directory, in the accounting."""
+"""Search for a job whose submission got no answer: in the queue, in its directory, and in accounting."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _MAX_ID_CHARACTERS = 20  # characters
 
 @dataclass(frozen=True)
 class LookupResult:
-    """A job; or None, and whether that is certain: then there is none, and never was."""
+    """Job found; or None, and whether it is certain that the job never existed."""
 
     job: JobId | None
     is_certain: bool = True
 
 
 class SubmissionLookup:
-    """Look for jobs by the path of their script, which no other job has.
+    """Search for jobs by the path of their script, which is unique.
 
     Parameters
     ----------
     client : SlurmClient
-        Who asks Slurm.
+        Queries Slurm.
     clock : callable
         Seconds since the epoch.
     """
@@ -47,10 +47,11 @@ class SubmissionLookup:
         self._client, self._clock = client, clock
 
     async def in_queue(self, entry: TrackedJob, since: float, answer: SbatchAnswer | None) -> LookupResult:
-        """Look until the controller has said no twice: after a freeze it works off what it holds.
+        """Search until the controller has answered no twice: after a freeze it first processes pending requests.
 
-        Its no is certain only while it would still remember a job that began at ``since`` (seconds since the epoch) and
-        is over: we may have been asleep, or new, or cut off for longer than that.
+        A no is certain only while the controller would still remember a job that started at ``since`` (seconds since
+        the
+        epoch) and is over. The agent may have been suspended, restarted or disconnected for longer than that.
         """
         absent, pause, remembers = 0, 1.0, 0.0
         while absent < _MIN_LOOKUPS:
@@ -70,7 +71,7 @@ class SubmissionLookup:
         return LookupResult(None, never_asked or 0 <= self._clock() - since < remembers)
 
     async def in_folder(self, entry: TrackedJob) -> tuple[JobId | None, bool]:
-        """Look for signs that the job ran: its id, which a claim tells, and whether there are any."""
+        """Search for signs that the job ran: return the ID from its claim, and whether there are any signs."""
         if entry.folder is None:
             return None, False
         transport = self._client.transport
@@ -80,21 +81,21 @@ class SubmissionLookup:
                 claim = (await transport.read(entry.folder.file("claim"), 0, _MAX_ID_CHARACTERS)).strip()
                 if claim.isdigit():
                     return JobId(int(claim)), True
-        except FileNotFoundError:  # somebody has removed the directory
+        except FileNotFoundError:  # the directory was removed
             return None, False
         return None, any(name.startswith(("stdout", "stderr", "claim", "end")) for name in names)
 
     async def in_accounting(self, entry: TrackedJob, since: float) -> LookupResult:
-        """Look for a job that may have come and gone while nobody watched.
+        """Search for a job that may have started and ended unseen.
 
-        Where there is no accounting, it is certain that none ran if one would have left its claim or its output.
+        Without accounting, the job certainly never ran if it would have left its claim or its output.
         """
         while True:
             try:
                 jobs = await self._client.submissions(entry.script_path or "", since - 60)
             except ControllerError:
                 raise
-            except CommandError:  # there is no accounting here
+            except CommandError:  # there is no accounting
                 return LookupResult(None, _leaves_traces(entry))
             if jobs:
                 return LookupResult(jobs[-1][0])

@@ -1,4 +1,4 @@
-"""What a submission means: from what a front door asks for to the command line, script and record of a job."""
+"""Plan of a submission: the command line, script and record of a job, from the request of a front end."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "PlanRequest", "make_plan"]
 
-_HOLDERS = {"allocation": "allocation", "session": "jupyter"}  # how the scripts are called that only begin a runner
-_ANY_PYTHON = "python3"  # of a node, for what needs nothing else
+_HOLDERS = {"allocation": "allocation", "session": "jupyter"}  # names of scripts that only start a runner
+_ANY_PYTHON = "python3"  # of a node, for programs without other needs
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What would be submitted: the command line, the script, the record of the job directory and what else is in it.
+    """Planned submission: the command line, the script, the record and the other files of the job directory.
 
-    ``chosen`` are the options in force, by long name; ``requests`` what each component of a heterogeneous job asks for,
-    the one that runs the script first.
+    ``chosen`` are the effective options, by long name. ``requests`` has the request of each component of a
+    heterogeneous job, first the one that runs the script.
     """
 
     folder: JobFolder
@@ -67,34 +67,34 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a plan is made from.
+    """Input of a plan.
 
     Attributes
     ----------
     folder : ClusterFolder
-        Where the job directory will be.
+        Folder of the future job directory.
     runner : str
         Path of the runner, for Python cells.
     table : OptionTable
-        The options of sbatch there.
+        Options of the cluster's sbatch.
     asked : mapping
-        The submission as the API has it.
+        Submission in the form of the API.
     context : Context
-        The circumstances in which sbatch will run.
+        Context in which sbatch will run.
     now : float
         Seconds since the epoch.
     version : (major, minor) or None
-        Of sbatch there.
+        Version of the cluster's sbatch.
     prepared : PreparedEnvironment or None
-        The environment of the job, where one was asked for.
+        Environment of the job, if requested.
     staged : StagedFolders or None
-        The folders that travel with it; it runs in the first one, where nobody says otherwise.
+        Folders staged with the job; by default the job runs in the first one.
     user : str
-        Who submits it, by the name on the cluster.
+        Name of the submitting user on the cluster.
     advised_memory : str or None
-        What the site advised.
+        Advice of the site.
     is_preemptible : bool
-        False where no job of the cluster ever makes room for another.
+        False if no job of the cluster is ever preempted.
     """
 
     folder: ClusterFolder
@@ -112,19 +112,19 @@ class PlanRequest:
 
 
 def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
-    """Work out what a submission means.
+    """Make the plan of a submission.
 
     Parameters
     ----------
     request : PlanRequest
-        All that is known of it.
+        Input of the plan.
     part : ArrayPart, optional
-        Which part of an array is meant, where that is submitted in parts.
+        Part of an array, if the array is submitted in parts.
 
     Raises
     ------
     UsageError
-        It cannot be submitted.
+        The submission is not possible.
     """
     requested, prepared = request.asked, request.prepared
     job = request.folder.job(part.key if part else requested["key"])
@@ -168,7 +168,7 @@ def make_plan(request: PlanRequest, part: ArrayPart | None = None) -> Plan:
 
 @dataclass(frozen=True)
 class _Command:
-    """How sbatch is called: for which job directory, with which script, and the files that the job writes."""
+    """Call of sbatch: its job directory and script, and the output files of the job."""
 
     job: JobFolder
     script: str
@@ -177,7 +177,7 @@ class _Command:
 
 
 def _record(request: PlanRequest, chosen: Mapping[str, str | None], command: _Command) -> JobRecordFile:
-    """Return what is recorded of any job."""
+    """Return the part of the record that is common to all jobs."""
     return JobRecordFile(
         format=FORMAT,
         key=command.job.key,
@@ -208,7 +208,7 @@ def _add_options(
     added: list[str],
     limit: int | None,
 ) -> list[str]:
-    """Return the options that are added where the person is silent; ``chosen`` gets the folder to run in."""
+    """Return options that are added if the user gave none; ``chosen`` receives the working directory."""
     asked, prepared = request.asked, request.prepared
     if staged and "chdir" not in chosen:
         chosen["chdir"] = staged.work_dir
@@ -225,7 +225,7 @@ def _add_options(
 
 @dataclass(frozen=True)
 class _Start:
-    """How a job begins: which Python runs which of the runner's files, or the script as it is."""
+    """Start of a job: the Python and the runner file, or the unchanged script."""
 
     job: JobFolder
     runner: str
@@ -243,7 +243,7 @@ class _Start:
 
     @property
     def is_holder(self) -> bool:
-        """Whether it only keeps something open: an allocation, a session."""
+        """Return whether the job only keeps something open: an allocation or a session."""
         return self.request["kind"] in _HOLDERS
 
     @property
@@ -256,7 +256,7 @@ class _Start:
 
     @property
     def otherwise(self) -> str:
-        """The Python where a node lacks the one that is named: only where it is there for the runner alone."""
+        """Return the alternative Python for a node without the named one, if the Python only starts the runner."""
         is_any = (
             self.is_contained
             or (self.is_local and self.is_script)
@@ -265,27 +265,27 @@ class _Start:
         return _ANY_PYTHON if is_any else ""
 
     def script(self) -> tuple[str, str]:
-        """Return how the script is called that sbatch gets, and its text."""
+        """Return name and text of the script for sbatch."""
         asked = self.request
         if self.is_script:
             return script_name(asked.get("script_name"), "cell.sh"), asked["text"]
         python = self._python()
         if not python:
             raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
-        is_begun = self.is_python or self.is_contained or asked.get("resume")  # by what lies beside the runner
+        is_begun = self.is_python or self.is_contained or asked.get("resume")  # started by a helper beside the runner
         words = self._command(python, self._sibling_path() if is_begun else self.runner)
         activation = self.prepared.environment.activation() if self.prepared else ""
         name = _HOLDERS.get(asked["kind"]) or script_name(asked.get("label"), "cell.py")
         return name, job_script(words, header=asked["text"], environment=activation, otherwise=self.otherwise)
 
     def watcher(self) -> list[str]:
-        """Return what runs a script that is not simply Slurm's: with ``resume``, in a container, on a node's disk."""
+        """Return the command that wraps a script: with ``resume``, in a container, or on a node's disk."""
         if not self.is_script or not (self.request.get("resume") or self.is_contained or self.is_local):
             return []
         return self._command(self.request.get("python") or _ANY_PYTHON, self._sibling_path())
 
     def complete(self, record: JobRecordFile, *, is_watched: bool) -> JobRecordFile:
-        """Return a record with what the request says of its kind and origin."""
+        """Return a record completed with the request's kind and origin."""
         asked, lease = self.request, self._lease()
         names = ("launcher", "resume") if self.is_python else ("resume",) if is_watched or self.is_holder else ()
         return replace(
@@ -331,13 +331,13 @@ class _Start:
         return launchers.runner(self.runner, self.request, is_contained=self.is_contained, is_local=self.is_local)
 
     def _command(self, python: str, started: str) -> list[str]:
-        """Return the command; where a container has the Python that is meant, the node's begins the container."""
+        """Return the command; if the requested Python is in a container, the node's Python starts the container."""
         on_node = (self.request.get("default_python") or _ANY_PYTHON) if self.is_contained else python
         return [on_node, "-u", started, self.job.path]
 
 
 def _repeatable(asked: SubmissionRequest, options: list[str], args: list[str], cwd: str | None) -> RequestRecord:
-    """Return what it takes to submit the same again; environment and folders are looked for anew then."""
+    """Return the data to submit the same again; environment and folders are resolved again in that case."""
     python, stage = asked.get("python"), asked.get("stage") or None
     record = RequestRecord(options=options, args=args, cwd=cwd, python=python, stage=stage)
     if asked.get("env"):
@@ -347,7 +347,7 @@ def _repeatable(asked: SubmissionRequest, options: list[str], args: list[str], c
 
 
 def _holder_options(requested: SubmissionRequest, chosen: Mapping[str, str | None]) -> list[str]:
-    """Return what is added for an allocation or a session: begun again by itself, it would be there for nobody."""
+    """Return the options for an allocation or a session: after an automatic restart it would serve nobody."""
     kind = requested["kind"]
     if "array" in chosen:
         what = "an allocation" if kind == "allocation" else f"a {kind}"
@@ -362,7 +362,7 @@ def _check_text(arguments: Sequence[str]) -> None:
 
 
 def _time_limit(text: str | None) -> int | None:
-    """Return the limit that was asked for, in seconds; sbatch refuses what is none."""
+    """Return the requested time limit in seconds; sbatch refuses one that is not valid."""
     try:
         return parse_time_limit(text) if text else None
     except UsageError:
@@ -375,7 +375,7 @@ def _work_dir(cwd: str | None, chosen: str | None) -> str | None:
 
 
 def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str], OutputsRecord]:
-    """Add places for the output where the person is silent; return the options to add and the patterns in force."""
+    """Add output paths if the user gave none; return the options to add and the effective patterns."""
     task = ".%a" if "array" in chosen else ""
     if "output" in chosen:
         output = chosen["output"]
@@ -386,12 +386,12 @@ def _outputs(job: JobFolder, chosen: Mapping[str, str | None]) -> tuple[list[str
         stderr = job.file("stderr") + task
         added.append(f"--error={_literal(job.file('stderr'))}{task}")
     if "open-mode" not in chosen:
-        added.append("--open-mode=append")  # a requeue would truncate what was printed before
+        added.append("--open-mode=append")  # a requeue would truncate earlier output
     return added, OutputsRecord(stdout=job.file("stdout") + task, stderr=stderr)
 
 
 def _literal(path: str) -> str:
-    """Write a path into a filename pattern; a backslash would switch patterns off and cannot be written."""
+    """Escape a path for a filename pattern; a backslash would disable patterns and cannot be escaped."""
     if "\\" in path:
         raise UsageError(
             f"job directories cannot lie below {posixpath.dirname(path)}: a backslash is in the name",

@@ -1,4 +1,4 @@
-"""Checks of a submission before sbatch: Python, working directory, Jupyter. They warn, and refuse what cannot work."""
+"""Checks of a submission before sbatch: Python, working directory, Jupyter. They warn, or refuse the request."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ __all__ = ["Preflight"]
 
 _FOLDER_TIMEOUT_S = 5.0
 _JUPYTER_TIMEOUT_S = 10.0
-_LACKING = 3  # runner/session/serve.py's exit code for no
+_LACKING = 3  # runner/session/serve.py's exit code for no Jupyter
 
 
 class Preflight:
-    """Look at a submission before it is made.
+    """Check a submission before sbatch.
 
     Parameters
     ----------
     where : ClusterLocation
-        The place of the cluster.
+        Location of the cluster.
     client : SlurmClient
-        Of the cluster.
+        Client of the cluster.
     entries : mapping
-        The jobs that are known, by their keys.
+        Known jobs, by key.
     """
 
     def __init__(self, where: ClusterLocation, client: SlurmClient, entries: Mapping[str, TrackedJob]) -> None:
@@ -39,7 +39,7 @@ class Preflight:
         self._hosts: list[str] | None = None
 
     async def warnings(self, request: PlanRequest, plan: Plan) -> list[str]:
-        """Return what speaks against a submission, and is no reason not to submit."""
+        """Return warnings about a submission, which do not prevent it."""
         asked, record = request.asked, plan.record
         named = asked.get("python") if asked["kind"] in ("allocation", "session") else None
         if record.cell is not None:
@@ -48,7 +48,7 @@ class Preflight:
         return [*warnings, *await self._doubt_about_folder(plan)]
 
     async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
-        """Refuse a session whose Python has no Jupyter, or warn of it where that is not certain."""
+        """Refuse a session whose Python has no Jupyter; only warn if that is uncertain."""
         session = plan.record.session
         if session is None or session.command is not None or session.jupyter is not None:
             return []
@@ -57,7 +57,7 @@ class Preflight:
         return await self._check_jupyter(request)
 
     async def _check_jupyter(self, request: PlanRequest) -> list[str]:
-        """Refuse a session whose Python has no Jupyter; where the node may find another Python, only warn of it."""
+        """Refuse a session whose Python has no Jupyter; only warn if the node may find another Python."""
         prepared = request.prepared
         python, wrapper = (prepared.python, prepared.wrapper()) if prepared else (request.asked.get("python"), ())
         argv = [*wrapper, python or "python3", request.runner, "--check"]
@@ -65,7 +65,7 @@ class Preflight:
             checked = await self._transport.run(argv, context=request.context, timeout=_JUPYTER_TIMEOUT_S)
             why, hint = json.loads(checked.stdout) if checked.exit_code == _LACKING else ("", "")
         except (SlurmError, ValueError):
-            return []  # the node may have what this machine has not
+            return []  # the node may have software that this machine lacks
         if why and not posixpath.isabs(python or ""):
             return [f"{self._where.host}: {why} {hint}"]
         if why:
@@ -73,15 +73,15 @@ class Preflight:
         return []
 
     async def _doubts(self, python: str | None) -> list[str]:
-        """Say what speaks against a Python on the nodes; never a reason not to submit."""
-        if not python or not posixpath.isabs(python):  # what is looked for on the node's PATH
+        """Return warnings about a Python on the nodes, which do not prevent a submission."""
+        if not python or not posixpath.isabs(python):  # the node's PATH decides
             return []
         try:
             if self._hosts is None:
                 self._hosts = [node.hostname or node.name for node in await self._client.nodes()]
             mounts = decode_output(await self._transport.read("/proc/self/mounts"))
             here = self._where.host
-            if self._where.is_remote:  # one name may lead to several login nodes, today to another one than yesterday
+            if self._where.is_remote:  # one name may stand for several login nodes, with a different one each day
                 here = decode_output(await self._transport.read("/proc/sys/kernel/hostname")).strip()
         except (SlurmError, FileNotFoundError):
             return []
@@ -89,7 +89,7 @@ class Preflight:
         return [doubt] if doubt else []
 
     async def _doubt_about_folder(self, plan: Plan) -> list[str]:
-        """Say that a folder of --chdir is not there: Slurm says it to nobody and runs the job elsewhere."""
+        """Warn if the folder of --chdir does not exist: Slurm silently runs the job elsewhere."""
         path = plan.record.work_dir if plan.record.stage is None else None
         home = self._where.home
         if path and self._where.storage.get("home_on_nodes") is False and f"{path}/".startswith(f"{home}/"):
@@ -107,5 +107,5 @@ class Preflight:
 
 
 def _is_contained(plan: Plan) -> bool:
-    """Whether a job runs in an image: no folder of the node is meant then."""
+    """Return whether a job runs in an image, in which folders of the node have no meaning."""
     return bool(plan.record.environment and plan.record.environment.image)

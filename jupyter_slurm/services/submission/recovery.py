@@ -1,7 +1,7 @@
-"""Submissions whose answer was not heard: found, proved absent and tried again, or reported. Never simply repeated.
+"""Recovery of submissions whose answer was lost: found, proved absent and retried, or reported. Never simply repeated.
 
-Several agents of one user may see the same job directories: on two login nodes, or with two runtime directories. One of
-them, who has the lock of the directory, brings a submission to its end; the others read what it writes there.
+Several agents of one user may see the same job directories: on two login nodes, or with two runtime directories. The
+agent with the lock of the directory settles a submission. The others read its result from the directory.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _CANCEL_START_S = 6.0  # seconds; scancel tries again after five
 
 @dataclass
 class _UnansweredSubmission:
-    """One submission under way.
+    """One unsettled submission.
 
-    ``plan`` and ``context`` are None after a restart of the agent; ``since`` is when sbatch may have begun last, in
+    ``plan`` and ``context`` are None after a restart of the agent; ``since`` is the latest possible start of sbatch, in
     seconds since the epoch.
     """
 
@@ -56,12 +56,12 @@ class _UnansweredSubmission:
 
 
 class SubmissionRecovery:
-    """Bring submissions to an end in the background.
+    """Settle submissions in the background.
 
     Parameters
     ----------
     tracker, client, watcher
-        Of the cluster.
+        Services of the cluster.
     timeout : float
         Seconds that sbatch may take.
     """
@@ -73,12 +73,12 @@ class SubmissionRecovery:
 
     @property
     def open_count(self) -> int:
-        """How many submissions have no answer yet and are ours to follow."""
+        """Return the number of submissions without an answer for which this agent is responsible."""
         entries = (self._tracker.entries.get(key) for key in self._tasks)
         return sum(e is not None and (e.submission.lock is not None or e.id is not None) for e in entries)
 
     def resume(self, entry: TrackedJob) -> None:
-        """Go on where an agent left off: with a submission, a cancellation, or with watching the job."""
+        """Continue the work of an earlier agent: a submission, a cancellation, or tracking."""
         if entry.is_step:
             return
         self._watcher.wake()
@@ -88,7 +88,7 @@ class SubmissionRecovery:
             self._spawn(entry, self._cancel(entry))
 
     def start(self, entry: TrackedJob, plan: Plan | None = None, context: Context | None = None) -> None:
-        """Take over a submission whose answer is not known."""
+        """Start the recovery of a submission whose answer is unknown."""
         entry.slurm.lose_sight(self._tracker.clock())
         entry.error = _unheard(is_cancelled=entry.is_to_be_cancelled)
         self._tracker.publish(entry)
@@ -96,12 +96,12 @@ class SubmissionRecovery:
         self._spawn(entry, self._run(_UnansweredSubmission(entry, plan, context, created)))
 
     async def withdraw(self, entry: TrackedJob) -> bool:
-        """Stop finding out: whoever asked for the submission asks again and brings everything that it needs.
+        """Stop a recovery: the caller repeats the submission with all its data.
 
         Returns
         -------
         bool
-            Whether it is up to us; otherwise another agent is at it, or has settled it.
+            Whether this agent is responsible; otherwise another agent works on the submission, or has settled it.
         """
         task = self._tasks.pop(entry.key or "", None)
         if task is not None:
@@ -110,13 +110,13 @@ class SubmissionRecovery:
         return entry.id is None and not entry.is_finished and await self._is_held(entry)
 
     async def wait(self, entry: TrackedJob) -> None:
-        """Wait until another agent has settled a submission, no longer than for sbatch itself."""
+        """Wait until another agent has settled a submission, at most as long as for sbatch itself."""
         task = self._tasks.get(entry.key or "")
         if task is not None:
             await asyncio.wait([task], timeout=self._timeout)
 
     def cancel(self, entry: TrackedJob) -> None:
-        """Do not try again: the person cancelled it. If it is found in the queue it is cancelled there."""
+        """Stop retrying, because the user cancelled the submission. If the job is found in the queue, cancel it."""
         if entry.record is None:
             return
         entry.record = replace(entry.record, cancel=True)
@@ -126,7 +126,7 @@ class SubmissionRecovery:
         self._tracker.publish(entry)
 
     def schedule_cancel(self, entry: TrackedJob) -> None:
-        """Cancel a job as soon as the controller hears it, also after a restart of the agent."""
+        """Cancel a job as soon as the controller answers, also after a restart of the agent."""
         if entry.record is None or entry.is_finished:
             return
         if entry.id is None:
@@ -137,14 +137,14 @@ class SubmissionRecovery:
         self._spawn(entry, self._cancel(entry))
 
     async def stop(self) -> None:
-        """Leave everything as it is; the job directories know enough to go on later."""
+        """Stop without changes; the job directories have the data to continue later."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def accept(self, entry: TrackedJob, job: JobId, remarks: list[str]) -> None:
-        """Note the id of a job that sbatch accepted."""
+        """Record the ID of a job that sbatch accepted."""
         now = self._tracker.clock()
         entry.id, entry.error = job, None
         entry.slurm.regain_sight()
@@ -158,12 +158,12 @@ class SubmissionRecovery:
         self._after_settling(entry)
 
     async def check_number(self, entry: TrackedJob) -> None:
-        """See that the number of a job is still its own: the queue has shown it, or sbatch has just given it.
+        """Check that a job still owns its ID: the queue has shown the job, or sbatch has just returned the ID.
 
         Raises
         ------
         SlurmError
-            That is not known. Of a job that turns out to be over, nothing is said.
+            The owner is unknown. No error is raised for a job that turns out to be over.
         """
         if entry.slurm.submitted is not None or not entry.is_current:
             await self._watcher.wait_fresh()
@@ -174,19 +174,19 @@ class SubmissionRecovery:
             )
 
     async def scancel(self, entry: TrackedJob, target: str, signal: str | None = None) -> None:
-        """Cancel a job, once the queue has shown that its number is still its own.
+        """Cancel a job, after the queue has shown that its ID is still its own.
 
         Raises
         ------
         SlurmError
-            It was not cancelled.
+            The job was not cancelled.
         """
         await self.check_number(entry)
         if entry.is_finished:
             return
         argv = ["scancel", *(["--signal", signal] if signal else []), target]
         try:
-            # With a signal it waits for a job to begin, a minute and longer.
+            # With a signal, scancel waits for a job to start, for a minute or longer.
             async with asyncio.timeout(_CANCEL_START_S if signal and entry.state.is_pending else None):
                 await self._client.query(argv)
         except TimeoutError:
@@ -195,7 +195,7 @@ class SubmissionRecovery:
                 hint="job.cancel() without a signal withdraws it.",
             ) from None
 
-    # -- the way of one submission
+    # -- recovery of one submission
 
     def _spawn(self, entry: TrackedJob, work: Coroutine[Any, Any, None]) -> None:
         key = entry.key or ""
@@ -210,7 +210,7 @@ class SubmissionRecovery:
             self._spawn(entry, self._cancel(entry))
 
     async def _run(self, case: _UnansweredSubmission) -> None:
-        """Settle a submission; what goes wrong on the way proves nothing, and is tried again."""
+        """Settle a submission; errors on the way prove nothing, and the step is repeated."""
         pause = 1.0
         while True:
             try:
@@ -226,7 +226,7 @@ class SubmissionRecovery:
             pause = min(_MAX_PAUSE_S, pause * 2)
 
     async def _wait_owned(self, entry: TrackedJob) -> bool:
-        """Wait until a submission is ours to settle (True), or another agent has settled it (False)."""
+        """Wait until this agent is responsible for a submission (True), or another agent has settled it (False)."""
         while not await self._is_held(entry):
             if entry.id is not None or entry.is_finished:
                 return False
@@ -234,13 +234,13 @@ class SubmissionRecovery:
         return True
 
     async def _is_held(self, entry: TrackedJob) -> bool:
-        """Whether we have the lock of a job directory; one that a broken connection took with it is taken again."""
+        """Return whether this agent holds the lock of a job directory; after a broken connection, lock again."""
         if entry.submission.lock is not None and entry.submission.lock.is_lost:
             entry.submission.release_lock()
         return entry.submission.lock is not None or await self._acquire_lock(entry)
 
     async def _acquire_lock(self, entry: TrackedJob) -> bool:
-        """Have the lock of a job directory, and what is written there; False: another has it, or it is settled."""
+        """Lock a job directory and read its record; False: another agent has the lock, or it is settled."""
         if entry.folder is None or entry.script_path is None:
             return False
         hold = None
@@ -256,7 +256,7 @@ class SubmissionRecovery:
         return entry.submission.lock is not None
 
     async def _is_settled_on_disk(self, entry: TrackedJob) -> bool:
-        """Take in the record as it is on disk now; return whether another agent has come to an end with it."""
+        """Read the record from disk; return whether another agent has settled the submission."""
         if entry.folder is None:
             return False
         record, is_cancelled = await entry.folder.load(self._client.transport), entry.is_to_be_cancelled
@@ -299,11 +299,11 @@ class SubmissionRecovery:
             if job is not None:
                 return await self.accept(entry, job, [])
             hold = entry.submission.lock
-            if hold is not None and hold.is_lost:  # another agent may have gone on with it since
+            if hold is not None and hold.is_lost:  # another agent may have continued in the meantime
                 if not await self._wait_owned(entry):
                     return None
                 continue
-            if has_run:  # a script, under an id that nobody knows
+            if has_run:  # a script, under an unknown ID
                 return await self._conclude(entry, UNKNOWN, None)
             if not is_certain:
                 return await (self._refuse(entry, _absent(answer)) if found.is_certain else self._lose(entry))
@@ -312,7 +312,7 @@ class SubmissionRecovery:
             await self._submit_again(case, case.plan, case.context)
 
     async def _answer(self, case: _UnansweredSubmission) -> SbatchAnswer | None:
-        """Wait while sbatch lives; return what it left. It is read under its lock, so it is never read half."""
+        """Wait while sbatch lives; return its answer. The answer is read under its lock, so it is never incomplete."""
         folder, transport = case.entry.folder, self._client.transport
         if folder is None:
             return None
@@ -330,7 +330,7 @@ class SubmissionRecovery:
             held.release()
 
     async def _lose(self, entry: TrackedJob) -> None:
-        """Say that nobody knows whether the job ran."""
+        """Record that it is unknown whether the job ran."""
         output = entry.record.outputs.stdout if entry.record else None
         error = SubmissionUnknown(
             "Whether this job ran cannot be found out: sbatch gave no answer, and the queue, which does not show it, "
@@ -341,7 +341,7 @@ class SubmissionRecovery:
 
     async def _refuse(self, entry: TrackedJob, error: SlurmError) -> None:
         try:
-            if await self._is_settled_on_disk(entry):  # where there are no locks
+            if await self._is_settled_on_disk(entry):  # without working locks
                 return
         except (FileNotFoundError, ParseError) as damage:
             log.warning("submission %s: %s", entry.key, damage)
@@ -363,7 +363,7 @@ class SubmissionRecovery:
         await sbatch.execute(self._client.transport, plan, context, case.attempt, self._timeout)
 
     async def _cancel(self, entry: TrackedJob) -> None:
-        """Cancel a job that was to be cancelled before its id was known; a silent controller is asked again."""
+        """Cancel a job whose cancellation preceded its ID; repeat the request to a silent controller."""
         pause = 1.0
         while not entry.is_finished:
             try:

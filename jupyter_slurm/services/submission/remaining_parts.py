@@ -1,4 +1,4 @@
-"""Submitting the parts of an array after the first one: one after the other, all of them or none."""
+"""Submission of the parts of an array after the first one: one after the other, all of them or none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def parts_notice(parts: Sequence[ArrayPart]) -> list[str]:
-    """Return what is to be said of an array in parts."""
+    """Return the messages about an array in parts."""
     if not parts:
         return []
     first, throttled = parts[0], parts[0].is_throttled and len(parts) > 1
@@ -33,14 +33,14 @@ def parts_notice(parts: Sequence[ArrayPart]) -> list[str]:
 
 
 class RemainingParts:
-    """See that an array gets all its parts.
+    """Submit all parts of an array.
 
     Parameters
     ----------
     tracker, settler
-        Of the cluster.
+        Services of the cluster.
     patience : float
-        Seconds for which somebody who asks waits for the last part.
+        Seconds for which a caller waits for the last part.
     """
 
     def __init__(self, tracker: Tracker, settler: SubmissionRecovery, timeout: float) -> None:
@@ -48,7 +48,7 @@ class RemainingParts:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def has_missing_parts(self, entry: TrackedJob) -> bool:
-        """Whether an array has parts that nobody submitted, and nobody is about to: its agent ended in the middle."""
+        """Return whether an array lacks parts and no task submits them: its agent ended in the middle."""
         if entry.part is None or entry.key in self._tasks or entry.is_to_be_cancelled or entry.is_finished:
             return False
         return len(self._tracker.parts(entry)) < len(part_keys(entry))
@@ -59,19 +59,19 @@ class RemainingParts:
         """Submit the parts after the first, in the background."""
         key = first.key or ""
         if key in self._tasks:
-            return  # asked for again
+            return  # requested again
         first.submission.is_growing = True
         task = self._tasks[key] = asyncio.create_task(self._grow(first, parts, submit), name=f"parts of {key}")
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # said where somebody waits for it
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # reported to waiting callers
 
     async def wait(self, entry: TrackedJob) -> TrackedJob:
-        """Return a job with all its parts, or with those that there are when it takes too long.
+        """Return a job with all its parts, or after a time limit with the existing ones.
 
         Raises
         ------
         SlurmError
-            A part was refused, and so is the whole.
+            A part was refused, and so is the whole array.
         """
         task = self._tasks.get(entry.key or "")
         if task is not None:
@@ -81,7 +81,7 @@ class RemainingParts:
         return self._tracker.whole(entry)
 
     async def stop(self) -> None:
-        """Leave what is not submitted: the job says so."""
+        """Stop without the remaining parts: the job reports that."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -107,12 +107,12 @@ class RemainingParts:
             self._tracker.publish(first)
 
     async def _settled(self, entry: TrackedJob) -> None:
-        """Wait until it is known whether a part was submitted.
+        """Wait until the submission of a part is settled.
 
         Raises
         ------
         SlurmError
-            It was not.
+            The part was not submitted.
         """
         with self._tracker.listening(entry) as changed:
             while entry.id is None and not entry.is_finished:
@@ -122,7 +122,7 @@ class RemainingParts:
             raise entry.error
 
     def _cancel_submitted(self, submitted: Sequence[TrackedJob], part: ArrayPart, error: SlurmError) -> None:
-        """Cancel what was submitted before a part that could not be, and say so."""
+        """Cancel the submitted parts after a failed one, and report that."""
         numbers = ", ".join(str(entry.id) for entry in submitted if entry.id is not None)
         error.message = f"Tasks {part.named()} of this array: {error.message}"
         error.hint = f"{error.hint or ''} What had been submitted of it is cancelled: {numbers}.".strip()

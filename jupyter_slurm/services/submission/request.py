@@ -1,4 +1,4 @@
-"""Request of a submission: that of the API, and what the services themselves add for sessions and images."""
+"""Request of a submission: that of the API, with additions of the services for sessions and images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SubmissionRequest"]
 
 
 class SubmissionRequest(api.Submission):
-    """A submission; ``session`` and ``image`` are as job.json has them, ``files`` go into the job directory."""
+    """Submission; ``session`` and ``image`` have the form of job.json, ``files`` go into the job directory."""
 
     session: NotRequired[Mapping[str, Any]]
     image: NotRequired[Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""What is submitted when a job is submitted again."""
+"""Resubmission of a job: the request that repeats it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["JobSource", "repeat_request"]
 
 
 class JobSource(Protocol):
-    """The cluster of a job that is repeated: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+    """Cluster of a repeated job: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
 
     @property
     def location(self) -> ClusterLocation: ...  # noqa: D102
@@ -41,7 +41,7 @@ class JobSource(Protocol):
 async def repeat_request(cluster: JobSource, reference: str, requested: Mapping[str, Any]) -> dict[str, Any]:
     """Return the submission that repeats a job: text, options, arguments, environment, values, from the same folder.
 
-    A task of an array is submitted as an array of that one task.
+    A task of an array becomes an array of this one task.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ async def repeat_request(cluster: JobSource, reference: str, requested: Mapping[
     Raises
     ------
     UsageError, JobError
-        It cannot be submitted again; also where somebody else can have changed what is recorded of it.
+        The job cannot be submitted again, also because another user can have changed its record.
     """
     record = await cluster.results.record(reference)
     check_repeatable(record)
@@ -77,7 +77,7 @@ async def repeat_request(cluster: JobSource, reference: str, requested: Mapping[
 
 
 async def _open_dependency(cluster: JobSource, value: str) -> str | None:
-    """Return what a dependency still waits for."""
+    """Return the dependencies that still hold."""
     endings = dict[str, JobEnd]()
     for number in awaited(value):
         try:

@@ -1,8 +1,8 @@
-"""Handing a job to sbatch: once, whatever happens on the way.
+"""Execution of sbatch for a job: exactly once, despite failures.
 
-The steps: a fresh job directory; script and record in it; one locked execution of sbatch that writes its answer there,
-detached from the agent (``Transport.start_detached``). A lost answer is read from there. If sbatch itself lost it, the
-job is looked up in the queue by the path of the script, which no other job has.
+The steps: a new job directory; script and record in it; one locked execution of sbatch that writes its answer there,
+detached from the agent (``Transport.start_detached``). A lost answer is read from the directory. If sbatch itself got
+no answer, the queue is searched for the path of the script, which is unique.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from jupyter_slurm.transport.tunnel import accepted_peer
 __all__ = ["ACCEPTED", "SbatchAnswer", "await_answer", "execute", "read_answer", "refusal", "start_sbatch"]
 
 ACCEPTED = JobState("PENDING")
-"""The state of a job that sbatch has just accepted."""
+"""State of a job that sbatch has just accepted."""
 
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
-_MAX_ANSWER_BYTES = 1 << 20  # bytes; sbatch says little, and the job may write there, too
+_MAX_ANSWER_BYTES = 1 << 20  # bytes; sbatch prints little, and the job may write there, too
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class SbatchAnswer:
-    """What one execution of sbatch left; ``job`` is None when it printed no id, ``exit_code`` when nobody heard it."""
+    """Answer of one execution of sbatch; ``job`` is None without an ID, ``exit_code`` if it was lost."""
 
     exit_code: int | None
     stdout: bytes
@@ -43,41 +43,41 @@ class SbatchAnswer:
 
     @property
     def is_clear(self) -> bool:
-        """Whether it settles the matter: an id, or a no of the controller's own."""
-        # 128 + n is how a wrapper in shell tells that sbatch was killed by signal n.
+        """Return whether the answer is final: an ID, or a refusal by the controller."""
+        # 128 + n is a shell wrapper's exit code after signal n killed sbatch.
         refused = self.exit_code is not None and self.exit_code > 0 and not 128 < self.exit_code < 160
         return self.job is not None or (refused and not self._is_controller_silent())
 
     def _is_controller_silent(self) -> bool:
-        """Whether no controller answered. The line of the failure decides: others repeat what the person wrote."""
+        """Return whether no controller answered. The error's line decides: other lines may repeat the user's text."""
         failures = _FAILURE.findall(self.stderr)
         return is_silence(failures[-1]) if failures else is_silence(self.stderr, self.argv)
 
     @property
     def is_unsent(self) -> bool:
-        """Whether sbatch could not even connect: then the controller cannot have accepted anything."""
+        """Return whether sbatch could not even connect: the controller cannot have accepted anything."""
         failures = _FAILURE.findall(self.stderr)
         return self.job is None and bool(failures) and b"(connect failure)" in failures[-1]
 
     @property
     def remarks(self) -> list[str]:
-        """What sbatch said beside the id: warnings, a site's messages."""
+        """Return sbatch's output besides the ID: warnings, messages of the site."""
         return [printable(line) for line in decode_output(self.stderr).splitlines() if line.strip()]
 
 
 async def execute(
     transport: Transport, plan: Plan, context: Context, attempt: int, timeout: float
 ) -> SbatchAnswer | None:
-    """Execute sbatch once more; None when its answer is not known within ``timeout`` seconds (it may still come)."""
+    """Execute sbatch again; return None if its answer is unknown after ``timeout`` seconds (it may still come)."""
     try:
         once = await transport.start_detached(plan.folder.answer(attempt), [*plan.wrapper, *plan.argv], context=context)
     except FileExistsError:
-        return None  # it was executed before, by us or by another agent: what it left is looked at
+        return None  # executed before, by this or another agent: its answer is read from the directory
     return await await_answer(once, plan, timeout)
 
 
 async def start_sbatch(transport: Transport, plan: Plan, context: Context, sent: Sent) -> DetachedRun:
-    """Make the job directory and execute sbatch, in one step; FileExistsError when the directory is there already."""
+    """Make the job directory and execute sbatch, in one step; raise FileExistsError if the directory exists."""
     files = {plan.record.script: plan.script, "job.json": dump(plan.record.to_json()), **plan.files}
     if plan.values:
         files["in.values"] = plan.values
@@ -88,13 +88,13 @@ async def start_sbatch(transport: Transport, plan: Plan, context: Context, sent:
 
 
 async def await_answer(run: DetachedRun, plan: Plan, timeout: float) -> SbatchAnswer | None:
-    """Return what sbatch said; None when that is not known within ``timeout`` seconds (it may still come)."""
+    """Return the answer of sbatch; None if unknown after ``timeout`` seconds (it may still come)."""
     done = await run.result(timeout)
     return None if done is None else _answer(done.exit_code, done.stdout, done.stderr, plan.argv)
 
 
 async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> SbatchAnswer | None:
-    """Read what an execution of sbatch left whose exit code nobody heard; None: it never began."""
+    """Read the answer of an execution of sbatch whose exit code was lost; None: it never started."""
     try:
         out = await transport.read(folder.answer(attempt) + ".out", 0, _MAX_ANSWER_BYTES)
         err = await transport.read(folder.answer(attempt) + ".err", 0, _MAX_ANSWER_BYTES)
@@ -105,12 +105,12 @@ async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> 
 
 def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> SbatchAnswer:
     found = _ID_LINE.findall(out)
-    has_taken = found and (code is None or code <= 0)  # killed, it had said it before
+    has_taken = found and (code is None or code <= 0)  # killed after its answer
     return SbatchAnswer(code, out, err, JobId(int(found[-1])) if has_taken else None, argv)
 
 
 def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> SlurmError:
-    """Return what sbatch's own no means for the person; ``known`` is what we knew against the job."""
+    """Return the error of a refusal by sbatch; ``known`` are the reasons known before."""
     said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
     if is_failure(answer.exit_code, said):
         return UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")

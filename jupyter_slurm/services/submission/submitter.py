@@ -1,4 +1,4 @@
-"""From what a front door asks for to a job directory and an execution of sbatch."""
+"""Submitter: from a front end's request to a job directory and an execution of sbatch."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 __all__ = ["SubmissionServices", "Submitter"]
 
 _MAX_CONCURRENT_SUBMISSIONS = 4
-_EXPLANATION_TIMEOUT_S = 2.0  # seconds that a refusal may be kept back to say what it means
+_EXPLANATION_TIMEOUT_S = 2.0  # seconds that a refusal may be delayed to find its explanation
 _RUNNERS = {"allocation": "allocation/hold.py", "session": "session/serve.py"}
 _LINK_HINT = (
     "The link is made again by itself. Run this again when it is back, as `%slurm list` tells; is the network up (VPN)?"
 )
-_VALUES_OVERHEAD_BYTES = 1 << 20  # bytes that a file of values has beside them
+_VALUES_OVERHEAD_BYTES = 1 << 20  # bytes of a file of values beyond the values
 _LIMITS = ("MaxArraySize", "MaxJobCount")
 
 
@@ -68,18 +68,18 @@ class SubmissionServices:
 
 
 class Submitter:
-    """Take submissions for one cluster.
+    """Accept submissions for one cluster.
 
     Parameters
     ----------
     about : callable
-        Returns what cluster.json is to say.
+        Returns the content of cluster.json.
     where : ClusterLocation
-        The place of the cluster.
+        Location of the cluster.
     settings : Settings
-        What the person chose.
+        User's settings.
     services : SubmissionServices
-        Of the cluster.
+        Services of the cluster.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class Submitter:
         self._is_prepared = False
         self._preflight = Preflight(location, self._client, self._tracker.entries)
         self._gate = asyncio.Semaphore(_MAX_CONCURRENT_SUBMISSIONS)
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # they live while somebody waits
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # a lock lives while a caller waits
 
     async def submit(self, request: Mapping[str, Any]) -> api.Job | api.Preview:
-        """Submit a job, or show what would be submitted.
+        """Submit a job, or show the submission.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Submitter:
             raise TransportError(f"Nothing was submitted: {error.message}.", hint=_LINK_HINT) from error
 
     async def stop(self) -> None:
-        """Leave alone what nobody waits for."""
+        """Stop tasks that no caller waits for."""
         await self._origins.stop()
         await self._growth.stop()
 
@@ -153,7 +153,7 @@ class Submitter:
         return {**job_dict(await self._growth.wait(entry)), "doubts": list(doubts.collected)}
 
     async def _prepare_request(self, asked: SubmissionRequest) -> PlanRequest:
-        """Look up what a plan is made from: options and version of sbatch, environment, folders that travel."""
+        """Collect the input of a plan: options and version of sbatch, environment, staged folders."""
         if (again := asked.get("again")) and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_table(self._transport, self._folder.job(again))}
         runner = self.runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
@@ -183,14 +183,14 @@ class Submitter:
         )
 
     async def _plan(self, request: PlanRequest) -> tuple[Plan, list[ArrayPart]]:
-        """Return what is submitted (of an array in parts, the first), and the parts, if there are any."""
+        """Return the plan (for an array in parts, that of the first) and the parts, if any."""
         plan = make_plan(request)
         parts = await self._parts(plan) if plan.record.array else []
         first = make_plan(request, parts[0]) if parts else plan
         return replace(first, values=await self._values(request.asked)), parts
 
     async def _show(self, request: PlanRequest, plan: Plan, warnings: list[str]) -> api.Preview:
-        """Return what would be submitted, and with ``test_only`` when it would begin."""
+        """Return the planned submission, with ``test_only`` also its estimated start."""
         doubts = self._facts.check_submission(plan.requests)
         shown: api.Preview = {
             "argv": [*plan.wrapper, *plan.argv],
@@ -204,7 +204,7 @@ class Submitter:
         return shown
 
     async def _parts(self, plan: Plan) -> list[ArrayPart]:
-        """Return the parts as which an array is submitted; none where Slurm takes it as it is."""
+        """Return the parts of an array to submit; none if Slurm accepts the array as it is."""
         told = await self._client.cached_configuration()
         limits = [int(found) if (found := told.get(name, "")).isdecimal() else 0 for name in _LIMITS]
         return divided(plan.folder.key, plan.record.array_tasks, plan.chosen, (limits[0], limits[1] or math.inf))
@@ -212,9 +212,9 @@ class Submitter:
     async def _submit_directory(
         self, plan: Plan, context: Context, warnings: list[str]
     ) -> tuple[TrackedJob, FeasibilityWarnings]:
-        """Have sbatch run for a job directory, unless it was before.
+        """Execute sbatch for a job directory, unless done before.
 
-        Return the job, also when that is not known yet, and what speaks against it.
+        Return the job, even if its ID is not known yet, and the warnings about the job.
 
         Raises
         ------
@@ -226,7 +226,7 @@ class Submitter:
             return known, self._facts.check_submission(plan.requests)
         try:
             entry, once = (known, None) if known is not None else await self._start_sbatch(plan, context, warnings)
-            doubts = self._facts.check_submission(plan.requests)  # sbatch is at work meanwhile
+            doubts = self._facts.check_submission(plan.requests)  # while sbatch runs
             if once is not None:
                 answer = await sbatch.await_answer(once, plan, self._settings.submit_timeout)
             elif await self._settler.withdraw(entry):
@@ -238,13 +238,13 @@ class Submitter:
             lost = self._tracker.find(plan.folder.key)
             if lost is None or not may_run(error):
                 raise
-            self._settler.start(lost, plan, context)  # it may have come there: that is found out when the link is back
+            self._settler.start(lost, plan, context)  # sbatch may have started: checked when the connection is back
             return lost, self._facts.check_submission(plan.requests)
         await self._handle_answer(entry, answer, plan, context, doubts)
         return entry, doubts
 
     async def _values(self, requested: SubmissionRequest) -> bytes:
-        """Return what travels with a Python cell: from a file of this machine, or from the job that is repeated."""
+        """Return the values for a Python cell: from a local file, or from the repeated job."""
         values = requested.get("values")
         if values is None:
             return b""
@@ -259,7 +259,7 @@ class Submitter:
     async def _start_sbatch(
         self, plan: Plan, context: Context, warnings: list[str]
     ) -> tuple[TrackedJob, DetachedRun | None]:
-        """Make the job directory and start sbatch; else it is another agent's job."""
+        """Make the job directory and start sbatch; otherwise the job belongs to another agent."""
         entry = TrackedJob(self._tracker.name, folder=plan.folder, record=plan.record, warnings=warnings)
         entry.submit_time = plan.record.created
         self._tracker.add(entry)  # known before others can see its directory
@@ -286,7 +286,7 @@ class Submitter:
 
     @contextlib.asynccontextmanager
     async def _yield_turn(self) -> AsyncIterator[None]:
-        """Let other submissions go first while folders travel, which may take hours."""
+        """Let other submissions go first during a transfer of folders, which may take hours."""
         self._gate.release()
         try:
             yield
@@ -301,14 +301,14 @@ class Submitter:
         try:
             if "job.json" in await self._transport.list_dir(plan.folder.path):
                 return None
-        except FileNotFoundError:  # sbatch has refused it meanwhile
+        except FileNotFoundError:  # sbatch has refused the job meanwhile
             pass
-        # An older version died while it made this folder: before it had written job.json, so before it ran sbatch.
+        # An older version died while creating this folder: before it wrote job.json, so before it ran sbatch.
         await self._transport.remove(plan.folder.path)
         return await sbatch.start_sbatch(self._transport, plan, context, sent)
 
     async def _execute(self, entry: TrackedJob, plan: Plan, context: Context) -> SbatchAnswer | None:
-        """Execute sbatch for a job directory that is there: an agent died before it came to that."""
+        """Execute sbatch for an existing job directory, because an agent died before that."""
         try:
             return await sbatch.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
         except TransportError as error:
@@ -317,7 +317,7 @@ class Submitter:
             raise
 
     async def _follow_foreign(self, entry: TrackedJob) -> None:
-        """Learn what becomes of a job that another agent submits."""
+        """Follow a job that another agent submits."""
         if entry.id is None and not entry.is_finished:
             self._settler.start(entry)
             await self._settler.wait(entry)
@@ -330,12 +330,12 @@ class Submitter:
         context: Context,
         warnings: FeasibilityWarnings,
     ) -> None:
-        """Take in what sbatch has said."""
+        """Process the answer of sbatch."""
         if answer is not None and answer.job is not None:
             await self._settler.accept(entry, answer.job, answer.remarks)
             if warnings.is_old:
                 self._facts.mark_stale()
-            self._facts.refresh()  # for the next one
+            self._facts.refresh()  # for the next submission
         elif answer is not None and answer.is_clear:
             await self._withdraw(entry)
             if plan.record.array:
@@ -354,15 +354,15 @@ class Submitter:
             self._tracker.drop(entry)
 
     async def prepare(self) -> None:
-        """Put the cluster's folder and the runner in place, once."""
+        """Install the cluster's folder and the runner, once."""
         if self._is_prepared:
             return
         await self._transport.make_dir(self._folder.events)
-        for name in RUNNER[::-1]:  # the one that is started comes last
+        for name in RUNNER[::-1]:  # the entry point comes last
             await self._transport.write(self.runner_path(name), shipped(name))
         await self._transport.write(posixpath.join(self._folder.path, "cluster.json"), dump(self._cluster_data()))
         self._is_prepared = True
 
     def runner_path(self, name: str) -> str:
-        """Return where a file of the runner lies."""
+        """Return the path of a runner file."""
         return posixpath.join(self._folder.path, f"runner-{runner_digest()}-{name.replace('/', '-')}")

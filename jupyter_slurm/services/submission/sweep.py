@@ -1,4 +1,4 @@
-"""What a sweep, an array in parts or ``resume`` adds to a submission: tasks, table, for a script the way into it."""
+"""Additions of a sweep, an array in parts or ``resume`` to a submission: tasks, table, and a script's wrapper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TASK = "sweep.task"
 
 @dataclass
 class SweepAddition:
-    """What is added: options of sbatch, fields of the record, files of the job directory, another script."""
+    """Additions: options of sbatch, fields of the record, files of the job directory, and another script."""
 
     options: list[str] = field(default_factory=list)
     sweep: SweepRecord | None = None
@@ -46,27 +46,27 @@ def plan(
     watcher: Sequence[str] = (),
     otherwise: str = "",
 ) -> SweepAddition:
-    """Return what is added to a submission.
+    """Return the additions to a submission.
 
     Parameters
     ----------
     asked : mapping
-        The submission as the API has it.
+        Submission in the form of the API.
     job : JobFolder
-        Where the table and the script are; of several parts, that of the first.
+        Directory of table and script; for several parts, that of the first.
     chosen : dict
-        The options in force, by their long names; they get the tasks, if it is a sweep.
+        Effective options, by long name; receives the tasks of a sweep.
     part : ArrayPart, optional
-        Which part of an array it is.
+        Part of an array.
     watcher : sequence of str
-        Of a script with ``resume``, or in a container: what runs it; the last word is the job directory.
+        Wrapper of a script with ``resume`` or in a container; its last word is the job directory.
     otherwise : str
-        The Python for ``watcher`` where a node does not have the one in its first word.
+        Alternative Python for ``watcher`` on a node without the one in its first word.
 
     Raises
     ------
     UsageError
-        The sweep cannot be.
+        The sweep is not possible.
     """
     added = SweepAddition()
     sweep = _read(table) if (table := requested.get("sweep")) else None
@@ -78,7 +78,7 @@ def plan(
     if part is not None:
         added.part = part.as_record()
         if part.key != part.array_key:
-            added.files = {}  # they are in the folder of the first
+            added.files = {}  # they are in the folder of the first part
     added.files |= own
     return added
 
@@ -92,7 +92,7 @@ def _add_script(
     watcher: Sequence[str],
     otherwise: str,
 ) -> dict[str, bytes]:
-    """Put the person's script beside the one that Slurm has; return files that each part of an array has itself."""
+    """Store the user's script beside Slurm's; return the files that each part of an array has itself."""
     script, variables, task = job.file(SWEEP_SCRIPT), job.file(_VARIABLES) if sweep is not None else None, None
     added.files[SWEEP_SCRIPT] = text.encode("utf-8", "surrogateescape")
     if sweep is not None:
@@ -122,7 +122,7 @@ def _add_table(added: SweepAddition, sweep: Sweep, chosen: dict[str, str | None]
 
 
 def _read(text: api.Sweep) -> Sweep:
-    """Take in a table from a request: its values must be literals, for they are read as such on the node."""
+    """Parse a table from a request: its values must be literals, because the node reads them as such."""
     rows = tuple(map(tuple, text["rows"]))
     if any(len(row) != len(text["names"]) for row in rows):
         raise UsageError("the rows of a sweep have as many values as there are names")

@@ -1,4 +1,4 @@
-"""Routes that the login node itself carries: to its own ports, and to nodes over the network of the cluster."""
+"""Routes through the login node itself: to its own ports, and to nodes over the network of the cluster."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
 
 __all__ = ["DirectRoute", "LoginNodeRoute", "RouteTarget", "no_route"]
 
-_PROOF_S = 60.0  # that it may take to find out whose a port is
+_PROOF_S = 60.0  # to find the owner of a port
 
 
 @dataclass(frozen=True)
 class RouteTarget:
-    """Where a tunnel leads: a node of a job, or (no job) a host on the way; without a name, the login node.
+    """Destination of a tunnel: a node of a job, or (without job) a host on the route; without a name, the login node.
 
-    ``folder`` is the job directory of a session, whose runner may have opened a door; ``python`` runs the job there.
+    ``folder`` is the job directory of a session, whose runner may have a TLS entrance; ``python`` runs the job on the
+    node.
     """
 
     node: str = ""
@@ -32,17 +33,17 @@ class RouteTarget:
 
 
 class LoginNodeRoute:
-    """The ports of the login node itself."""
+    """Route to ports of the login node itself."""
 
     is_alive = True
     proof_lasts = False
 
     def __init__(self, transport: Transport, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._name, self._loop = transport, name, loop
-        self._found: dict[int, int] = {}  # port: by which connection its owner was asked for
+        self._found: dict[int, int] = {}  # port: connection over which its owner was checked
 
     def find(self, port: int) -> str:
-        """Return the address at which a program of the user's own listens on a port."""
+        """Return the address at which a program of the user listens on a port."""
         mark, generation = secrets.token_hex(16), self._transport.generation
         asking = self._transport.run(["/bin/sh", "-c", proof_command(mark, port)], timeout=_PROOF_S)
         done = asyncio.run_coroutine_threadsafe(asking, self._loop).result()
@@ -54,16 +55,17 @@ class LoginNodeRoute:
         """Connect to a port."""
         stream = self._transport.dial(address, port, timeout)
         if self._found.get(port) != self._transport.generation:
-            stream.close()  # of several login nodes behind one name it may be another, and the port another's
+            # with several login nodes behind one name, this may be another one, with another owner of the port
+            stream.close()
             raise TransportError(f"the connection to {self._name} was made anew")
         return stream
 
     def close(self) -> None:
-        """Do nothing: the log-in stays."""
+        """Do nothing: the login stays."""
 
 
 class DirectRoute:
-    """From the login node over the cluster's own network. Of ports behind no door nobody says whose they are."""
+    """Route from the login node over the cluster's network. Without a TLS entrance the owner of a port is unknown."""
 
     is_alive = True
 
@@ -78,10 +80,10 @@ class DirectRoute:
         self._transport, self._goal, self._address, self._loop = transport, goal, address, loop
         self._failed = failed
         self._doors: dict[int, SessionListener | None] = {}
-        self.proof_lasts = goal.folder is not None  # a door proves itself to each connection
+        self.proof_lasts = goal.folder is not None  # a TLS entrance proves its identity to each connection
 
     def find(self, port: int) -> str:
-        """Return the address at which a program of the user's own listens on a port."""
+        """Return the address at which a program of the user listens on a port."""
         folder = self._goal.folder
         if folder is not None:
             reading = asyncio.run_coroutine_threadsafe(read_door(self._transport, folder, port), self._loop)
@@ -89,7 +91,7 @@ class DirectRoute:
         try:
             self.dial(self._address, port, 10.0).close()
         except TunnelError as error:
-            if error.details.get("why") == "forbidden":  # not the one reason: the others may be easier to mend
+            if error.details.get("why") == "forbidden":  # not the only reason: other reasons may be easier to fix
                 raise no_route(self._goal, {**self._failed, "direct": error.message}) from error
             raise
         if self._doors.get(port) is not None:
@@ -110,11 +112,11 @@ class DirectRoute:
         return enter(stream, door.pem, timeout, f"port {door.port} of {self._goal.node}")
 
     def close(self) -> None:
-        """Do nothing: the log-in stays."""
+        """Do nothing: the login stays."""
 
 
 def no_route(goal: RouteTarget, failed: dict[str, str]) -> TunnelError:
-    """Return the error of a node that no route reaches, with the reason of each."""
+    """Return the error of a node without a route, with the reason for each."""
     reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
     return TunnelError(
         f"no way leads to {goal.node}: {reasons}",

@@ -1,4 +1,4 @@
-"""The tunnels of a person: to their own running jobs, and to login nodes; the next agent finds them again."""
+"""Tunnels of a user: to the user's running jobs and to login nodes; the next agent restores them."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ __all__ = ["Tunnels", "owner"]
 log = logging.getLogger(__name__)
 
 _PORTS = (8000, 9000)
-_CHECK_INTERVAL_S = 2.0  # seconds between two looks whether the jobs still run; nobody outside is asked
-_UNKNOWN_JOB_INTERVAL_S = 60.0  # seconds between two questions about a job that nothing is known of
+_CHECK_INTERVAL_S = 2.0  # seconds between two checks whether the jobs still run, without a request to a remote host
+_UNKNOWN_JOB_INTERVAL_S = 60.0  # seconds between two requests about an unknown job
 _MAX_TUNNELS = 256
 _BACK = "it is back when that is free, or at once on another port when it is asked for again"
 
 
 class Tunnels:
-    """All of them.
+    """Tunnels of all clusters.
 
     Parameters
     ----------
     settings : Settings
-        Say where they are remembered.
+        Have the path of the stored tunnels.
     cluster : callable
-        Returns a cluster by its id; raises while nobody is logged in there.
+        Returns a cluster by ID; raises if not connected.
     ports : callable
         Returns the first and last local port for a cluster.
     clock : callable, optional
         Seconds since the epoch.
     folder : str, optional
-        For sockets: in a folder of ours alone, on a local disk.
+        Folder of sockets, readable only by the user, on a local disk.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class Tunnels:
         self._cluster, self._ports, self._clock, self._folder = cluster, ports, clock, folder
         self._file = settings.machine_path("tunnels", ".json")
         self._tunnels: dict[str, Tunnel] = {}
-        self._new: dict[str, int] = {}  # those that nobody was given yet, and how many wait for each
+        self._new: dict[str, int] = {}  # tunnels that no caller has received yet, with the number of waiting callers
         self._reaches: dict[str, tuple[TunnelCluster, NodeRoutes]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._lookup_times: dict[str, float] = {}
-        self._ahead: dict[tuple[str, str], RouteTarget] = {}  # of jobs on whose programs a tunnel waits
+        self._ahead: dict[tuple[str, str], RouteTarget] = {}  # jobs whose programs are not listening yet
 
     def start(self) -> None:
-        """Listen again where an earlier agent did; who connects before the log-in is turned away."""
+        """Listen again on the ports of an earlier agent; connections before the login are refused."""
         for asked in self._remembered():
             try:
                 self._add(asked, self._relisten(asked))
@@ -86,7 +86,7 @@ class Tunnels:
         self._remember()
 
     async def stop(self) -> None:
-        """Let all of them go; they are remembered."""
+        """Close all tunnels; they stay stored."""
         if self._watching is not None:
             self._watching.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -105,7 +105,7 @@ class Tunnels:
         profile: Profile | None,
         prompter: Prompter | None = None,
     ) -> None:
-        """Learn of a cluster that can be asked from now on, and of who can ask the person about its nodes."""
+        """Add a reachable cluster, with the prompter for its nodes."""
         before = self._reaches.get(cluster.id)
         self._reaches[cluster.id] = (cluster, NodeRoutes(transport, location, profile, cluster.client, prompter))
         if before is not None:
@@ -113,41 +113,42 @@ class Tunnels:
 
     @property
     def held(self) -> int:
-        """How many there are on clusters that can be asked."""
+        """Return the number of tunnels to reachable clusters."""
         return sum(self._is_reached(tunnel.spec.cluster) for tunnel in self._tunnels.values())
 
     def list_to_api(self, cluster: str) -> list[api.Tunnel]:
-        """Return those of a cluster, the oldest first."""
+        """Return the tunnels of a cluster, oldest first."""
         return [tunnel.as_dict() for tunnel in self._tunnels.values() if tunnel.spec.cluster == cluster]
 
     async def open(self, cluster: str, request: api.TunnelWanted) -> api.Tunnel:
-        """Open a tunnel for a person who waits for it; see :meth:`reach`."""
+        """Open a tunnel for a waiting user; see :meth:`reach`."""
         return (await self.reach(cluster, request)).as_dict()
 
     async def reach(self, cluster: str, request: api.TunnelWanted, *, is_requested: bool = True) -> Tunnel:
-        """Open a tunnel, or return the one that is there.
+        """Open a tunnel, or return the existing one.
 
         Parameters
         ----------
         wanted : dict
-            ``job`` (None: a host on the way), ``port``, and ``node``, ``local_port``, ``socket`` (whether it is to be
-            one) or None.
+            ``job`` (None: a host on the route), ``port``, and ``node``, ``local_port``, ``socket`` (whether to use a
+            Unix
+            socket) or None.
         asked : bool
-            Whether a person waits for it, who may be asked about the key of the node.
+            Whether a user waits, who may be prompted about the key of the node.
 
         Raises
         ------
         TunnelError
-            No port is free here, or nothing of the person's own answers there.
+            No local port is free, or no program of the user answers.
         JobError
-            The job does not run.
+            The job is not running.
         """
         entry = await self._entry(cluster, request.get("job"))
         goal = TunnelSpec(
             id=secrets.token_hex(8),
             cluster=cluster,
             job=_reference(entry) if entry is not None else "",
-            submitted=entry.submitted if entry is not None else None,  # by Slurm's clock, which ours is not
+            submitted=entry.submitted if entry is not None else None,  # by Slurm's clock, which may differ
             node=request.get("node") or "",
             port=int(request["port"]),
             local_port=request.get("local_port"),
@@ -156,8 +157,8 @@ class Tunnels:
         )
         if (same := self._find_same(goal)) is not None:
             if not same.listens and not is_requested:
-                return same  # whoever knows its port waits for that
-            if not same.listens:  # the person wants it back, on whatever port
+                return same  # callers that know its port wait for that port
+            if not same.listens:  # the user wants the tunnel back, on any port
                 same.listen(self._listen(cluster, goal.local_port, same.spec.socket))
                 self._remember()
             return await self._prepared(same, is_requested)
@@ -168,28 +169,29 @@ class Tunnels:
         return await self._prepared(tunnel, is_requested)
 
     async def approach(self, cluster: str, entry: TrackedJob) -> None:
-        """Find a way to a job whose program has yet to begin to listen: a step, or a log-in on a node, takes a while.
+        """Find a route to a job whose program does not listen yet: a step or a login on a node takes a while.
 
-        :meth:`leave` lets it go where no tunnel came to need it.
+        :meth:`leave` closes the route if no tunnel needs it.
         """
-        with contextlib.suppress(SlurmError, OSError):  # the tunnel will say why
+        with contextlib.suppress(SlurmError, OSError):  # the tunnel will report the reason
             goal, job = route_target(entry), (cluster, str(entry.key))
             if goal is not None and self._ahead.get(job) != goal:
                 self.leave(*job)
                 self._ahead[job] = goal
                 reach = self._reached_cluster(cluster).reach
                 way = await reach.find_route(goal, ahead=True)
-                if self._ahead.get(job) != goal and not reach.kind(goal):  # let go meanwhile: nobody else closes it
+                # abandoned meanwhile: no other task closes it
+                if self._ahead.get(job) != goal and not reach.kind(goal):
                     await asyncio.to_thread(way.close)
 
     def leave(self, cluster: str, job: str) -> None:
-        """Let the way to a job go that was found ahead, unless a tunnel has it."""
+        """Close a route that was found in advance, unless a tunnel uses it."""
         goal = self._ahead.pop((cluster, job), None)
         if goal is not None and all((t.goal, t.spec.cluster) != (goal, cluster) for t in self._tunnels.values()):
             self._forget(cluster, goal)
 
     def redirect(self, cluster: str, job: str, before: int | None, port: int) -> None:
-        """Have what leads to a port of a job lead to another one, where its program is after a requeue."""
+        """Redirect a tunnel to another port of its job, after a requeue moved the program."""
         for tunnel in self._tunnels.values():
             asked = tunnel.spec
             if (asked.cluster, asked.job, asked.port) == (cluster, job, before) and before != port:
@@ -202,7 +204,7 @@ class Tunnels:
         Raises
         ------
         TunnelError
-            There is none of that id.
+            There is no tunnel with that ID.
         """
         found = self._tunnels.get(tunnel)
         if found is None or found.spec.cluster != cluster:
@@ -212,12 +214,12 @@ class Tunnels:
         return found.as_dict()
 
     def end_with(self, cluster: str, job: str) -> None:
-        """Close those to a job that is over, before the next look finds them."""
+        """Close the tunnels to a finished job, before the next check finds them."""
         for tunnel in [t for t in self._tunnels.values() if (t.spec.cluster, t.spec.job) == (cluster, job)]:
             self._drop(tunnel)
         self._remember()
 
-    # Beneath ----------------------------------------------------------------------------------------------------
+    # -- opening
 
     def _reached_cluster(self, cluster: str) -> ReachedCluster:
         current = self._cluster(cluster)
@@ -261,7 +263,7 @@ class Tunnels:
         return listen_on_port(ports, among=among)
 
     def _relisten(self, spec: TunnelSpec) -> socket.socket | TunnelError:
-        """Listen where an earlier agent did; an error that is returned, and not raised, may go away."""
+        """Listen on the port of an earlier agent; an error that is returned, not raised, may be temporary."""
         try:
             return self._listen(spec.cluster, spec.local_port, spec.socket)
         except TunnelError as error:
@@ -292,7 +294,7 @@ class Tunnels:
             asyncio.get_running_loop().run_in_executor(None, reach.forget, goal)
 
     async def _prepared(self, tunnel: Tunnel, is_requested: bool) -> Tunnel:
-        """Return a tunnel when it is ready; a new one goes with the last of those who waited for it in vain."""
+        """Return a tunnel when ready; after a failure, the last waiting caller removes a new tunnel."""
         new = tunnel.spec.id
         if new in self._new:
             self._new[new] += 1
@@ -316,7 +318,7 @@ class Tunnels:
             raise TunnelError(f"{folder} cannot be made: {error.strerror}", hint="Set Settings.runtime_dir.") from error
         return os.path.join(folder, secrets.token_hex(4))
 
-    # Jobs end, and with them what leads to them -----------------------------------------------------------------
+    # -- ends of jobs and their tunnels
 
     async def _watch(self) -> None:
         while True:
@@ -356,10 +358,10 @@ class Tunnels:
         is_known = asked.job == entry.key or None in (
             asked.submitted,
             entry.submitted,
-        )  # ids come again
+        )  # IDs are reused
         return entry.is_finished or not (is_known or asked.submitted == entry.submitted)
 
-    # What the next agent finds ----------------------------------------------------------------------------------
+    # -- storage for the next agent
 
     def _remember(self) -> None:
         kept = [asdict(tunnel.spec) for tunnel in self._tunnels.values()]
@@ -389,7 +391,7 @@ def _reference(entry: TrackedJob) -> str:
 
 
 def owner(port: int) -> str:
-    """Return who has a port of this machine, as `` by …``; empty: nobody, or the system does not say it."""
+    """Return the user of a local port as `` by …``; empty: unused or unknown."""
     owner = listeners().get(port)
     if owner is None:
         return ""

@@ -1,4 +1,4 @@
-"""How the ports of a compute node are reached: it is tried out what the site allows, and remembered."""
+"""Routes to ports of compute nodes: each is tried in turn, and the outcome is remembered."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = ["NodeRoutes"]
 
 log = logging.getLogger(__name__)
 
-_START_TIMEOUT_S = 60.0  # seconds that a log-in or a step may take to come up
-_EARLY_END_S = 10.0  # seconds in which a step ends that cannot begin
+_START_TIMEOUT_S = 60.0  # seconds that a login or a step may take to start
+_EARLY_END_S = 10.0  # seconds in which a step ends that cannot start
 _LOOKUP_TIMEOUT_S = 10.0  # seconds for an answer
-_FAILURE_CACHE_AGE_S = 15.0  # seconds for which it is believed that no way proves who is there
+_FAILURE_CACHE_AGE_S = 15.0  # seconds for which a missing proof of the owner is remembered
 _NO_PORT = 0  # a port
-_PROMPT_TIMEOUT_S = 120.0  # seconds in which a person compares a fingerprint
+_PROMPT_TIMEOUT_S = 120.0  # seconds in which a user compares a fingerprint
 
 
 def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
-    """Find out whether a host passes connections on, by a port on which nobody can listen; TunnelError: it says no."""
+    """Test whether a host forwards connections, with a port without a listener; raise TunnelError if it refuses."""
     try:
         dial("127.0.0.1", _NO_PORT, _LOOKUP_TIMEOUT_S).close()
     except TunnelError as error:
@@ -48,30 +48,30 @@ def _check_passing_on(dial: Callable[[str, int, float], Stream]) -> None:
 
 
 def _check_commands(route: Route) -> None:
-    """Find out whether a host says who listens on a port, by one on which nobody can; TunnelUnproven: it does not."""
+    """Test whether a host reports the listener of a port, with an unused port; raise TunnelUnproven if not."""
     try:
         route.find(_NO_PORT)
     except TunnelUnproven:
         raise
-    except TunnelError:  # nobody listens there
+    except TunnelError:  # nobody listens on the port
         return
 
 
 @dataclass
 class _NodePlacement:
-    """What is known of one goal."""
+    """State of the routes to one destination."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     kind: str = ""
     route: Route | None = None
     since: float = 0.0
     failed: dict[str, str] = field(default_factory=dict)
-    lacks_key: bool = False  # ssh failed, since nobody had said yes to the key of the node
-    before: list[Route] = field(default_factory=list)  # that a better one took the place of; connections go on there
+    lacks_key: bool = False  # ssh failed, because the key of the node was not accepted yet
+    before: list[Route] = field(default_factory=list)  # replaced by a better route; open connections continue
 
 
 class _SharedLookup:
-    """Asks a person about the key of a node, for a while: there are other ways."""
+    """Prompt about the key of a node, for a limited time: there are other routes."""
 
     def __init__(self, prompter: Prompter) -> None:
         self._prompter = prompter
@@ -85,18 +85,18 @@ class _SharedLookup:
 
 
 class NodeRoutes:
-    """The ways to the nodes of one cluster.
+    """Routes to the nodes of one cluster.
 
     Parameters
     ----------
     transport : Transport
-        To the login node.
+        Transport to the login node.
     profile : Profile or None
         None: this machine is the login node.
     client : SlurmClient
         Knows the addresses of nodes.
     prompter : Prompter, optional
-        Who is asked about the key of a node that is not known, once; None: nobody.
+        Prompts the user once about an unknown key of a node; None: no prompt.
     """
 
     def __init__(
@@ -109,39 +109,41 @@ class NodeRoutes:
     ) -> None:
         self._transport, self._location, self._profile, self._client = transport, location, profile, client
         self._prompter = None if prompter is None else _SharedLookup(prompter)
-        self._declined_nodes: set[str] = set()  # about the keys of these nodes
+        self._declined_nodes: set[str] = set()  # nodes whose keys were the subject of a prompt
         self._places: dict[RouteTarget, _NodePlacement] = {}
         self._addresses: dict[str, str] = {}
-        self._threads = DaemonThreadPool()  # of its own: log-ins may wait for a person
+        self._threads = DaemonThreadPool()  # a separate pool: logins may wait for a user
 
     @property
     def trusts_unproven(self) -> bool:
-        """Whether the profile lets a tunnel lead to who cannot prove to be the person's own."""
+        """Return whether the profile allows a tunnel to a program that cannot prove its owner."""
         return self._profile is not None and self._profile.unproven
 
     def kind(self, goal: RouteTarget) -> str:
-        """Return which way is used: ``login``, ``ssh``, ``nested``, ``step`` or ``direct``; empty: none yet."""
+        """Return the route in use: ``login``, ``ssh``, ``nested``, ``step`` or ``direct``; empty: none yet."""
         return self._places[goal].kind if goal in self._places else ""
 
     def failed(self, goal: RouteTarget) -> dict[str, str]:
-        """Return the ways that do not work, each with why not."""
+        """Return the routes that do not work, each with its reason."""
         return dict(self._places[goal].failed) if goal in self._places else {}
 
     async def find_route(self, goal: RouteTarget, *, is_requested: bool = False, ahead: bool = False) -> Route:
-        """Return a way that works; the one that worked last is tried first.
+        """Return a working route; try the last working one first.
 
         Parameters
         ----------
         asked : bool
-            Whether a person waits for it, who may be asked about the key of the node: now, or by hand since a way was
-            found without.
+            Whether a user waits, who may be prompted about the key of the node: now, or manually since a route was
+            found
+            without a prompt.
         ahead : bool
-            Whether nobody needs it yet: then the last resort is none, since what fails now may work by then.
+            Whether the route is found in advance: the last resort is then left out, because other routes may work
+            later.
 
         Raises
         ------
         TunnelError
-            None does; says why, one by one.
+            No route works; the message gives each reason.
         """
         place = self._places.setdefault(goal, _NodePlacement())
         if place.route is not None and not self._is_over(goal, place) and not (is_requested and place.lacks_key):
@@ -170,7 +172,9 @@ class NodeRoutes:
         raise no_route(goal, place.failed)
 
     def _is_over(self, goal: RouteTarget, place: _NodePlacement) -> bool:
-        """Tell whether a way is over, or leads to nobody who is proven: others may have failed at a requeue."""
+        """Return whether a route has ended, or its owner is not proven: other routes may have failed only due to a
+        requeue.
+        """
         assert place.route is not None
         proves_nothing = place.kind == "direct" and goal.folder is None and len(self._kinds()) > 1
         tries_again = (
@@ -179,25 +183,25 @@ class NodeRoutes:
         return tries_again or not place.route.is_alive
 
     def forget(self, goal: RouteTarget) -> None:
-        """Let a way go that nobody needs any more."""
+        """Close a route that is no longer needed."""
         place = self._places.pop(goal, None)
         for way in [] if place is None else [*place.before, place.route]:
             if way is not None:
                 way.close()
 
     def close(self) -> None:
-        """Let all ways go."""
+        """Close all routes."""
         for goal in tuple(self._places):
             self.forget(goal)
         self._threads.close()
 
-    # Trying -----------------------------------------------------------------------------------------------------
+    # -- attempts
 
     def _kinds(self) -> Sequence[str]:
         return self._profile.ways if self._profile is not None else ("ssh", "step", "direct")
 
     async def _jump_route(self, name: str) -> tuple[str, Route]:
-        """Return the kind of way, and the way, to the login node or a host before it."""
+        """Return kind and route to the login node or a host before it."""
         if not name:
             return "login", await self._login()
         hops = self._transport.hops()
@@ -211,7 +215,7 @@ class NodeRoutes:
     async def _try_route(
         self, kind: str, goal: RouteTarget, place: _NodePlacement, *, is_requested: bool
     ) -> Route | None:
-        """Go one way, if it works; else its reason is noted."""
+        """Try one route; if it fails, record its reason."""
         prompter = self._prompter if is_requested and goal.node not in self._declined_nodes else None
         ways: dict[str, Callable[[], Awaitable[Route]]] = {
             "ssh": lambda: self._ssh(goal, prompter),
@@ -229,7 +233,7 @@ class NodeRoutes:
             if isinstance(error, HostKeyUnknown):
                 place.lacks_key = True
                 if prompter is not None:
-                    self._declined_nodes.add(goal.node)  # that was a no
+                    self._declined_nodes.add(goal.node)  # the user declined
             return None
         place.failed.pop(kind, None)
         if place.route is not None:
@@ -238,7 +242,7 @@ class NodeRoutes:
         return way
 
     async def _login(self) -> Route:
-        """By the log-in; where its sshd passes no connections on, by a program there that makes them."""
+        """Use the login; if its sshd does not forward connections, a program on the login node makes them."""
         name, mark = self._location.host, secrets.token_hex(16)
         try:
             await self._threads.call(lambda: _check_passing_on(self._transport.dial))
@@ -251,7 +255,7 @@ class NodeRoutes:
         return LoginNodeRoute(self._transport, name, asyncio.get_running_loop())
 
     async def _ssh(self, goal: RouteTarget, prompter: Prompter | None) -> Route:
-        from jupyter_slurm.transport.ssh.forwarding.node import NodeBySsh, node_host  # paramiko takes a while
+        from jupyter_slurm.transport.ssh.forwarding.node import NodeBySsh, node_host  # imports paramiko, which is slow
 
         login, config_file, dial, cluster = None, None, None, ""
         if self._profile is not None:
@@ -286,12 +290,12 @@ class NodeRoutes:
             except TransportError as error:
                 if time.monotonic() - began > _EARLY_END_S:
                     raise
-                # It may need what a module has set for the job alone.
+                # The Python may need settings of a module that only the job has loaded.
                 log.info("%s does not run %s: %s", goal.node, goal.python, error.message)
         return await self._relay([*argv, *relay_argv(mark)], mark, goal, name)
 
     async def _nested(self, goal: RouteTarget) -> Route:
-        """By the login node's own ssh: with a key that lies only there, and the hosts that are known there."""
+        """Use the login node's own ssh: with a key that exists only on it, and its known hosts."""
         mark = secrets.token_hex(16)
         argv = relay_by_ssh(mark, goal.node, await self._address(goal.node))
         return await self._relay(argv, mark, goal, f"ssh from the login node to {goal.node}")
@@ -308,7 +312,7 @@ class NodeRoutes:
         return DirectRoute(self._transport, goal, address, asyncio.get_running_loop(), failed)
 
     async def _address(self, node: str) -> str:
-        """Return where the login node finds a node."""
+        """Return the address of a node for the login node."""
         if node not in self._addresses:
             try:
                 self._addresses = {one.name: one.address or one.name for one in await self._client.nodes()}

@@ -1,7 +1,7 @@
-"""Entries of ``ssh_config(5)`` for the nodes of running jobs, and the file of ours that holds them.
+"""Entries of ``ssh_config(5)`` for the nodes of running jobs, and the jupyter_slurm file that holds them.
 
-Everything in them comes from a profile, from ``ssh -G`` or from Slurm: what could end a value and begin another line,
-or means something to OpenSSH, is refused.
+All values come from a profile, from ``ssh -G`` or from Slurm. Characters that could end a value and start another line,
+or have a meaning in OpenSSH, are refused.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ _KEYS: Final = frozenset(f"id_{kind}" for kind in ("rsa", "ecdsa", "ecdsa_sk", "
 
 @dataclass(frozen=True)
 class SshConfigFiles:
-    """A node that a person may be on.
+    """Node that a user may log in to.
 
     Attributes
     ----------
     node : str
-        Its name in Slurm.
+        Name in Slurm.
     address : str
-        Where the login node finds it (NodeAddr).
+        Address for the login node (NodeAddr).
     job : str
-        The job that runs there; empty: the node was asked for by its name.
+        Running job; empty: the node was requested by name.
     submitted : int
-        When the job was submitted, seconds since the epoch: ids come again.
+        Submission time of the job, seconds since the epoch: IDs are reused.
     is_first : bool
-        Whether it is the first node of the job, where the batch script runs.
+        Whether the node is the first one of the job, where the batch script runs.
     """
 
     node: str
@@ -73,7 +73,7 @@ class SshConfigFiles:
 
 @dataclass(frozen=True)
 class SshConfigEntry:
-    """One ``HostConfig`` section, and what it is about."""
+    """One section of the file, with its node."""
 
     cluster: str
     job: str
@@ -90,18 +90,18 @@ def entry_for(
     Parameters
     ----------
     cluster : str
-        The name of the cluster.
+        Name of the cluster.
     place : SshConfigFiles
         The node.
     profile, login : optional
-        How the login node is reached, and what ``ssh -G`` says of it; None: the node is reached from this machine.
+        Connection to the login node, and the output of ``ssh -G`` for it; None: this machine reaches the node directly.
     control : str, optional
-        Control socket of a log-in there, which is gone through as long as it is there: nobody is asked again.
+        Control socket of a login, used while it exists, so that there is no further prompt.
 
     Raises
     ------
     ConfigError
-        A name or path that cannot stand in such a file.
+        A name or path is not allowed in such a file.
     """
     for what, text in (("a node", place.node), ("an address", place.address), ("a cluster", cluster)):
         if not _WORD.fullmatch(text):
@@ -109,7 +109,7 @@ def entry_for(
     if place.job and not _JOB.fullmatch(place.job):
         raise ConfigError(f"{place.job!r} is no id of a job", hint="`jupyter slurm jobs` lists yours.")
     lines = [f"HostName {place.address}"]
-    # Addresses of nodes are given anew in many places; the name says which machine is meant.
+    # Many sites reassign addresses of nodes; the name identifies the machine.
     lines.append(f"HostKeyAlias {_alias(cluster if profile is not None else '', place.node, login)}")
     if profile is not None and login is not None:
         lines += [
@@ -124,7 +124,7 @@ def entry_for(
 
 
 def node_names(cluster: str, place: SshConfigFiles) -> list[str]:
-    """Return what the node can be called: ``CLUSTER-JOB`` (its first node), ``CLUSTER-JOB-NODE``, ``CLUSTER-NODE``."""
+    """Return the node's host names: ``CLUSTER-JOB`` (its first node), ``CLUSTER-JOB-NODE``, ``CLUSTER-NODE``."""
     if not place.job:
         return [f"{cluster}-{place.node}"]
     job = f"{cluster}-{place.job}"
@@ -132,7 +132,7 @@ def node_names(cluster: str, place: SshConfigFiles) -> list[str]:
 
 
 def config_text(entries: Iterable[SshConfigEntry]) -> str:
-    """Return the text of our file."""
+    """Return the text of the jupyter_slurm file."""
     return _HEAD + "".join(
         f"\n# cluster={one.cluster} job={one.job or '-'} submitted={one.submitted} node={one.node}\n{one.text}"
         for one in entries
@@ -140,7 +140,7 @@ def config_text(entries: Iterable[SshConfigEntry]) -> str:
 
 
 def parse_entries(text: str) -> list[SshConfigEntry]:
-    """Read our file; what is not of it is left out."""
+    """Parse the jupyter_slurm file; foreign content is left out."""
     entries: list[SshConfigEntry] = []
     about: re.Match[str] | None = None
     lines: list[str] = []
@@ -156,9 +156,9 @@ def parse_entries(text: str) -> list[SshConfigEntry]:
 
 
 def with_include(text: str) -> str | None:
-    """Return the text of ``~/.ssh/config`` with our file included at its top; None: it is there already.
+    """Return the text of ``~/.ssh/config`` with an Include of the file at its top; None: already present.
 
-    Below a ``HostConfig`` or ``Match`` it would count for that one only, and what stands before it would win.
+    Below a Host or Match line the Include would apply only to that one, and earlier settings would win.
     """
     for line in text.splitlines():
         words = line.replace("=", " ", 1).split()
@@ -171,8 +171,8 @@ def with_include(text: str) -> str | None:
 
 
 def _quote_value(key: str, value: str) -> str:
-    """Return one line; the value is one word for OpenSSH, and means itself."""
-    # Versions differ in whether tokens mean anything in User.
+    """Return one line, with the value as one literal word for OpenSSH."""
+    # Versions differ in the meaning of tokens in User.
     if not value or re.search(r'[\x00-\x1f\x7f"]', value) or "${" in value or (key == "User" and "%" in value):
         raise ConfigError(f"{value!r} cannot stand in ssh_config as {key}", hint="Give it a plain name.")
     escaped = value.replace("%", "%%")
@@ -180,10 +180,10 @@ def _quote_value(key: str, value: str) -> str:
 
 
 def _through(profile: Profile, control: str | None) -> str:
-    """Return the line that leads through the login node: the very way of the profile.
+    """Return the line that leads through the login node, by the route of the profile.
 
-    What ProxyJump cannot say (another file, no jump host where the file names one, a log-in that is open) OpenSSH
-    itself is told.
+    ProxyJump cannot express some routes: another file, no jump host although the file names one, or an open login.
+    These use an ssh command.
     """
     user, _, host = profile.host.rpartition("@")
     user = profile.user or user
@@ -199,12 +199,12 @@ def _through(profile: Profile, control: str | None) -> str:
     command = quote_argv([*options, "--", host]).replace("%", "%%")
     if re.search(r"[\x00-\x1f\x7f]", command):
         raise ConfigError(f"{command!r} cannot stand in ssh_config", hint="Give the file of the profile a plain name.")
-    # ssh(1): brackets are for addresses with colons, and quoted for the shell that ProxyCommand goes through.
+    # ssh(1): brackets are for addresses with colons, quoted for the shell of ProxyCommand.
     return f"ProxyCommand ssh -W '[%h]:%p' {command}"
 
 
 def _identity(login: HostConfig) -> list[str]:
-    """Return what the person shows the login node: homes are shared, and so are the keys that open them."""
+    """Return the identity for the login node: homes are shared, and so are the keys that open the nodes."""
     files = [path for path in login.identity_files if os.path.exists(path) or os.path.exists(f"{path}.pub")]
     home = os.path.join(_home(), ".ssh")
     if all(os.path.dirname(path) == home and os.path.basename(path) in _KEYS for path in files):
@@ -219,7 +219,7 @@ def _identity(login: HostConfig) -> list[str]:
 
 
 def _known_hosts_lines(login: HostConfig) -> list[str]:
-    """Return where the node's key is looked up: where that of the login node is, and as strictly."""
+    """Return the known_hosts settings of the node: the files and the strictness of the login node."""
     lines = []
     for key, files in (
         ("UserKnownHostsFile", login.user_known_hosts),
@@ -232,9 +232,9 @@ def _known_hosts_lines(login: HostConfig) -> list[str]:
 
 
 def _alias(cluster: str, node: str, login: HostConfig | None) -> str:
-    """Return the name of a node in known_hosts: with that of its cluster, since two of them may have a ``node1``.
+    """Return the name of a node in known_hosts, with that of its cluster, because two clusters may have a ``node1``.
 
-    Where nobody can accept a key, the name by which the node is known there is the one that counts.
+    If nobody can accept a key, the name in the present known_hosts is used.
     """
     name = known_hosts_name(cluster, node)
     if login is not None and login.strict == "yes":
@@ -249,5 +249,5 @@ def _files(key: str, files: Sequence[str]) -> str:
 
 
 def _home() -> str:
-    """Return the home as OpenSSH knows it: by the user database, not by HOME."""
+    """Return the home directory as OpenSSH knows it: from the user database, not from HOME."""
     return pwd.getpwuid(os.getuid()).pw_dir

@@ -1,4 +1,4 @@
-"""One tunnel: a local port, and what it takes to reach the person's own program behind it, again and again."""
+"""One tunnel: a local port, and the connection to the user's own program behind it, restored as often as necessary."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ __all__ = ["ReachedCluster", "Tunnel", "TunnelCluster", "TunnelSpec", "route_tar
 
 log = logging.getLogger(__name__)
 
-_RESERVED_LOOKUPS = 3  # of the questions about one job that are to be had at once, so that some are left for others
-_ROUTE_TIMEOUT_S = 60.0  # seconds that a connection waits for the link, the log-in on a node, or a step
+_RESERVED_LOOKUPS = 3  # immediate queries about one job that are left to other callers
+_ROUTE_TIMEOUT_S = 60.0  # seconds that a connection waits for the SSH connection, the login on a node, or a step
 _DIAL_TIMEOUT_S = 20.0
-_PROOF_AGE_S = 15.0  # seconds for which it is known who listens there
+_PROOF_AGE_S = 15.0  # seconds for which the owner of a port is remembered
 
 
 class TunnelCluster(Protocol):
-    """The cluster of a tunnel: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
+    """Cluster of a tunnel: :class:`jupyter_slurm.services.clusters.cluster.Cluster`."""
 
     @property
     def id(self) -> str: ...  # noqa: D102
@@ -64,7 +64,7 @@ class TunnelCluster(Protocol):
 
 
 class ReachedCluster(NamedTuple):
-    """A cluster that can be asked now, and the ways to its nodes."""
+    """Reachable cluster, and the routes to its nodes."""
 
     cluster: TunnelCluster
     reach: NodeRoutes
@@ -72,22 +72,22 @@ class ReachedCluster(NamedTuple):
 
 @dataclass(frozen=True)
 class TunnelSpec:
-    """What a tunnel is for; this is what is remembered of it.
+    """Purpose of a tunnel, in its stored form.
 
     Attributes
     ----------
     id, cluster : str
     job : str
-        Key or Slurm id; empty: a host on the way.
+        Key or Slurm ID; empty: a host on the route.
     submitted : float or None
-        When the job was: ids come again.
+        Submission time of the job: IDs are reused.
     node : str
-        One of the job's nodes (empty: the first), or the host on the way (empty: the login node).
+        One of the job's nodes (empty: the first), or the host on the route (empty: the login node).
     port : int
-        There.
+        Port on the node.
     local_port : int or None
     socket : str or None
-        Where it listens here.
+        Local socket on which the tunnel listens.
     since : float
         Seconds since the epoch.
     """
@@ -104,7 +104,7 @@ class TunnelSpec:
 
 
 class _Ready(NamedTuple):
-    """Who listens there, asked at ``since``; ``era``: since then, no program there is known to have ended."""
+    """Proof of the listener's owner from ``since``; ``era``: no program on the port is known to have ended in it."""
 
     goal: RouteTarget
     route: Route
@@ -114,15 +114,15 @@ class _Ready(NamedTuple):
 
 
 class Tunnel:
-    """Carries connections from its listener.
+    """Forward the connections of a listener.
 
     Parameters
     ----------
     asked : TunnelSpec
     listener : socket or TunnelError
-        The error says why there is none now; :meth:`listen` gives it one.
+        The error is the reason for a missing listener; :meth:`listen` sets one.
     there : callable
-        Returns the cluster; raises NotConnected while nobody is logged in.
+        Returns the cluster; raises NotConnected if not connected.
     """
 
     def __init__(
@@ -144,35 +144,35 @@ class Tunnel:
             self.listen(listener)
 
     def listen(self, listener: socket.socket) -> None:
-        """Carry the connections of a listener from now on."""
+        """Forward the connections of a listener."""
         if self.spec.socket is None:
             self.spec = replace(self.spec, local_port=listener.getsockname()[1])
         self._error = None
         self._forwarder = Forwarder(listener, self._dial, on_error=self._on_change, on_remote_end=self._on_program_end)
 
     def redirect(self, port: int) -> None:
-        """Lead to another port there from now on."""
+        """Redirect to another remote port."""
         self.spec = replace(self.spec, port=port)
         self._ready, self._era = None, object()
 
     @property
     def listens(self) -> bool:
-        """Whether the local port is ours, or somebody else has it for now."""
+        """Return whether this tunnel has the local port, not another program."""
         return self._forwarder is not None
 
     async def prepare(self, *, is_requested: bool = True) -> None:
-        """Find the way and who answers at its end; ``asked``: for a person who waits for it and may be asked.
+        """Find the route and the owner of the remote port; ``asked``: for a waiting user, who may be prompted.
 
         Raises
         ------
         SlurmError
-            It cannot be used now; says why.
+            The tunnel cannot be used now; the message gives the reason.
         """
         await self._prepare(None, is_requested=is_requested)
-        self._era = object()  # by the time that somebody connects, it may be another program
+        self._era = object()  # at the next connection it may be another program
 
     def close(self) -> None:
-        """Give the port up and break off the connections."""
+        """Close the local port and the connections."""
         self._is_closed = True
         if self._forwarder is not None:
             self._forwarder.close()
@@ -180,11 +180,11 @@ class Tunnel:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it was not ready the last time that it was used; it may be again."""
+        """Return whether the last use failed; the tunnel may work again."""
         return not self._is_closed and self._error is not None
 
     def as_dict(self) -> api.Tunnel:
-        """Return the tunnel as the API tells it."""
+        """Return the tunnel in the form of the API."""
         asked = self.spec
         try:
             reach = self._cluster().reach
@@ -209,11 +209,11 @@ class Tunnel:
             "connections": self._forwarder.connections if self._forwarder is not None else 0,
         }
 
-    # In the loop ------------------------------------------------------------------------------------------------
+    # -- in the event loop
 
     async def _prepare(self, stale: _Ready | None, *, is_requested: bool = False) -> _Ready:
         began = time.monotonic()
-        async with self._preparing:  # all connections that wait are served by one log-in and one proof
+        async with self._preparing:  # all waiting connections share one login and one proof
             ready = self._ready
             is_known = ready is not None and ready is not stale and (self._is_current(ready) or ready.since > began)
             if ready is not None and is_known and not is_requested:
@@ -248,12 +248,12 @@ class Tunnel:
             return RouteTarget(asked.node)
         entry = await cluster.jobs.find_task(asked.job)
         if not (entry.is_finished or _nodes(entry)):
-            await cluster.poller.wait_fresh()  # this agent is new, and the queue tells where the job is
+            await cluster.poller.wait_fresh()  # this agent is new, and the queue shows the node of the job
             entry = await cluster.jobs.find_task(asked.job)
         if not (entry.is_finished or _nodes(entry) or entry.id is None) and cluster.client.singles.is_ready(
             _RESERVED_LOOKUPS
         ):
-            # It has only just begun: what it printed, or its runner, was quicker than the next look at the queue.
+            # The job has just started: its output, or its runner, was faster than the next query of the queue.
             with contextlib.suppress(SlurmError):
                 await cluster.tracker.update_from_slurm(entry, await cluster.client.describe(entry.id))
         goal, is_running = route_target(entry), entry.state.is_running and not entry.is_finished
@@ -270,19 +270,21 @@ class Tunnel:
         return replace(goal, node=asked.node or goal.node)
 
     def _is_current(self, ready: _Ready) -> bool:
-        """Whether what was found is taken for true still.
+        """Return whether a proof is still valid.
 
-        Beside an open connection it is, for some seconds: asking takes ten times as long as connecting. So a stranger
-        is reached only who comes to listen within a round trip of the end of the program, or within those seconds while
-        another process goes on with one of its connections.
+        With an open connection it is valid for some seconds: a proof takes ten times as long as a connection. So a
+        foreign
+        program is reached only if it listens within a round trip of the program's end. The other case: within those
+        seconds,
+        while another process continues one of the program's connections.
         """
         is_fresh = ready.era is self._era and time.monotonic() < ready.since + _PROOF_AGE_S
         return ready.route.is_alive and (is_fresh or ready.route.proof_lasts)
 
-    # In threads -------------------------------------------------------------------------------------------------
+    # -- in threads
 
     def _on_program_end(self) -> None:
-        """Hear that the program may have ended, or may end unseen: anybody may take the port then."""
+        """Record that the program may have ended, or may end unseen: any user may then take the port."""
         self._era = object()
 
     def _dial(self) -> Stream:
@@ -300,14 +302,14 @@ class Tunnel:
                 is_known = False
                 return self._proven(stream, ready, deadline)
             except TransportError as error:
-                # The program has ended, or the way to it: who comes to listen there next has to prove itself anew.
+                # The program or the route has ended: the next listener must prove its owner again.
                 is_final = isinstance(error, NotConnected if is_known else NotConnected | TunnelError)
                 if again or is_final or time.monotonic() > deadline:
                     raise
                 stale, again = ready, True
 
     def _proven(self, stream: Stream, ready: _Ready, deadline: float) -> Stream:
-        """Return a stream through which nothing has gone yet, once it is known who took it."""
+        """Return a stream without data sent, once the owner of its other end is proven."""
         try:
             now = self._wait(self._prepare(ready), deadline)
             if (now.route, now.address) != (ready.route, ready.address):
@@ -339,7 +341,7 @@ class Tunnel:
 
 
 def route_target(entry: TrackedJob) -> RouteTarget | None:
-    """Return where a way to a job leads: to its first node; None: it is on none, or nobody has told yet on which."""
+    """Return the destination of a job's route, its first node; None: no node, or not known yet."""
     given = _nodes(entry)
     if entry.is_finished or not entry.state.is_running or not given or entry.id is None:
         return None
@@ -348,7 +350,7 @@ def route_target(entry: TrackedJob) -> RouteTarget | None:
 
 
 def _python(record: JobRecordFile | None) -> str:
-    """Return the Python that begins a job on its node, as far as the record says it: in an image is another one."""
+    """Return the Python that starts a job on its node, if recorded; an image has another Python."""
     if record is None or record.request is None:
         return ""
     is_inside = record.environment is not None and record.environment.image
@@ -356,5 +358,5 @@ def _python(record: JobRecordFile | None) -> str:
 
 
 def _nodes(entry: TrackedJob) -> str | None:
-    """Return where a job runs, as far as that is known: its runner may be the first to say it."""
+    """Return the known nodes of a job; its runner may be the first to report them."""
     return (entry.latest.nodes if entry.latest else None) or entry.reported_nodes

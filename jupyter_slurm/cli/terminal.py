@@ -1,4 +1,4 @@
-"""Questions to the user at the terminal."""
+"""Input and output on a terminal: questions to the user, hints in words of a terminal, commands with raw arguments."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Input and output on a terminal: prompts, raw arguments and hints."""
