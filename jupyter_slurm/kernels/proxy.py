@@ -59,7 +59,7 @@ class ConnectionInfo(Protocol):
 
     secret: bytes
     is_resumed: bool
-    """Whether the kernel had started before this proxy."""
+    """Return whether the kernel had started before this proxy."""
     received: int
     """Number of the last keeper message that the previous proxy passed on."""
 

@@ -1,4 +1,4 @@
-"""The runner, as a job would start it: by its path, with an interpreter that has nothing of ours."""
+"""The runner, as a job would start it: by its path, with an interpreter without the package."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def run(tmp_path, request):
         return done
 
     def shown(task=""):
-        """What is in the record: the messages, less the headers."""
+        """Return the messages of the record, without the headers."""
         lines = (folder / f"display{task}.jsonl").read_text().splitlines()
         assert json.loads(lines[0])["format"] == 1
         return [message for line in lines if "format" not in (message := json.loads(line))]

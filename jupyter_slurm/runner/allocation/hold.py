@@ -4,7 +4,7 @@ The job of the allocation runs this program. A directory ``steps/KEY`` in the jo
 directory KEY, a sibling of this job directory. ``steps/KEY.SIGNAL.DIGITS`` requests a signal: INT interrupts the
 running program, KILL ends the step. ``end.json`` of the step records how the step ended. A step may be a process for
 cells (``process.py``), one at a time, or a kernel (``kernel/keeper.py``), which also accepts cells. Cells are requested
-in the same way as steps and are forwarded to their process. The file ``lease`` changes (content or time) while somebody
+in the same way as steps and are forwarded to their process. The file ``lease`` changes (content or time) while a client
 uses the allocation. The allocation ends if the lease has not changed for the time in the record, and no step or cell
 runs.
 """

@@ -199,7 +199,7 @@ def _call_method(value: Any, method: str) -> Any:
     try:
         function = getattr(value, method, None)
         return function() if callable(function) else None
-    except Exception:  # noqa: BLE001 - one form of the person's object is broken: the others are shown
+    except Exception:  # noqa: BLE001 - one form of the user's object is broken. The others are shown
         traceback.print_exc()
         return None
 

@@ -71,11 +71,11 @@ async def _run_parts(parts: list[tuple[types.CodeType, bool]], namespace: dict[s
     """Run code in parts, each with a flag to show its value. Return what ended it early (also StopIteration)."""
     try:
         for code, shown in parts:
-            value = eval(code, namespace)  # noqa: S307 - the person's own cell, in the person's own job
+            value = eval(code, namespace)  # noqa: S307 - the cell of the user, in the job of the user
             if code.co_flags & inspect.CO_COROUTINE:
                 value = await value
             if shown:
                 sys.displayhook(value)
-    except BaseException as error:  # noqa: BLE001 - whoever runs the cell shows it
+    except BaseException as error:  # noqa: BLE001 - the caller shows it
         return error
     return None

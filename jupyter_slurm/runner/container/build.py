@@ -315,7 +315,7 @@ def unpack(path: str, folder: str) -> None:
     try:
         with tarfile.open(path) as archive:
             archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # links may point anywhere
-            archive.extractall(folder)  # noqa: S202 - our own, see above
+            archive.extractall(folder)  # noqa: S202 - made by jupyter_slurm, see above
     except (OSError, tarfile.TarError, EOFError) as error:
         raise RuntimeRefused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
 

@@ -75,7 +75,7 @@ def _read(path: str) -> Any:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file without blocking, in case somebody has put a pipe in its place."""
+    """Open a file without blocking, in case another user has put a pipe in its place."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -126,7 +126,7 @@ class ProxyListener:
 
     @property
     def has_front(self) -> bool:
-        """Whether a proxy is connected."""
+        """Return whether a proxy is connected."""
         return self._sock is not None
 
     def _accept(self, _: int) -> None:

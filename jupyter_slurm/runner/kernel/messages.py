@@ -130,7 +130,7 @@ class Activity:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether a request is unfinished."""
+        """Return whether a request is unfinished."""
         return bool(self._at_work)
 
     @property

@@ -114,7 +114,7 @@ class Kernel:
 
     @property
     def is_interrupted_by_message(self) -> bool:
-        """Whether the kernel is interrupted by a message; else by a signal."""
+        """Return whether the kernel is interrupted by a message; else by a signal."""
         with contextlib.suppress(OSError), open(os.path.join(self.folder, start.HOW), encoding="ascii") as file:
             return file.read() == "message"
         return bool(self._settings.get("interrupt_mode") == "message")

@@ -72,7 +72,7 @@ async def _run(shell: Any, asked: dict[str, Any]) -> BaseException | None:
     with _apart(shell, source, asked["filename"]):
         try:
             ready = shell.transform_cell(source)
-        except Exception:  # noqa: BLE001 - whoever runs it says so
+        except Exception:  # noqa: BLE001 - the caller reports it
             ready, broken = source, sys.exc_info()
         known = {"transformed_cell": ready, "preprocessing_exc_tuple": broken}
         if shell.should_run_async(source, **known):

@@ -84,7 +84,7 @@ class ChannelSocket:
 
     @property
     def has_more(self) -> bool:
-        """Whether data waits to be written."""
+        """Return whether data waits to be written."""
         return bool(self._out)
 
     def write(self) -> None:
@@ -137,7 +137,7 @@ class ChannelReader:
 
     @property
     def has_more(self) -> bool:
-        """Whether there are received messages."""
+        """Return whether there are received messages."""
         return bool(self._pieces)
 
 

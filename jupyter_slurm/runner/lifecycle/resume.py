@@ -113,7 +113,7 @@ class ResumeState:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this run continues: it is neither cancelled nor ended."""
+        """Return whether this run continues: it is neither cancelled nor ended."""
         return self.name in _ALIVE
 
     def remaining_s(self, elapsed: float) -> float:

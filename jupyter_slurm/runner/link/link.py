@@ -178,7 +178,7 @@ class Outbox:
 
     @property
     def has_next(self) -> bool:
-        """Whether there is an unsent record."""
+        """Return whether there is an unsent record."""
         return any(number in self._records for number in self._queue)
 
     def has(self, number: int) -> None:
@@ -330,12 +330,12 @@ class Link:
 
     @property
     def is_sent(self) -> bool:
-        """Whether everything was given to this connection, which does not imply its arrival."""
+        """Return whether everything was given to this connection, which does not imply its arrival."""
         return self.is_attached and not self._ready and not self.outbox.has_next
 
     @property
     def is_clear(self) -> bool:
-        """Whether the peer has confirmed everything."""
+        """Return whether the peer has confirmed everything."""
         return not len(self.outbox)
 
     def tick(self) -> None:

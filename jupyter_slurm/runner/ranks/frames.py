@@ -51,7 +51,7 @@ class Sender:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the end of an incomplete line has not been shown."""
+        """Return whether the end of an incomplete line has not been shown."""
         return any(self._has_more.values())
 
     def feed(self, stream: bytes, data: bytes) -> None:

@@ -27,7 +27,7 @@ def _read_loader() -> Any:
     """Return the function that loads other files of the runner, which is not a package. runpy takes long to load."""
     told: dict[str, Any] = {"__name__": "loader", "__file__": __file__[: -len("session/serve.py")] + "loader.py"}
     with open(told["__file__"], encoding="utf-8") as file:
-        exec(compile(file.read(), told["__file__"], "exec"), told)  # noqa: S102 - a file of ours
+        exec(compile(file.read(), told["__file__"], "exec"), told)  # noqa: S102 - a file of the runner
     return told["load"]
 
 

@@ -84,7 +84,7 @@ class TlsConnection:
 
     @property
     def closed(self) -> bool:
-        """Whether the peer is known to have closed the connection."""
+        """Return whether the peer is known to have closed the connection."""
         return bool(getattr(self.stream, "closed", False))
 
     def recv(self, size: int) -> bytes:

@@ -164,7 +164,7 @@ class _Packer:
         except file_of.SizeLimitExceeded as error:
             self.larger[name] = error.size
             return None
-        except Exception as error:  # noqa: BLE001 - whatever a value of the person's raises
+        except Exception as error:  # noqa: BLE001 - a value of the user may raise anything
             self._troubles.append(f"{name} ({type(value).__name__}) cannot travel: {error}")
             return None
 

@@ -158,7 +158,7 @@ def _is_fixed(part: Any) -> bool:
         if own.__hash__ in (None, object.__hash__) or isinstance(own.__eq__, types.FunctionType):
             return False
         return hash(part) != id(part)  # the default hash, as of a tensor, means that it can be changed
-    except Exception:  # noqa: BLE001 - whatever a class of the person's raises
+    except Exception:  # noqa: BLE001 - a class of the user may raise anything
         return False
 
 
@@ -339,7 +339,7 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     try:
         flags = sum(getattr(__future__, name).compiler_flag for name in item.get("future", ()))
-        exec(compile(source, filename, "exec", flags, dont_inherit=True), namespace)  # noqa: S102 - the person's own
+        exec(compile(source, filename, "exec", flags, dont_inherit=True), namespace)  # noqa: S102 - code of the user
     except Exception as error:
         what = item.get("name") or source
         raise Unreadable(f"{what} does not work with {sys.executable}: {type(error).__name__}: {error}") from error

@@ -241,7 +241,7 @@ def test_how_a_kernel_died_is_known_to_a_front_that_comes_later(keep: Keep, wait
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: "over" in keeper.state, "word of its end")
     wait_for(lambda: not is_there(child), "the end of what it has started")
-    assert keeper.process.poll() is None  # it waits for somebody who wants to know
+    assert keeper.process.poll() is None  # it waits for a client
     front.connect()
     died = front.note("died")
     assert (died["code"], died["signal"], died["begun"], died["asked"]) == (137, 9, True, False)
@@ -299,7 +299,7 @@ def test_a_kernel_that_cannot_begin_says_why(keep: Keep, asked: dict[str, Any], 
 def test_a_kernelspec_of_a_kernel_that_runs_elsewhere_is_none_of_this_place(
     keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The home may be one for all nodes, with what `jupyter slurm kernel add` writes: that would ask for a kernel anew."""
+    """The home may be one for all nodes, with what `jupyter slurm kernel add` writes: that would request another kernel."""
     for name, metadata in {
         "mine": {},
         "far": {"kernel_provisioner": {"provisioner_name": "jupyter-slurm"}},

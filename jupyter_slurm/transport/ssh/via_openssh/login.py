@@ -272,7 +272,7 @@ class OpenSshLogin:
             answers = future.result()
         except CancelledError:
             answers = None
-        except Exception as error:  # noqa: BLE001 - whoever logs in is told
+        except Exception as error:  # noqa: BLE001 - the login reports it
             self._broken, answers = error, None
             self._declined.set()
         finally:
