@@ -39,7 +39,8 @@ def find_texts(source: str) -> Iterator[tuple[int, str, bool]]:
     """Yield line and text of the docstrings and comments of a module, and whether it is a docstring."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if text := ast.get_docstring(node):
+            text = ast.get_docstring(node)
+            if text:
                 yield node.body[0].lineno, text, True
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
