@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.client.controls import register_controls
+from jupyter_slurm.client.card_controls import register_controls
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.allocations.allocation import Allocation, RemoteCell, Step, allocations
     from jupyter_slurm.client.clusters.resources import Resources, resources
     from jupyter_slurm.client.clusters.tunnel import Tunnel, tunnel
-    from jupyter_slurm.client.find import job, jobs
     from jupyter_slurm.client.images.image import images
     from jupyter_slurm.client.interrupts import WaitInterrupted
+    from jupyter_slurm.client.job_search import job, jobs
     from jupyter_slurm.client.jobs.array import ArrayJob, Task
     from jupyter_slurm.client.jobs.as_completed import as_completed, wait
     from jupyter_slurm.client.jobs.job import Job
@@ -84,8 +84,8 @@ _HOME = {
     "as_completed": "jupyter_slurm.client.jobs.as_completed",
     "cluster_view": "jupyter_slurm.widgets.cluster_view",
     "images": "jupyter_slurm.client.images.image",
-    "job": "jupyter_slurm.client.find",
-    "jobs": "jupyter_slurm.client.find",
+    "job": "jupyter_slurm.client.job_search",
+    "jobs": "jupyter_slurm.client.job_search",
     "resources": "jupyter_slurm.client.clusters.resources",
     "launcher": "jupyter_slurm.widgets.session_launcher",
     "monitor": "jupyter_slurm.widgets.job_monitor",

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
-    from jupyter_slurm.client.find import queue_trouble
+    from jupyter_slurm.client.job_search import queue_trouble
     from jupyter_slurm.client.render.staging_card import is_copy_back_abandoned
     from jupyter_slurm.client.render.terminal import printable
 

@@ -34,8 +34,8 @@ from jupyter_slurm.magics.cell_options import (
     pack_cell_variables,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.srun import report_allocation
+from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
 __all__ = ["CELL_KEYWORDS", "LINE_KEYWORDS", "run_cell", "run_line"]
 

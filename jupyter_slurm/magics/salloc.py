@@ -17,8 +17,8 @@ from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, SubmitRefused, UsageError
 from jupyter_slurm.magics.cell_options import cell_python, is_test, mention, slurm_options
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.namespace import lookup_in, variables
 from jupyter_slurm.magics.sbatch import check
+from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate

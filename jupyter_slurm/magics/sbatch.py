@@ -35,7 +35,7 @@ from jupyter_slurm.magics.cell_options import (
     slurm_options,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import lookup_in, variables
 from jupyter_slurm.runner.cell.sweep import INDEX
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.errors import OptionError, SubmitRefused
 from jupyter_slurm.magics.cell_options import mention
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
 __all__ = ["run"]
 

@@ -11,7 +11,7 @@ from jupyter_slurm.client.render.table import CommandText, Table
 from jupyter_slurm.domain.magic_line.parser import command_arguments
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.magics.error_pointer import pointing_at
-from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
 __all__ = ["run"]
 

@@ -30,7 +30,7 @@ from jupyter_slurm.magics.cell_options import (
     pack_cell_variables,
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
-from jupyter_slurm.magics.namespace import lookup_in, variables
+from jupyter_slurm.magics.user_namespace import lookup_in, variables
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate

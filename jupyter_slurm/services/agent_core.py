@@ -11,9 +11,9 @@ from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection
 from jupyter_slurm.services.clusters.composition import AgentContext, compose_cluster
 from jupyter_slurm.services.clusters.housekeeping import Housekeeping
 from jupyter_slurm.services.clusters.registry import ClusterRegistry
-from jupyter_slurm.services.clusters.site import Site, SiteContext
+from jupyter_slurm.services.clusters.remote_cluster import Site, SiteContext
 from jupyter_slurm.services.connections.clients import ClientRegistry
-from jupyter_slurm.services.diagnostics.examinations import Examinations
+from jupyter_slurm.services.diagnostics.examination_registry import Examinations
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.images.manager import Images
 from jupyter_slurm.services.jobdir.index import JobIndex

@@ -16,7 +16,7 @@ from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.widgets.click_check import ClickCheck, handle_events_in_subshell
+from jupyter_slurm.widgets.unanswered_clicks import ClickCheck, handle_events_in_subshell
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MimeBundle

@@ -21,7 +21,6 @@ from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 from jupyter_slurm.domain.scripts.script import classify
 from jupyter_slurm.errors import CellError
 from jupyter_slurm.widgets.base import Button, WidgetPanel, calm, html
-from jupyter_slurm.widgets.click_check import handle_events_in_subshell, handle_replies_in_subshell
 from jupyter_slurm.widgets.form_fields import (
     EMPTY_SCRIPT,
     RESOURCES,
@@ -32,6 +31,7 @@ from jupyter_slurm.widgets.form_fields import (
 )
 from jupyter_slurm.widgets.job_controls import controls
 from jupyter_slurm.widgets.job_row import row
+from jupyter_slurm.widgets.unanswered_clicks import handle_events_in_subshell, handle_replies_in_subshell
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

@@ -20,7 +20,7 @@ from jupyter_slurm.transport.base import Context
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
-from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
 
 pytestmark = [pytest.mark.bench, pytest.mark.root, pytest.mark.slurm, pytest.mark.timeout(600)]
 

@@ -23,7 +23,7 @@ from ssh_hosts import Site, SshHost
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
-from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
 from jupyter_slurm.transport.tunnel.forwarder import Forwarder
 from jupyter_slurm.transport.tunnel.listeners import listen_on_port
 

@@ -6,7 +6,7 @@ import calendar
 
 import pytest
 
-from jupyter_slurm.domain.staging import (
+from jupyter_slurm.domain.staging_rules import (
     FileSignature,
     FolderChange,
     StagedFolder,

@@ -32,7 +32,7 @@ def test_loading_is_quick_and_starts_nothing(bare_kernel: Any, home: Path) -> No
         "jupyter_slurm",
         "jupyter_slurm._version",
         "jupyter_slurm.client",
-        "jupyter_slurm.client.controls",
+        "jupyter_slurm.client.card_controls",
         "jupyter_slurm.magics",
     }
     assert not (home / "run").exists()

@@ -22,9 +22,9 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompt
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink
+from jupyter_slurm.transport.ssh.via_openssh.openssh_link import LoginTarget, OpenSshLink
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
-from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
 
 
 def _gate(host: SshHost) -> HostVerifier:

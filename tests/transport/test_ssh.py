@@ -20,7 +20,7 @@ from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.link import persistent as kept_module
 from jupyter_slurm.transport.ssh.shell import pool, session_budget
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
 
 pytestmark = pytest.mark.root
 
@@ -480,7 +480,7 @@ async def test_a_sleeping_command_does_not_keep_the_interpreter(login_node):
     script = textwrap.dedent(f"""
         import asyncio, paramiko
         from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
-        from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+        from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
         from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
         from jupyter_slurm.transport.ssh.transport import SshTransport
         key = paramiko.Ed25519Key.from_private_key_file({str(login_node.key)!r})

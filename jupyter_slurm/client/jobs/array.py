@@ -241,7 +241,7 @@ class ArrayJob(Job, is_array=True):
 
     def _results(self) -> dict[int, dict[str, object]]:
         """Return the values that tasks returned to the notebook, without files that cannot be read."""
-        from jupyter_slurm.client.jobs.outputs import (
+        from jupyter_slurm.client.jobs.returned_values import (
             read_outputs,  # imports pickle and more; few jobs have values
         )
 

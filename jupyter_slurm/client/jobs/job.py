@@ -9,9 +9,9 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jupyter_slurm.client import interrupts
+from jupyter_slurm.client.card_controls import controls_of
 from jupyter_slurm.client.clusters.cluster import Cluster
 from jupyter_slurm.client.clusters.tunnel import Tunnel, open_tunnel
-from jupyter_slurm.client.controls import controls_of
 from jupyter_slurm.client.jobs import wait as waiting
 from jupyter_slurm.client.jobs.actions import JobActionsMixin
 from jupyter_slurm.client.jobs.attributes import JobAttributesMixin
@@ -28,7 +28,7 @@ from jupyter_slurm.client.settings import settings
 from jupyter_slurm.errors import JobFailed, JobOutputMissing, SlurmError, UsageError
 
 if TYPE_CHECKING:
-    from jupyter_slurm.client.jobs.outputs import Outputs
+    from jupyter_slurm.client.jobs.returned_values import Outputs
     from jupyter_slurm.domain import api_types as api
 
 __all__ = ["Job"]
@@ -261,7 +261,7 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
             content = self._written.values()
             if not content:
                 raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
-            from jupyter_slurm.client.jobs.outputs import (
+            from jupyter_slurm.client.jobs.returned_values import (
                 read_outputs,  # imports pickle and more; few jobs have values
             )
 

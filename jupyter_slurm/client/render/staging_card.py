@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.domain.staging import names
+from jupyter_slurm.domain.staging_rules import names
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.domain.magic_line.parser import MagicLine
-from jupyter_slurm.domain.staging import parse_stage, parse_sync
+from jupyter_slurm.domain.staging_rules import parse_stage, parse_sync
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from jupyter_slurm.domain.options.choices import Choices, choices_for_operand, c
 from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.magics import COMMANDS
-from jupyter_slurm.magics.completion.values import Suggestion, keyword_values
+from jupyter_slurm.magics.completion.keyword_values import Suggestion, keyword_values
 from jupyter_slurm.magics.help import keyword_help
 from jupyter_slurm.magics.kernels import ACTIONS
 from jupyter_slurm.magics.remote import CELL_KEYWORDS as REMOTE_WORDS

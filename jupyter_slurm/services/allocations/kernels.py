@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.environments.resolver import Environments
-from jupyter_slurm.services.jobdir.job_json import EnvironmentRecord, KernelRecord
-from jupyter_slurm.services.jobdir.untrusted import read_untrusted
+from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord, KernelRecord
+from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.jobs.tracker import Tracker

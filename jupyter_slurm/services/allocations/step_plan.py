@@ -13,7 +13,13 @@ from jupyter_slurm.domain.options.option_parser import OptionTable
 from jupyter_slurm.domain.options.step_options import step_options
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder
-from jupyter_slurm.services.jobdir.job_json import CellRecord, JobRecordFile, OutputsRecord, StepRecord, ValuesRecord
+from jupyter_slurm.services.jobdir.job_json_model import (
+    CellRecord,
+    JobRecordFile,
+    OutputsRecord,
+    StepRecord,
+    ValuesRecord,
+)
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 

@@ -9,10 +9,10 @@ import posixpath
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from jupyter_slurm.domain.staging import STAGE_FOLDER_NAME
+from jupyter_slurm.domain.staging_rules import STAGE_FOLDER_NAME
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_directory import is_draft, is_key
-from jupyter_slurm.services.jobdir.job_json import FolderRecord
+from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.poller import Poller

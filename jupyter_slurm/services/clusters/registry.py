@@ -12,7 +12,7 @@ from jupyter_slurm.config import Settings
 from jupyter_slurm.errors import ConfigError, NotConnected, PromptGone, TransportError, UsageError
 from jupyter_slurm.services.clusters.cluster import Cluster
 from jupyter_slurm.services.clusters.completion import profile_names_to_api
-from jupyter_slurm.services.clusters.site import Site, SiteContext, unusable
+from jupyter_slurm.services.clusters.remote_cluster import Site, SiteContext, unusable
 from jupyter_slurm.services.slurm.location import cluster_id, local_location, parse_cluster_file
 from jupyter_slurm.sites.profile import Profile, list_profiles, load_profile
 from jupyter_slurm.transport.local.transport import LocalTransport

@@ -14,11 +14,11 @@ from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.prompts import Prompt, Prompter
 from jupyter_slurm.transport.ssh.transport import SshTransport
 from jupyter_slurm.transport.ssh.via_openssh.hops import own_socket_path
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget
+from jupyter_slurm.transport.ssh.via_openssh.openssh_link import OpenSshLink, end_own_masters
 from jupyter_slurm.transport.ssh.via_paramiko.diagnosis import LoginDiagnosis, LoginLogDiagnosis
-from jupyter_slurm.transport.ssh.via_paramiko.host_verification import personal_gate
-from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.known_hosts_verifier import personal_gate
+from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
 
 __all__ = ["SiteTransports", "carry", "control_socket", "log_out", "over", "route_hosts"]
 

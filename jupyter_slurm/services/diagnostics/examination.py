@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, UsageError
-from jupyter_slurm.services.clusters.site import Site
+from jupyter_slurm.services.clusters.remote_cluster import Site
 from jupyter_slurm.services.connections.ssh_keys import enrol_key, hosts_without_key
 from jupyter_slurm.services.connections.transports import SiteTransports, route_hosts
 from jupyter_slurm.services.diagnostics.doctor import ClusterCheck

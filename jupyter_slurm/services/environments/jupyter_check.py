@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport

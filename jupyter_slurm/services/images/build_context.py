@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jupyter_slurm.domain.containers.build_context import MAX_CONTEXT_BYTES, IgnoreRules
 from jupyter_slurm.domain.containers.build_files import Kind, context_sources
-from jupyter_slurm.domain.staging import leads_out
+from jupyter_slurm.domain.staging_rules import leads_out
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.slurm.client import printable
 

@@ -11,7 +11,7 @@ from jupyter_slurm.domain.containers.build_context import has_add
 from jupyter_slurm.domain.containers.build_files import detect_kind
 from jupyter_slurm.domain.containers.image_reference import is_path, reference
 from jupyter_slurm.domain.scripts.script import job_script
-from jupyter_slurm.domain.staging import names
+from jupyter_slurm.domain.staging_rules import names
 from jupyter_slurm.errors import CommandError, UsageError
 from jupyter_slurm.services.images.build_context import ARCHIVE, packed
 from jupyter_slurm.services.jobdir.job_directory import is_key

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 
 __all__ = ["JobIndex"]
 

@@ -63,8 +63,8 @@ from typing import Any
 import fastjsonschema
 
 from jupyter_slurm.errors import ParseError
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
-from jupyter_slurm.services.jobdir.untrusted import read_whole
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
+from jupyter_slurm.services.jobdir.job_written_files import read_whole
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["FORMAT", "SWEEP_SCRIPT", "ClusterFolder", "JobFolder", "is_draft", "is_key", "script_name"]

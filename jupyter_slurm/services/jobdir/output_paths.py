@@ -8,7 +8,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.queries.output_paths import expand_pattern, first_node, symbols
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 
 __all__ = ["DISPLAY", "STREAMS", "VALUES", "output_path", "runner_path"]
 

@@ -17,7 +17,7 @@ from jupyter_slurm.domain.ids import JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord, state_rank
 from jupyter_slurm.errors import JobError, JobNotFound, OptionError, ParseError, UsageError
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.job_json import PartRecord
+from jupyter_slurm.services.jobdir.job_json_model import PartRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, SUBMITTING, TrackedJob
 
 __all__ = [

@@ -24,8 +24,8 @@ from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, TransportError
 from jupyter_slurm.runner.cell.sweep import FILE as SWEEP
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
+from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned
-from jupyter_slurm.services.jobdir.untrusted import parse_untrusted, read_whole
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.transport.base import Transport
 

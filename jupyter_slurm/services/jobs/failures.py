@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, TransportError
-from jupyter_slurm.services.jobdir.untrusted import read_untrusted
+from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
 from jupyter_slurm.transport.base import Transport

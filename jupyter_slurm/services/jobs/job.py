@@ -12,7 +12,7 @@ from jupyter_slurm.domain.records import JobRecord, representative
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, from_problem
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile, PartRecord, StageRecord
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile, PartRecord, StageRecord
 from jupyter_slurm.services.jobdir.output_paths import STREAMS, output_path, runner_path
 from jupyter_slurm.services.jobs.job_views import RunnerView, SessionView, SlurmView, StagingView, SubmissionView
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import JobError, UsageError
-from jupyter_slurm.services.jobdir.job_json import KernelRecord
+from jupyter_slurm.services.jobdir.job_json_model import KernelRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jupyter_slurm.errors import TransportError
-from jupyter_slurm.services.jobdir.job_json import EndRecord
+from jupyter_slurm.services.jobdir.job_json_model import EndRecord
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jupyter_slurm.errors import JobError, SlurmError, TransportError, TunnelError
-from jupyter_slurm.services.jobdir.job_json import GrantRecord
+from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
+from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import ownership_error
-from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 from jupyter_slurm.transport.tunnel.accepted_peer import NAME

@@ -17,8 +17,8 @@ from jupyter_slurm.errors import CommandError, ControllerError, ParseError, Slur
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.index import JobIndex
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder
-from jupyter_slurm.services.jobdir.job_json import SlurmJobRecord
-from jupyter_slurm.services.jobdir.untrusted import read_untrusted
+from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
+from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.failures import note_blame, ranks_from_end_marker, read_ranks, why_ended

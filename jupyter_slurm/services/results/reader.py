@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobOutputMissing, UsageError
 from jupyter_slurm.services.jobdir import job_directory
+from jupyter_slurm.services.jobdir.job_written_files import read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
-from jupyter_slurm.services.jobdir.untrusted import read_whole
 from jupyter_slurm.services.jobs.array_parts import shared_folder, task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
+from jupyter_slurm.services.jobdir.job_written_files import read_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
-from jupyter_slurm.services.jobdir.untrusted import read_untrusted, read_whole
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 from jupyter_slurm.domain.queries import job_usage
 from jupyter_slurm.domain.queries.job_usage import Usage
 from jupyter_slurm.errors import CommandError, ControllerError, ParseError, SlurmError, TransportError, UsageError
+from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import is_owned
-from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
 

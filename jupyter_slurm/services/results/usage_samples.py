@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import TransportError
+from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobdir.ownership import is_owned
-from jupyter_slurm.services.jobdir.untrusted import read_untrusted
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.transport.base import Transport
 

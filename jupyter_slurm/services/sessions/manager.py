@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
-from jupyter_slurm.services.jobdir.job_json import GrantRecord
+from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.session_server import (

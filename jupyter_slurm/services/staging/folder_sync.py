@@ -8,11 +8,11 @@ import os
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
-from jupyter_slurm.domain import staging
+from jupyter_slurm.domain import staging_rules
 from jupyter_slurm.domain.queries.disk_quota import DISK_SPACE_SCRIPT, parse_room
-from jupyter_slurm.domain.staging import FileSignature, ResultChoice
+from jupyter_slurm.domain.staging_rules import FileSignature, ResultChoice
 from jupyter_slurm.errors import CommandError, UsageError
-from jupyter_slurm.services.jobdir.job_json import FolderRecord
+from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.services.staging.local_folder import FolderTree
 from jupyter_slurm.transport.base import Completed, Sent, Transport
@@ -73,10 +73,10 @@ class FolderSync:
         self, base: Mapping[str, FileSignature], *, is_pull: bool, by_content: bool = False
     ) -> tuple[ResultChoice, set[str]]:
         """List the differences; return those to transfer, and all of them."""
-        options = [*staging.DIFF_ARGS, *(["--checksum"] if by_content else [])]
+        options = [*staging_rules.DIFF_ARGS, *(["--checksum"] if by_content else [])]
         done = self._checked(await self._rsync().run(options, is_pull=is_pull), is_pull=is_pull)
-        tree, changes = FolderTree(self.source), staging.parse_listing(done.stdout)
-        choice = await asyncio.to_thread(staging.chosen, changes, base, tree.file_signature, is_pull=is_pull)
+        tree, changes = FolderTree(self.source), staging_rules.parse_listing(done.stdout)
+        choice = await asyncio.to_thread(staging_rules.chosen, changes, base, tree.file_signature, is_pull=is_pull)
         return choice, {change.path for change in changes}
 
     async def transfer(self, choice: ResultChoice, sent: Sent, *, is_pull: bool, by_content: bool = False) -> None:
@@ -89,13 +89,13 @@ class FolderSync:
             loop.call_soon_threadsafe(sent, min(done, total - 1), total)
 
         sent(0, total)
-        options = [*staging.TRANSFER_OPTIONS, *(["--ignore-times"] if by_content else [])]
+        options = [*staging_rules.TRANSFER_OPTIONS, *(["--ignore-times"] if by_content else [])]
         self._checked(await self._rsync(moved).run(options, is_pull=is_pull, stdin=names), is_pull=is_pull)
         sent(total, total)
 
     async def base(self) -> dict[str, FileSignature]:
         """Return the last common state of both sides; empty if it was of another local folder."""
-        path = posixpath.join(self.dest, staging.STAGE_FOLDER_NAME)
+        path = posixpath.join(self.dest, staging_rules.STAGE_FOLDER_NAME)
         try:
             noted = json.loads(await self._transport.read(path, 0, _MAX_LISTING_BYTES))
             if (noted["source"], noted["inode"]) != (self.source, self._inode):
@@ -109,7 +109,7 @@ class FolderSync:
 
         Reasons are a filter, or changes on both sides.
         """
-        named = [word for name in staging.NOT_COPIED_BACK for word in ("-o", "-name", name)][1:]
+        named = [word for name in staging_rules.NOT_COPIED_BACK for word in ("-o", "-name", name)][1:]
         found = (await self._run_rsync("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
         there = (line.split(" ", 2) for line in found.split("\0") if line)
         signs = {path: FileSignature(int(size), int(time.partition(".")[0])) for size, time, path in there}
@@ -118,7 +118,9 @@ class FolderSync:
     async def note(self, files: Mapping[str, FileSignature]) -> None:
         """Record that these files agree on both sides."""
         noted = {"format": 1, "source": self.source, "inode": self._inode, "files": files}
-        await self._transport.write(posixpath.join(self.dest, staging.STAGE_FOLDER_NAME), json.dumps(noted).encode())
+        await self._transport.write(
+            posixpath.join(self.dest, staging_rules.STAGE_FOLDER_NAME), json.dumps(noted).encode()
+        )
 
     async def check_room(self, needed: int) -> None:
         """Refuse a transfer that would fill the remote disk or exceed the user's quota."""
@@ -133,7 +135,7 @@ class FolderSync:
 
     async def remove_deleted(self, deleted: list[str]) -> None:
         """Remove remote files that agreed on both sides and are gone locally; nothing behind a link."""
-        paths = [path for path in deleted if staging.is_inside(path)]
+        paths = [path for path in deleted if staging_rules.is_inside(path)]
         if not paths:
             return
         found = (await self._run_rsync("look at", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
@@ -144,7 +146,7 @@ class FolderSync:
 
     async def expiring(self, expires: str, name: str) -> list[str]:
         """Return the files that the cluster of this name is about to erase, unchanged for the site's limit."""
-        minutes = int(staging.parse_age(expires) * (1 - _ERASE_WARNING_SHARE) / 60)
+        minutes = int(staging_rules.parse_age(expires) * (1 - _ERASE_WARNING_SHARE) / 60)
         found = decode_output((await self._run_rsync("look at", _OLD, f"{minutes}")).stdout).splitlines()
         if not found:
             return []

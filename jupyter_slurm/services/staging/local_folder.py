@@ -8,7 +8,7 @@ import shutil
 import stat
 from dataclasses import dataclass, field
 
-from jupyter_slurm.domain.staging import FileSignature, leads_out
+from jupyter_slurm.domain.staging_rules import FileSignature, leads_out
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["FolderTree", "LocalFolder", "check_free_space", "check_source"]

@@ -1,8 +1,8 @@
 """Folders staged with a job: copied to a place visible to its nodes before submission, and results copied back after.
 
-The order: list the differences, choose (domain/staging.py), transfer, and record both sides as equal in a file of the
-remote folder. Each stage may fail at any point and is repeated: rsync continues a partial transfer. The record of the
-job (``stage`` without ``back``) lists results still to be copied back, so the next agent knows them too.
+The order: list the differences, choose (domain/staging_rules.py), transfer, and record both sides as equal in a file of
+the remote folder. Each stage may fail at any point and is repeated: rsync continues a partial transfer. The record of
+the job (``stage`` without ``back``) lists results still to be copied back, so the next agent knows them too.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
-from jupyter_slurm.domain import staging
-from jupyter_slurm.domain.staging import ResultChoice
+from jupyter_slurm.domain import staging_rules
+from jupyter_slurm.domain.staging_rules import ResultChoice
 from jupyter_slurm.errors import SlurmError, TransportError, UsageError
-from jupyter_slurm.services.jobdir.job_json import FolderRecord, ReturnRecord, StageRecord
+from jupyter_slurm.services.jobdir.job_json_model import FolderRecord, ReturnRecord, StageRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import decode_output, printable
@@ -228,7 +228,7 @@ class Staging:
         await sync.note({**base, **{path: sign for path, sign in tree.files.items() if path not in skipped}})
         warnings = []
         if tree.leading_out:
-            names = printable(staging.names(tree.leading_out))
+            names = printable(staging_rules.names(tree.leading_out))
             warnings.append(f"Links that lead out of {sync.source} did not travel: {names}.")
         if expires := self._location.storage.get("expires"):
             warnings += await sync.expiring(expires, self._location.id)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jupyter_slurm.services.jobdir.job_json import FolderRecord, StageRecord
+from jupyter_slurm.services.jobdir.job_json_model import FolderRecord, StageRecord
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.slurm_values import parse_epoch
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable, unanswered
-from jupyter_slurm.services.submission import sbatch
-from jupyter_slurm.services.submission.plan import Plan
-from jupyter_slurm.services.submission.sbatch import SbatchAnswer
+from jupyter_slurm.services.submission import sbatch_execution
+from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
+from jupyter_slurm.services.submission.sbatch_plan import Plan
 from jupyter_slurm.transport.base import Context
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         if (error := unanswered(argv, done)) is not None:
             raise error
         stderr = done.stderr.replace(b"allocation failure: ", b"")
-        raise sbatch.refusal(SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv), argv, cluster)
+        raise sbatch_execution.refusal(SbatchAnswer(done.exit_code, done.stdout, stderr, None, argv), argv, cluster)
     said = printable(decode_output(done.stdout + done.stderr))
     found = _ESTIMATE_LINE.search(said)
     return {

@@ -13,7 +13,7 @@ import re
 from dataclasses import replace
 
 from jupyter_slurm.errors import SlurmError
-from jupyter_slurm.services.jobdir.job_json import GitRecord
+from jupyter_slurm.services.jobdir.job_json_model import GitRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.transport.base import Completed, Context, Transport

@@ -12,7 +12,7 @@ from jupyter_slurm.services.environments.path_visibility import visibility_warni
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.submission.plan import Plan, PlanRequest
+from jupyter_slurm.services.submission.sbatch_plan import Plan, PlanRequest
 
 __all__ = ["Preflight"]
 

@@ -15,15 +15,15 @@ from typing import Any
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ControllerError, JobError, ParseError, SlurmError, SubmissionUnknown, SubmitRefused
-from jupyter_slurm.services.jobdir.job_json import SlurmJobRecord
+from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
 from jupyter_slurm.services.jobs.job import NOT_SUBMITTED, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.poller import Poller
-from jupyter_slurm.services.submission import sbatch
-from jupyter_slurm.services.submission.lookup import SubmissionLookup
-from jupyter_slurm.services.submission.plan import Plan
-from jupyter_slurm.services.submission.sbatch import SbatchAnswer
+from jupyter_slurm.services.submission import sbatch_execution
+from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
+from jupyter_slurm.services.submission.sbatch_plan import Plan
+from jupyter_slurm.services.submission.submission_lookup import SubmissionLookup
 from jupyter_slurm.transport.base import Context
 
 __all__ = ["SubmissionRecovery"]
@@ -150,7 +150,7 @@ class SubmissionRecovery:
         entry.slurm.regain_sight()
         entry.warnings.extend(remarks)
         entry.submit_time = entry.submit_time or now
-        entry.set_state(sbatch.ACCEPTED, now)
+        entry.set_state(sbatch_execution.ACCEPTED, now)
         self._tracker.add(entry)
         if entry.record is not None and entry.folder is not None:
             entry.record = replace(entry.record, job=SlurmJobRecord(id=str(job)))
@@ -288,7 +288,9 @@ class SubmissionRecovery:
             if answer is not None and answer.job is not None:
                 return await self.accept(entry, answer.job, answer.remarks)
             if answer is not None and answer.is_clear:
-                return await self._refuse(entry, sbatch.refusal(answer, entry.record.argv if entry.record else []))
+                return await self._refuse(
+                    entry, sbatch_execution.refusal(answer, entry.record.argv if entry.record else [])
+                )
             found = await self._search.in_queue(entry, case.since, answer)
             job, has_run, is_certain = found.job, False, found.is_certain
             if job is None:
@@ -325,7 +327,7 @@ class SubmissionRecovery:
         except FileNotFoundError:
             return None
         try:
-            return await sbatch.read_answer(transport, folder, case.attempt)
+            return await sbatch_execution.read_answer(transport, folder, case.attempt)
         finally:
             held.release()
 
@@ -360,7 +362,7 @@ class SubmissionRecovery:
         if entry.record is not None:
             entry.record = replace(entry.record, attempts=case.attempt + 1)
             await plan.folder.save(self._client.transport, entry.record)
-        await sbatch.execute(self._client.transport, plan, context, case.attempt, self._timeout)
+        await sbatch_execution.execute(self._client.transport, plan, context, case.attempt, self._timeout)
 
     async def _cancel(self, entry: TrackedJob) -> None:
         """Cancel a job whose cancellation preceded its ID; repeat the request to a silent controller."""

@@ -28,14 +28,14 @@ from jupyter_slurm.services.results.record import read_job_values, sweep_table
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.staging.manager import Staging
-from jupyter_slurm.services.submission import sbatch
+from jupyter_slurm.services.submission import sbatch_execution
+from jupyter_slurm.services.submission.array_continuation import RemainingParts, parts_notice
 from jupyter_slurm.services.submission.estimate import estimate
 from jupyter_slurm.services.submission.git_origin import GitOrigins
-from jupyter_slurm.services.submission.plan import Plan, PlanRequest, make_plan
 from jupyter_slurm.services.submission.preflight import Preflight
 from jupyter_slurm.services.submission.recovery import SubmissionRecovery
-from jupyter_slurm.services.submission.remaining_parts import RemainingParts, parts_notice
-from jupyter_slurm.services.submission.sbatch import SbatchAnswer
+from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
+from jupyter_slurm.services.submission.sbatch_plan import Plan, PlanRequest, make_plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 
@@ -228,7 +228,7 @@ class Submitter:
             entry, once = (known, None) if known is not None else await self._start_sbatch(plan, context, warnings)
             doubts = self._facts.check_submission(plan.requests)  # while sbatch runs
             if once is not None:
-                answer = await sbatch.await_answer(once, plan, self._settings.submit_timeout)
+                answer = await sbatch_execution.await_answer(once, plan, self._settings.submit_timeout)
             elif await self._settler.withdraw(entry):
                 answer = await self._execute(entry, plan, context)
             else:
@@ -295,7 +295,7 @@ class Submitter:
 
     async def _start(self, plan: Plan, context: Context, sent: Sent) -> DetachedRun | None:
         try:
-            return await sbatch.start_sbatch(self._transport, plan, context, sent)
+            return await sbatch_execution.start_sbatch(self._transport, plan, context, sent)
         except FileExistsError:
             pass
         try:
@@ -305,12 +305,12 @@ class Submitter:
             pass
         # An older version died while creating this folder: before it wrote job.json, so before it ran sbatch.
         await self._transport.remove(plan.folder.path)
-        return await sbatch.start_sbatch(self._transport, plan, context, sent)
+        return await sbatch_execution.start_sbatch(self._transport, plan, context, sent)
 
     async def _execute(self, entry: TrackedJob, plan: Plan, context: Context) -> SbatchAnswer | None:
         """Execute sbatch for an existing job directory, because an agent died before that."""
         try:
-            return await sbatch.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
+            return await sbatch_execution.execute(self._transport, plan, context, 1, self._settings.submit_timeout)
         except TransportError as error:
             if not may_run(error):  # sbatch could not be started: nothing was submitted
                 await self._withdraw(entry)
@@ -342,7 +342,7 @@ class Submitter:
                 self._client.forget_configuration()  # MaxArraySize may have changed
             if self._facts.facts is None and await self._facts.get(_EXPLANATION_TIMEOUT_S) is not None:
                 warnings = self._facts.check_submission(plan.requests)
-            raise sbatch.refusal(answer, plan.argv, warnings.refused)
+            raise sbatch_execution.refusal(answer, plan.argv, warnings.refused)
         else:
             self._settler.start(entry, plan, context)
 

@@ -12,7 +12,7 @@ from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
 from jupyter_slurm.runner.cell.sweep import FILE, value_of
 from jupyter_slurm.services.jobdir.job_directory import SWEEP_SCRIPT, JobFolder
-from jupyter_slurm.services.jobdir.job_json import PartRecord, SweepRecord
+from jupyter_slurm.services.jobdir.job_json_model import PartRecord, SweepRecord
 from jupyter_slurm.services.jobs.array_parts import ArrayPart
 
 if TYPE_CHECKING:

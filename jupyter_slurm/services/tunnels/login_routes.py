@@ -11,7 +11,7 @@ from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobs.session_server import SessionListener, read_door
 from jupyter_slurm.transport.base import Stream, Transport
 from jupyter_slurm.transport.tunnel.accepted_peer import enter
-from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
+from jupyter_slurm.transport.tunnel.listener_proof import proof_command, proven_address
 
 __all__ = ["DirectRoute", "LoginNodeRoute", "RouteTarget", "no_route"]
 

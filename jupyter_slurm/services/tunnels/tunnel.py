@@ -23,7 +23,7 @@ from jupyter_slurm.errors import (
     TunnelUnproven,
     UsageError,
 )
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.lookup import JobLookup
 from jupyter_slurm.services.jobs.tracker import Tracker

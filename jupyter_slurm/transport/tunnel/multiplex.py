@@ -13,7 +13,7 @@ from importlib import resources
 from jupyter_slurm.errors import TransportError, TunnelError
 from jupyter_slurm.runner.login_node import relay
 from jupyter_slurm.transport.base import Stream
-from jupyter_slurm.transport.tunnel.proof import verify_address
+from jupyter_slurm.transport.tunnel.listener_proof import verify_address
 
 __all__ = ["Multiplex", "relay_argv", "relay_by_ssh"]
 

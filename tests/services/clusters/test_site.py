@@ -24,7 +24,7 @@ from jupyter_slurm.embedded import EmbeddedCluster
 from jupyter_slurm.errors import ConfigError, LoginDeclined, NotConnected, SubmitRefused, TransportError
 from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.clusters import registry
-from jupyter_slurm.services.clusters import site as services_site
+from jupyter_slurm.services.clusters import remote_cluster as services_site
 from jupyter_slurm.services.jobs import record_writer
 from jupyter_slurm.sites.profile import load_profile
 from jupyter_slurm.transport.ssh import transport

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.services.jobdir import job_json as model
-from jupyter_slurm.services.jobdir.job_json import EndRecord, JobRecordFile, SlurmJobRecord
+from jupyter_slurm.services.jobdir import job_json_model as model
+from jupyter_slurm.services.jobdir.job_json_model import EndRecord, JobRecordFile, SlurmJobRecord
 from jupyter_slurm.services.jobdir.json_object import attributes_of
 
 SCHEMA = json.loads(resources.files("jupyter_slurm.services.jobdir").joinpath("job.schema.json").read_text())

@@ -7,7 +7,7 @@ import pytest
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.failures import note_blame
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.job_views import SlurmView

@@ -22,7 +22,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.services.jobdir.job_directory import ClusterFolder, JobFolder
-from jupyter_slurm.services.jobdir.job_json import JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs import array_tasks
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from jupyter_slurm.services.slurm.client import is_silence
-from jupyter_slurm.services.submission.sbatch import SbatchAnswer
+from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.services.jobdir.job_json import GitRecord
+from jupyter_slurm.services.jobdir.job_json_model import GitRecord
 from jupyter_slurm.services.submission import git_origin as origin
 from jupyter_slurm.services.submission.git_origin import read_git_origin
 from jupyter_slurm.transport.local.transport import LocalTransport

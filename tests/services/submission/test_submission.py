@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from jupyter_slurm.errors import JobOutputMissing, OptionError, SubmitRefused, TransportError, UsageError
-from jupyter_slurm.services.submission.sbatch import SbatchAnswer, refusal
+from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer, refusal
 
 pytestmark = pytest.mark.slurm
 

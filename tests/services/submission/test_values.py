@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.client.jobs.outputs import read_outputs
+from jupyter_slurm.client.jobs.returned_values import read_outputs
 from jupyter_slurm.client.submission.variables import parcel
 from jupyter_slurm.errors import JobError, UsageError
 from jupyter_slurm.runner.variables import values

@@ -17,7 +17,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.job_json import GrantRecord, JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import GrantRecord, JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.manager import Tunnels

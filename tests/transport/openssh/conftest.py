@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.transport import SshTransport
-from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_own_masters
+from jupyter_slurm.transport.ssh.via_openssh.openssh_link import LoginTarget, OpenSshLink, end_own_masters
 
 
 @pytest.fixture

@@ -17,16 +17,16 @@ from ssh_hosts.openssh import Person, gone, masters
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.base import Completed
 from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
-from jupyter_slurm.transport.ssh.via_openssh import link as openssh
-from jupyter_slurm.transport.ssh.via_openssh.link import LoginTarget, OpenSshLink, end_own_masters
+from jupyter_slurm.transport.ssh.via_openssh import openssh_link as openssh
 from jupyter_slurm.transport.ssh.via_openssh.login import OpenSshLogin
+from jupyter_slurm.transport.ssh.via_openssh.openssh_link import LoginTarget, OpenSshLink, end_own_masters
 
 pytestmark = pytest.mark.root
 
 
 _KILLED = """
 import asyncio, sys
-from jupyter_slurm.transport.ssh.via_openssh.link import OpenSshLink, LoginTarget
+from jupyter_slurm.transport.ssh.via_openssh.openssh_link import OpenSshLink, LoginTarget
 from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
 from jupyter_slurm.transport.ssh.shell.login_shell_check import count_sessions, has_sftp
 from jupyter_slurm.transport.ssh.transport import SshTransport

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jupyter_slurm.errors import HostKeyChanged, HostKeyError, HostKeyRevoked, HostKeyUnknown, from_problem
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, resolve_route
 from jupyter_slurm.transport.ssh.forwarding.node import node_host
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import add, check_host_key, host_key_order, verify
+from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import add, check_host_key, host_key_order, verify
 from jupyter_slurm.transport.ssh.hostkeys.known_hosts_entries import entries_for
 from jupyter_slurm.transport.ssh.keys.public_keys import SHORT_KEY_HINT, fingerprint
 from jupyter_slurm.transport.ssh.via_openssh.messages import failure

@@ -13,7 +13,7 @@ from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
-from jupyter_slurm.transport.ssh.via_paramiko.link import ParamikoLink
+from jupyter_slurm.transport.ssh.via_paramiko.paramiko_link import ParamikoLink
 
 _PAUSE = 0.01
 _GROWING = 6  # steps until the pauses grow no more

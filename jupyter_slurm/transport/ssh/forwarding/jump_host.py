@@ -12,7 +12,7 @@ from jupyter_slurm.transport.ssh.forwarding.dial import refused, wait_for
 from jupyter_slurm.transport.ssh.forwarding.socket_owner import SocketOwnerProof
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
 from jupyter_slurm.transport.ssh.protocols import LinkLost, Session
-from jupyter_slurm.transport.tunnel.proof import untold
+from jupyter_slurm.transport.tunnel.listener_proof import untold
 
 __all__ = ["HopPorts"]
 

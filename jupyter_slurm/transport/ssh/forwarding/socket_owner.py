@@ -10,7 +10,7 @@ from collections.abc import Callable
 import paramiko
 
 from jupyter_slurm.transport.ssh.protocols import Session
-from jupyter_slurm.transport.tunnel.proof import proof_command, proven_address
+from jupyter_slurm.transport.tunnel.listener_proof import proof_command, proven_address
 
 __all__ = ["SocketOwnerProof"]
 

@@ -24,7 +24,7 @@ from jupyter_slurm.domain.scripts.script import quote_argv
 from jupyter_slurm.errors import CommandMissing, LoginDeclined, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.peer_credentials import is_same_user
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import is_yes
+from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import is_yes
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompt
 from jupyter_slurm.transport.ssh.protocols import LinkLost
 from jupyter_slurm.transport.ssh.via_openssh.login_target import LoginTarget, MasterSockets

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from jupyter_slurm.errors import HostKeyRevoked, LoginFailed, SlurmError, TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import (
+from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import (
     changed_at,
     host_key_prompt,
     host_names,

@@ -15,7 +15,7 @@ import paramiko
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import SlurmError, TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import check_host_key
+from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import check_host_key
 from jupyter_slurm.transport.ssh.prompts import printable
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 

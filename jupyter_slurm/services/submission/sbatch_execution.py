@@ -17,7 +17,7 @@ from jupyter_slurm.errors import SlurmError, SubmitRefused, UsageError
 from jupyter_slurm.services.environments.resolver import is_failure
 from jupyter_slurm.services.jobdir.job_directory import JobFolder, dump
 from jupyter_slurm.services.slurm.client import decode_output, is_silence, printable
-from jupyter_slurm.services.submission.plan import Plan
+from jupyter_slurm.services.submission.sbatch_plan import Plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent, Transport
 from jupyter_slurm.transport.tunnel import accepted_peer
 

@@ -15,7 +15,7 @@ from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
 from jupyter_slurm.services.environments.resolver import PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder, JobFolder, script_name
-from jupyter_slurm.services.jobdir.job_json import (
+from jupyter_slurm.services.jobdir.job_json_model import (
     ALWAYS_WRITTEN,
     AdviceRecord,
     CellRecord,

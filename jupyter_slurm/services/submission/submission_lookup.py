@@ -11,7 +11,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.errors import CommandError, ControllerError, SlurmError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.slurm.client import SlurmClient
-from jupyter_slurm.services.submission.sbatch import SbatchAnswer
+from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
 
 __all__ = ["LookupResult", "SubmissionLookup"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import AgentBusy, UsageError
-from jupyter_slurm.services.clusters.site import Site
+from jupyter_slurm.services.clusters.remote_cluster import Site
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

@@ -9,7 +9,7 @@ import paramiko
 
 from jupyter_slurm.transport.ssh.auth.login import log_in
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
-from jupyter_slurm.transport.ssh.hostkeys.known_hosts import host_key_order, verify
+from jupyter_slurm.transport.ssh.hostkeys.host_key_verification import host_key_order, verify
 from jupyter_slurm.transport.ssh.prompts import Asker, Prompter
 from jupyter_slurm.transport.ssh.via_paramiko.connection import HostVerifier
 
