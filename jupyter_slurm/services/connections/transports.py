@@ -74,11 +74,11 @@ async def carry(
     if profile.carrier == "openssh":
         walk = LoginLogDiagnosis(way, on_finding)
         link = OpenSshLink(
-            _target(profile), way, prompter, folder, max_age=profile.max_age, on_line=walk.read_log, told=line
+            _target(profile), way, prompter, folder, max_age=profile.max_age, on_line=walk.read_log, notify=line
         )
     else:
         walk = LoginDiagnosis(way, lambda opened: personal_gate(prompter, opened), on_finding)
-        link = ParamikoLink(way, walk.gate, told=line)
+        link = ParamikoLink(way, walk.gate, notify=line)
     return SiteTransports(over(link, profile, prompter, way[-1].label), [host.name for host in way], link, walk)
 
 
