@@ -15,6 +15,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing takes as long to load as everything else in this module
     from typing import Any
 
+    from jupyter_slurm.runner.job_document import JobDocument
+
 if "load" not in globals():  # load() sets it in the modules that it loads
     import runpy
 
@@ -32,7 +34,7 @@ class JobDirectory:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         with open(os.path.join(folder, "job.json"), encoding="utf-8", errors="surrogateescape") as file:
-            self.job: dict[str, Any] = json.load(file)
+            self.job: JobDocument = json.load(file)
         self.job_id = os.environ.get("SLURM_ARRAY_JOB_ID") or os.environ.get("SLURM_JOB_ID", "")
         self.task = os.environ.get("SLURM_ARRAY_TASK_ID")
         self.suffix = "" if self.task is None else "." + self.task
@@ -102,7 +104,7 @@ class JobDirectory:
 
     def stage(self, text: str) -> None:
         """Record place and progress of a session that does not serve yet. Errors are ignored."""
-        told: dict[str, Any] = {"format": FORMAT, "stage": text, "nodes": os.environ.get("SLURM_JOB_NODELIST", "")}
+        told: dict[str, object] = {"format": FORMAT, "stage": text, "nodes": os.environ.get("SLURM_JOB_NODELIST", "")}
         told["restarts"] = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
         with contextlib.suppress(OSError):
             self.put(os.path.join(self.folder, "served.json"), json.dumps(told))
@@ -111,7 +113,7 @@ class JobDirectory:
         """Write the end marker atomically, with additional fields if given."""
         path = os.path.join(self.folder, f"end{self.suffix}.json")
         restart = int(os.environ.get("SLURM_RESTART_COUNT") or 0)
-        end: dict[str, Any] = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code}
+        end: dict[str, object] = {"format": FORMAT, "job": self.job_id, "task": self.task, "exit_code": exit_code}
         end.update(time=time.time(), restarts=restart)
         end["had"] = {name: told for name, variable in _GRANTED_VARIABLES.items() if (told := os.environ.get(variable))}
         end.update({"used": used(), **more})

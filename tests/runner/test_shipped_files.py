@@ -17,7 +17,8 @@ MODULES = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if p
 
 def test_all_of_the_runner_goes_to_the_cluster() -> None:
     moves = {name for name in MODULES if name.startswith("variables/")} - {"variables/values.py"}
-    assert MODULES - set(RUNNER) == {"login_node/starter.py", *moves}  # sent as text: to a login node, to a kernel
+    sent_as_text = {"login_node/starter.py", *moves}  # to a login node, to a kernel
+    assert MODULES - set(RUNNER) == {*sent_as_text, "job_document.py"}  # which no program loads
     assert set(RUNNER) <= MODULES
 
 
@@ -31,6 +32,15 @@ def test_a_new_file_is_shipped(tmp_path: Path) -> None:
     for name in ("kernel/new.py", "kernel/__init__.py", "kernel/__pycache__/new.pyc", "kernel/notes.txt", "top.py"):
         (tmp_path / name).touch()
     assert find_files(tmp_path) == ("kernel/new.py", "top.py")
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_types_of_documents_are_for_type_checkers_alone(name: str) -> None:
+    tree = ast.parse((PACKAGE / name).read_text("utf-8"))
+    checked = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    skipped = {id(inner) for node in checked for part in node.body for inner in ast.walk(part)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and id(node) not in skipped]
+    assert "jupyter_slurm.runner.job_document" not in {node.module for node in imports}
 
 
 @pytest.mark.parametrize("name", RUNNER)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 load = runpy.run_path(__file__[: -len("allocation/held_step.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.job_document import StepRequest
 else:
     JobDirectory = load("job_directory").JobDirectory
 
@@ -40,10 +41,10 @@ class HeldStep:
         self.is_process = place.job["kind"] == "process"
         self.takes_cells = self.is_process or place.job["kind"] == "kernel"
         self.is_one_task = self.takes_cells  # with all resources of the allocation on its node
-        self.cells: dict[str, Any] = {}  # job directories of cells that have not ended
+        self.cells: dict[str, JobDirectory] = {}  # job directories of cells that have not ended
         self.process: Any = None
         with open(os.path.join(place.folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
-            self.request: dict[str, Any] = json.load(file)
+            self.request: StepRequest = json.load(file)
 
     def start(self) -> None:
         """Start srun."""
@@ -167,6 +168,6 @@ class HeldStep:
 
 def leave_end(folder: str, code: int, is_interrupted: bool, with_allocation: bool, **said: str) -> None:
     """Write the end marker of a step, with the messages in ``said`` (read by services/jobs/notebook_process.py)."""
-    end: dict[str, Any] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
+    end: dict[str, object] = {"format": 1, "exit_code": code, "time": time.time(), "restarts": 0}
     end["interrupted"], end["with_allocation"] = is_interrupted, with_allocation
     JobDirectory.put(os.path.join(folder, "end.json"), json.dumps({**end, **said}))

@@ -29,6 +29,7 @@ load = runpy.run_path(__file__[: -len("allocation/hold.py")] + "loader.py")["loa
 if TYPE_CHECKING:
     from jupyter_slurm.runner.allocation.held_step import HeldStep, leave_end
     from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.job_document import Granted
 else:
     held_step = load("allocation.held_step")
     HeldStep, leave_end = held_step.HeldStep, held_step.leave_end
@@ -40,7 +41,7 @@ _UNUSED_END_TIMEOUT_S = 30.0  # seconds for an unused process to end
 _END_NOTICE_DELAY_S = 3.0  # seconds between the end of the steps and Slurm's signal to the batch job
 
 
-def granted() -> dict[str, Any]:
+def granted() -> Granted:
     """Return the resources that Slurm granted: node list, number of tasks, GPUs."""
     env = os.environ
     gpus = re.search(r"\d+$", env.get("SLURM_GPUS", ""))

@@ -112,7 +112,7 @@ class Process:
         asyncio.set_event_loop(self._loop)
         self._news = asyncio.Event()  # bound to the loop that was just set, in old Pythons
         self._main = cell.prepare([""])
-        self._named: dict[str, Any] = {}
+        self._named: dict[str, object] = {}
         self._record = place.display()
         self._shell = cell.ipython()
         place.note()

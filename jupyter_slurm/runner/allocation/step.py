@@ -12,7 +12,7 @@ import os
 import runpy
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
@@ -33,7 +33,7 @@ def redirect(folder: str) -> None:
 def record_start(place: JobDirectory) -> None:
     """Record number, nodes and start of the step. Errors are ignored."""
     env = os.environ
-    told: dict[str, Any] = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST")}
+    told: dict[str, object] = {"id": env.get("SLURM_STEP_ID"), "nodes": env.get("SLURM_STEP_NODELIST")}
     told.update(time=time.time(), restarts=int(env.get("SLURM_RESTART_COUNT") or 0))
     with contextlib.suppress(OSError):
         place.put(os.path.join(place.folder, "started.json"), json.dumps(told))

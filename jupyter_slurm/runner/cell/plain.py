@@ -24,7 +24,7 @@ def run(plain: Any, source: str, filename: str, main: types.ModuleType, loop: An
         plain.figures()
 
 
-def run_source(source: str, filename: str, namespace: dict[str, Any], loop: Any = None) -> None:
+def run_source(source: str, filename: str, namespace: dict[str, object], loop: Any = None) -> None:
     """Run source as a notebook cell: with ``await`` at top level, and the value of the last line shown.
 
     All parts run in the ``loop``. Without one, a loop is created at the first ``await``, so that code before it can
@@ -67,7 +67,7 @@ def warn_of_dropped_tasks(loop: Any) -> None:
         )
 
 
-async def _run_parts(parts: list[tuple[types.CodeType, bool]], namespace: dict[str, Any]) -> BaseException | None:
+async def _run_parts(parts: list[tuple[types.CodeType, bool]], namespace: dict[str, object]) -> BaseException | None:
     """Run code in parts, each with a flag to show its value. Return what ended it early (also StopIteration)."""
     try:
         for code, shown in parts:

@@ -94,7 +94,9 @@ def advise(error: BaseException | None) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def values_of(place: JobDirectory, namespace: dict[str, Any], named: dict[str, Any] | None = None) -> Iterator[None]:
+def values_of(
+    place: JobDirectory, namespace: dict[str, object], named: dict[str, object] | None = None
+) -> Iterator[None]:
     """Load the values that the notebook sends, and save those that it requests.
 
     Functions and classes that arrive as source are added to ``named``.

@@ -13,7 +13,10 @@ from __future__ import annotations
 import ast
 import json
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import JobDocument
 
 FILE = "sweep.json"
 INDEX = "task_index"
@@ -30,7 +33,7 @@ def value_of(literal: str) -> Any:
         return ast.literal_eval(literal)
 
 
-def variables(folder: str, job: dict[str, Any], task: int) -> dict[str, Any]:
+def variables(folder: str, job: JobDocument, task: int) -> dict[str, object]:
     """Return the variables of an array task for its cell: its index, and its parameters in a sweep."""
     if not job.get("sweep"):
         return {INDEX: task}

@@ -20,12 +20,13 @@ import shutil
 import sys
 import tarfile
 import time
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Iterator
 
 load = runpy.run_path(__file__[: -len("container/build.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.container import images, lock, run, runtimes
     from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.job_document import ImagePackages, ImagePart
 else:
     run = load("container.run")
     images, lock, runtimes = run.images, run.lock, run.runtimes
@@ -62,7 +63,7 @@ class Build:
         Runtime for the image. The same software also makes the image.
     """
 
-    def __init__(self, wish: dict[str, Any], folder: str) -> None:
+    def __init__(self, wish: ImagePart, folder: str) -> None:
         self._wish, self._folder = wish, folder
         self.name: str = wish["name"]
         self.runtime = _runtime(wish)
@@ -285,7 +286,7 @@ class Build:
         return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).rpartition("\r")[2]
 
 
-def _runtime(wish: dict[str, Any]) -> str:
+def _runtime(wish: ImagePart) -> str:
     """Return the runtime for an image: the requested one, else the first suitable one on this node.
 
     Raises
@@ -320,7 +321,7 @@ def unpack(path: str, folder: str) -> None:
         raise RuntimeRefused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
 
 
-def of_packages(told: dict[str, Any], kind: str, base: str | None) -> dict[str, str]:
+def of_packages(told: ImagePackages, kind: str, base: str | None) -> dict[str, str]:
     """Return the build files of an image with Python packages.
 
     Parameters

@@ -15,7 +15,10 @@ import pwd
 import runpy
 import sys
 import time
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator, cast
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import ImageNote, ImageRemoval
 
 KINDS = (".sif", ".sandbox", ".charliecloud")
 _OF_SITES = (".sif", ".simg", ".img", ".sqfs")
@@ -69,7 +72,7 @@ def size_of(path: str) -> int:
     return total
 
 
-def _read(path: str) -> dict[str, Any]:
+def _read(path: str) -> ImageNote:
     """Return the valid fields of a note, which another user may have written."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=_at_once) as file:
@@ -78,11 +81,13 @@ def _read(path: str) -> dict[str, Any]:
         return {}
     if not isinstance(list_images, dict):
         return {}
-    kept: dict[str, Any] = {name: list_images[name][:500] for name in _TEXTS if isinstance(list_images.get(name), str)}
+    kept: dict[str, object] = {
+        name: list_images[name][:500] for name in _TEXTS if isinstance(list_images.get(name), str)
+    }
     for name in ("made", "size"):
         if isinstance(list_images.get(name), (int, float)) and 0 <= list_images[name] < 1e18:
             kept[name] = list_images[name]
-    return kept
+    return cast("ImageNote", kept)
 
 
 def _at_once(path: str, flags: int) -> int:
@@ -96,13 +101,13 @@ def _names(folder: str) -> list[str]:
     return []
 
 
-def list_images(folder: str) -> Iterator[dict[str, Any]]:
+def list_images(folder: str) -> Iterator[ImageNote]:
     """Return the images of a folder of jupyter_slurm, and the images of nodes according to notes."""
     for name in _names(folder):
         path = os.path.join(folder, name)
         stem, kind = os.path.splitext(name)
         if kind in KINDS and not name.startswith("."):
-            guess = {"image": stem.replace("%", "/").replace("+", ":"), "path": path}
+            guess: ImageNote = {"image": stem.replace("%", "/").replace("+", ":"), "path": path}
             yield {**guess, **_facts(path), **_read(of_file(path))}
         elif name.startswith(".") and kind == _NOTE and "node" in (note := _read(path)):
             yield note
@@ -113,7 +118,7 @@ def node_with(folder: str, image: str) -> str:
     return next((one["node"] for one in list_images(folder) if one.get("image") == image and one.get("node")), "")
 
 
-def of_site(folder: str) -> Iterator[dict[str, Any]]:
+def of_site(folder: str) -> Iterator[ImageNote]:
     """Return the images of a folder of the site: files, and folders that look like unpacked images."""
     for name in _names(folder):
         path = os.path.join(folder, name)
@@ -122,16 +127,18 @@ def of_site(folder: str) -> Iterator[dict[str, Any]]:
             yield {"image": name, "path": path, "shared": True, **_facts(path)}
 
 
-def _facts(path: str) -> dict[str, Any]:
+def _facts(path: str) -> ImageNote:
     """Return the time and the size of an image; no size for a folder, because that takes long."""
     with contextlib.suppress(OSError):
         found = os.stat(path)
-        is_tree = os.path.isdir(path)
-        return {"made": found.st_mtime, **({} if is_tree else {"size": found.st_size})}
+        facts: ImageNote = {"made": found.st_mtime}
+        if not os.path.isdir(path):
+            facts["size"] = found.st_size
+        return facts
     return {}
 
 
-def remove(images: Any, folder: str, name: str) -> dict[str, Any]:
+def remove(images: Any, folder: str, name: str) -> ImageRemoval:
     """Remove an image from the folder. Return the removed paths, and the nodes with such an image in Docker."""
     path = os.path.join(folder, images.file_name(name))
     there = [path + kind for kind in KINDS if os.path.lexists(path + kind)]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
     from jupyter_slurm.runner.container import image_notes, lock, runtimes
     from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.job_document import ImageFolder
 else:
     image_notes = load("container.image_notes")
     lock = load("container.lock")
@@ -42,7 +43,7 @@ _MAX_LINE_BYTES = 65_536
 _SUFFIXES = {"charliecloud": (".charliecloud",), "apptainer": (".sif", ".sandbox"), "singularity": (".sif", ".sandbox")}
 
 
-def folder_of(described: dict[str, Any]) -> str:
+def folder_of(described: ImageFolder) -> str:
     """Return the folder of images: a configured one, else one in the user's cache, unknown inside containers."""
     if told := os.environ.get("JUPYTER_SLURM_IMAGE_DIR"):
         return told
@@ -52,7 +53,7 @@ def folder_of(described: dict[str, Any]) -> str:
     return os.path.join(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "jupyter_slurm", "images")
 
 
-def make_folder(described: dict[str, Any], *names: str) -> str:
+def make_folder(described: ImageFolder, *names: str) -> str:
     """Create the folder of images, or a folder in it, if missing; return its path.
 
     A folder named in the profile may be shared by a group. Such a folder is created with the user's umask, but never
@@ -116,7 +117,7 @@ def unwell(program: str) -> str:
     return f"the daemon of {program} does not answer on this node" if code else ""
 
 
-def provide(runtime: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
+def provide(runtime: str, image: str, described: ImageFolder, report: Callable[[str], None]) -> str:
     """Fetch the image of a registry if necessary; return the runtime's name or path of it.
 
     Parameters
@@ -141,7 +142,7 @@ def provide(runtime: str, image: str, described: dict[str, Any], report: Callabl
         return _in_folder(runtime, image, described, report)
 
 
-def _in_store(program: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
+def _in_store(program: str, image: str, described: ImageFolder, report: Callable[[str], None]) -> str:
     def is_present() -> bool:
         return run_query(program, "image", "inspect", image)[0] == 0
 
@@ -165,7 +166,7 @@ def _in_store(program: str, image: str, described: dict[str, Any], report: Calla
     return image
 
 
-def note_store(program: str, image: str, described: dict[str, Any], source: str = "docker://") -> None:
+def note_store(program: str, image: str, described: ImageFolder, source: str = "docker://") -> None:
     """Record, in the folder of images, that the store of this node has an image."""
     size = run_query(program, "image", "inspect", "--format", "{{.Size}}", image)[1].strip()
     with contextlib.suppress(RuntimeRefused):
@@ -175,7 +176,7 @@ def note_store(program: str, image: str, described: dict[str, Any], source: str 
         image_notes.write(path, image=image, runtime=program, node=node, source=source, **more)
 
 
-def store_lock(program: str, image: str, described: dict[str, Any]) -> str:
+def store_lock(program: str, image: str, described: ImageFolder) -> str:
     """Return the path of the lock of an image in the store of this node."""
     return os.path.join(make_folder(described), f".{program}-{os.uname().nodename}-{file_name(image)}.lock")
 
@@ -185,14 +186,14 @@ def waiting(report: Callable[[str], None]) -> Callable[[str], None]:
     return lambda who: report(f"waiting for {who}, which gets it")
 
 
-def _in_folder(runtime: str, image: str, described: dict[str, Any], report: Callable[[str], None]) -> str:
+def _in_folder(runtime: str, image: str, described: ImageFolder, report: Callable[[str], None]) -> str:
     def fetch(draft: str) -> str:
         return (_charliecloud if runtime == "charliecloud" else _apptainer)(runtime, image, draft, report)
 
     return keep(runtime, image, described, fetch, report)[0]
 
 
-def find_image(runtime: str, image: str, described: dict[str, Any]) -> str:
+def find_image(runtime: str, image: str, described: ImageFolder) -> str:
     """Return the path of an image for this runtime in the folder; empty: there is none."""
     path = os.path.join(folder_of(described), file_name(image))
     return next((path + kind for kind in _SUFFIXES[runtime] if os.path.exists(path + kind)), "")
@@ -201,7 +202,7 @@ def find_image(runtime: str, image: str, described: dict[str, Any]) -> str:
 def keep(
     runtime: str,
     image: str,
-    described: dict[str, Any],
+    described: ImageFolder,
     make: Callable[[str], str],
     report: Callable[[str], None],
     *,

@@ -30,6 +30,7 @@ load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.container import images, lock, runtimes
     from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.job_document import EnvironmentPart, JobDocument
 else:
     images = load("container.images")
     lock, runtimes = images.lock, images.runtimes
@@ -81,7 +82,7 @@ def has_whole_node(env: dict[str, str], variable: str) -> bool:
     return bool(told[1].strip() == "NO")
 
 
-def facts(described: dict[str, Any]) -> Any:
+def facts(described: EnvironmentPart) -> Any:
     """Collect facts of the node and the job."""
     env, umask = dict(os.environ), os.umask(0o077)
     os.umask(umask)
@@ -142,7 +143,7 @@ def is_podman(path: str) -> bool:
 
 
 def start(
-    described: dict[str, Any],
+    described: EnvironmentPart,
     argv: list[str],
     folders: list[str],
     report: Any,
@@ -291,7 +292,7 @@ def sweep(program: str, uid: int) -> None:
             images.run_query(program, "rm", "--force", name)
 
 
-def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
+def command(job: JobDocument, folder: str, args: list[str]) -> list[str]:
     """Return the command of a job, with paths of the container."""
     if "run" in job:
         return [*job["run"], *args]
@@ -303,7 +304,7 @@ def command(job: dict[str, Any], folder: str, args: list[str]) -> list[str]:
     return [python or "python3", "-u", path_of(started), folder, *args]
 
 
-def folders(job: dict[str, Any], folder: str) -> list[str]:
+def folders(job: JobDocument, folder: str) -> list[str]:
     """Return the folders that the container needs: job directories with the runner, and the folder of a session."""
     session = job.get("session") or {}
     shown = [os.path.join(os.getcwd(), os.path.expanduser(session["dir"]))] if session.get("dir") else []

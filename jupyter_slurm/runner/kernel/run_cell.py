@@ -15,7 +15,10 @@ import re
 import runpy
 import signal
 import sys
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import CellPart
 
 # The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("kernel/run_cell.py")] + "loader.py")["load"]
@@ -23,7 +26,7 @@ load = runpy.run_path(__file__[: -len("kernel/run_cell.py")] + "loader.py")["loa
 TAKEN = "taken"  # file of the cell: it has started or is withdrawn; the creator of the file decides
 NEWS = "application/vnd.jupyter-slurm.cell+json"
 
-_named: dict[str, Any] = {}  # functions and classes that arrived as source
+_named: dict[str, object] = {}  # functions and classes that arrived as source
 
 
 def take(folder: str) -> bool:
@@ -66,7 +69,7 @@ def _publish_news(shell: Any, **told: Any) -> None:
     shell.display_pub.publish({NEWS: told}, {})
 
 
-async def _run(shell: Any, asked: dict[str, Any]) -> BaseException | None:
+async def _run(shell: Any, asked: CellPart) -> BaseException | None:
     """Run a cell as the kernel runs its own. Return the exception that ended it early; errors are already shown."""
     source, broken = asked["source"], None
     with _apart(shell, source, asked["filename"]):

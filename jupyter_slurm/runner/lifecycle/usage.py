@@ -100,7 +100,7 @@ def _point(group: ControlGroup, runner: int) -> list[float | None]:
     return [time.time(), cpu, memory, *_gpus()]
 
 
-def _to_record(place: JobDirectory, group: ControlGroup, points: list[Any]) -> dict[str, Any]:
+def _to_record(place: JobDirectory, group: ControlGroup, points: list[Any]) -> dict[str, object]:
     return {
         "format": FORMAT,
         "job": place.job_id,

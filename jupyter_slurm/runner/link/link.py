@@ -42,7 +42,7 @@ class Message(NamedTuple):
     channel: int
     frames: list[bytes]
 
-    def note(self) -> dict[str, Any]:
+    def note(self) -> dict[str, object]:
         """Return the parsed note; may raise LinkBroken."""
         try:
             told = json.loads(self.frames[0])

@@ -19,7 +19,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import RankEnd
 
 MARK = b"\x1e"
 _MAX_CONTENT_BYTES = 960  # bytes: Slurm cuts lines of more than 1024
@@ -94,7 +97,7 @@ class Sender:
                 self._open[stream], self._has_more[stream] = b"", False
         self.flush()
 
-    def end(self, told: dict[str, Any]) -> None:
+    def end(self, told: RankEnd) -> None:
         """Send the remaining data, and how the rank ended."""
         for stream, rest in self._open.items():
             if rest and stream in self._has_more:

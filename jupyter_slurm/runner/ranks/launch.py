@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.job_document import DisplayMessage, FailedRank, JobDocument, RankEnd, RanksFailure
 
 # The runner is not a package: its files are loaded by path.
 loader = runpy.run_path(__file__[: -len("ranks/launch.py")] + "loader.py")
@@ -91,12 +92,12 @@ def environment(launcher: str) -> dict[str, str]:
     return env
 
 
-def is_contained(job: dict[str, Any]) -> bool:
+def is_contained(job: JobDocument) -> bool:
     """Return whether the ranks run in containers. The content of an image is unknown before it runs."""
     return bool((job.get("environment") or {}).get("image"))
 
 
-def commands(job: dict[str, Any], folder: str, args: list[str]) -> list[list[str]]:
+def commands(job: JobDocument, folder: str, args: list[str]) -> list[list[str]]:
     """Return the command lines that start the ranks: the first one counts that srun does not refuse."""
     env, launcher = os.environ, job["launcher"]
     starts = "container.run" if is_contained(job) else "ranks.torchrun" if launcher == "torchrun" else "ranks.rank"
@@ -136,7 +137,7 @@ class Ranks:
 
     def __init__(self, place: JobDirectory) -> None:
         self.record = place.display()
-        self.first: dict[str, Any] | None = None
+        self.first: FailedRank | None = None
         self.count = self.well = self.also = 0  # count: number of all ranks, known after the first end
         self.cpu, self.memory = 0.0, 0
         self.exit_code = 0  # of a task of srun without a message of its own
@@ -145,7 +146,7 @@ class Ranks:
         self._cleared: dict[int, int] = {}  # number of removed ones by rank
         self._clearing: set[int] = set()  # ranks that clear at their next output
 
-    def show(self, rank: int, message: dict[str, Any]) -> None:
+    def show(self, rank: int, message: DisplayMessage) -> None:
         """Record a displayed message of a rank, below a line with its number."""
         kind, name = message.get("type"), message.get("id")
         if kind == "clear":
@@ -163,7 +164,7 @@ class Ranks:
                 self._show(rank, None, {"type": "display", "data": label, "metadata": {}})
             self._show(rank, name, message)
 
-    def _show(self, rank: int, name: str | None, message: dict[str, Any]) -> None:
+    def _show(self, rank: int, name: str | None, message: DisplayMessage) -> None:
         names = self._names.setdefault(rank, [])
         names.append(f"{rank}:{name}" if name is not None else f"{rank}#{len(names)}")
         self.record.relay({**message, "id": names[-1]})
@@ -178,7 +179,7 @@ class Ranks:
             self.record.relay({"type": "update", "data": {}, "metadata": {}, "id": name})
         self._cleared[rank] = len(names)
 
-    def end(self, rank: int, told: dict[str, Any]) -> None:
+    def end(self, rank: int, told: RankEnd) -> None:
         """Record how a rank ended."""
         code, self.count = int(told["exit_code"]), int(told["ranks"])
         self.cpu += float(told["cpu"])
@@ -192,14 +193,14 @@ class Ranks:
         else:
             self.also += 1
 
-    def failure(self) -> dict[str, Any] | None:
+    def failure(self) -> RanksFailure | None:
         """Return the entry for the end marker; None if no rank failed by itself."""
         if self.first is None:
             return None
         return {"first": self.first, "also": self.also, "ended": max(0, self.count - 1 - self.also - self.well)}
 
 
-def words(told: dict[str, Any]) -> str:
+def words(told: RanksFailure) -> str:
     """Describe which rank failed first."""
     first, code = told["first"], told["first"]["exit_code"]
     how = f"exit code {code}" if code <= 128 else f"signal {code - 128}"
@@ -287,7 +288,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
     return finish(place, code, told, used)
 
 
-def finish(place: JobDirectory, code: int, told: dict[str, Any] | None, used: dict[str, Any]) -> int:
+def finish(place: JobDirectory, code: int, told: RanksFailure | None, used: dict[str, float]) -> int:
     """Record the end. In a job with resume, the parent process interprets the exit code."""
     has_marker = not place.job.get("resume")
     if told and (place.suffix or not has_marker):

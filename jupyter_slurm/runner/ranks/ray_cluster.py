@@ -27,6 +27,7 @@ load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
     from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.job_document import JobDocument
     from jupyter_slurm.runner.ranks import launch
 else:
     proc = load("proc")
@@ -68,7 +69,7 @@ def variables(place: JobDirectory, env: Any) -> dict[str, str]:
     }
 
 
-def commands(job: dict[str, Any], folder: str, args: list[str]) -> tuple[list[str], list[str] | None]:
+def commands(job: JobDocument, folder: str, args: list[str]) -> tuple[list[str], list[str] | None]:
     """Return the command lines of the first node, and of the others, if any."""
     env = os.environ
     node = [sys.executable, "-u", path_of("container.run" if launch.is_contained(job) else "ranks.ray_node"), folder]

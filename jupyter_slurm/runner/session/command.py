@@ -25,6 +25,7 @@ if "load" not in globals():  # load() sets it in the modules that it loads
     load = runpy.run_path(__file__[: -len("session/command.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.job_document import SessionPart
 else:
     proc = load("proc")
 
@@ -66,7 +67,7 @@ class CommandProcess:
     version = ""
     pause = 0.02  # seconds between two checks for readiness
 
-    def __init__(self, asked: dict[str, Any], env: dict[str, str]) -> None:
+    def __init__(self, asked: SessionPart, env: dict[str, str]) -> None:
         self.words: list[str] = list(asked["command"])
         self.base_url, self.root = str(asked["base_url"]).rstrip("/"), root_of(asked.get("dir"))
         # Programs installed with the named Python are beside it.

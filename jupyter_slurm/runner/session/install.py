@@ -19,12 +19,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 load = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.container import images, lock
     from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.job_document import SessionPart
 else:
     images = load("container.images")
     lock, RuntimeRefused = images.lock, images.RuntimeRefused
@@ -34,7 +35,7 @@ _PIP = ("install", "--no-input", "--retries=1", "--timeout=15", "--no-warn-scrip
 _NO_NETWORK = re.compile(r"connection|resolv|timed? ?out|network|proxy|no matching distribution", re.IGNORECASE)
 
 
-def python_with_jupyter(image: str, session: dict[str, Any], report: Callable[[str], None]) -> str:
+def python_with_jupyter(image: str, session: SessionPart, report: Callable[[str], None]) -> str:
     """Return a Python with all packages of this one and with JupyterLab.
 
     Parameters

@@ -130,10 +130,10 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, Any]:
+def configuration(token: str, root: str, base_url: str, *, is_new: bool) -> dict[str, dict[str, object]]:
     """Return the configuration file of Jupyter; ``is_new``: served by jupyter_server, not by notebook < 7."""
     port = proc.random_port()
-    told: dict[str, Any] = {"ip": "127.0.0.1", "port": port, "port_retries": _PORT_RETRIES, "open_browser": False}
+    told: dict[str, object] = {"ip": "127.0.0.1", "port": port, "port_retries": _PORT_RETRIES, "open_browser": False}
     told.update(base_url=base_url, allow_remote_access=False, allow_root=True)
     # The user's own configuration files may set these for another Jupyter.
     told.update(allow_origin="", certfile="", keyfile="", client_ca="", ssl_options={}, disable_check_xsrf=False)

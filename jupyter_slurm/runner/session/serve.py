@@ -65,7 +65,7 @@ class SessionRun:
     def __init__(self, place: JobDirectory) -> None:
         self.place, self.is_ending, self.is_measured = place, False, False
         self.door: Any = None
-        self.served: dict[str, Any] = {}
+        self.served: dict[str, object] = {}
         self.idle = float(place.job["session"]["idle"])
         self.before, self.ready = self._unused_before(), time.monotonic()
         signal.signal(signal.SIGTERM, self._stop)

@@ -17,11 +17,12 @@ _SENT_AS_TEXT = frozenset(
         *(f"variables/{name}.py" for name in ("definitions", "packing", "transit")),  # sent to a kernel
     }
 )
+_ONLY_FOR_TYPES = frozenset({"job_document.py"})
 
 
 def find_files(package: Traversable) -> tuple[str, ...]:
     """Return the modules of a package that a job may need, the usual entry point first."""
-    found = set(_modules(package, "")) - _SENT_AS_TEXT
+    found = set(_modules(package, "")) - _SENT_AS_TEXT - _ONLY_FOR_TYPES
     return tuple(sorted(found, key=lambda name: (name != _STARTED_BY_DEFAULT, name)))
 
 
