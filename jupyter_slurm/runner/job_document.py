@@ -192,7 +192,7 @@ class KernelSettings(TypedDict, total=False):
     """kernel.json of a job directory: which kernel, and the secret that leads to it."""
 
     name: str | None
-    argv: list[str] | None
+    argv: list[str]
     env: dict[str, str] | None
     interrupt_mode: str | None
     cwd: str | None

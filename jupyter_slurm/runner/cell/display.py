@@ -24,7 +24,10 @@ import stat
 import sys
 import threading
 import traceback
-from typing import Any
+from typing import TYPE_CHECKING, Any, Mapping
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import DisplayMessage, MimeBundle
 
 FORMAT = 1
 # Marks in the text itself, which separate text printed before and after a clear. 02 equals 2 and marks a delayed clear.
@@ -57,14 +60,13 @@ class DisplayRecord:
         self._has_shown = False
         self.printed = _printed  # position of the text streams; by default of the files of this process
 
-    def show(
-        self, data: dict[str, Any], metadata: dict[str, Any], name: str | None = None, update: bool = False
-    ) -> None:
+    def show(self, data: MimeBundle, metadata: MimeBundle, name: str | None = None, update: bool = False) -> None:
         """Record a MIME bundle, with its display id if it has one. A bundle of plain text only is printed."""
         if set(data) <= {"text/plain"} and name is None:
             self._print(data)
             return
-        message = {"type": "update" if update else "display", "data": data, "metadata": metadata, "id": name}
+        kind = "update" if update else "display"
+        message: DisplayMessage = {"type": kind, "data": data, "metadata": metadata, "id": name}
         with self._lock:
             if self._append(message):
                 self._has_shown = True
@@ -88,12 +90,12 @@ class DisplayRecord:
                 os.close(self._file)
                 self._file = -1
 
-    def relay(self, message: dict[str, Any]) -> None:
+    def relay(self, message: DisplayMessage) -> None:
         """Record a message from the display file of another process."""
         with self._lock:
             self._append(message)
 
-    def _append(self, message: dict[str, Any]) -> bool:
+    def _append(self, message: DisplayMessage) -> bool:
         """Write a message. Return whether it was kept."""
         for stream in (sys.stdout, sys.stderr):
             stream.flush()  # so that text printed before is visible before
@@ -130,12 +132,12 @@ class DisplayRecord:
         self._size += len(line)
 
     @staticmethod
-    def _print(data: dict[str, Any]) -> None:
+    def _print(data: MimeBundle) -> None:
         if "text/plain" in data:
             sys.stdout.write(f"{data['text/plain']}\n")
 
 
-def _line(message: dict[str, Any]) -> bytes:
+def _line(message: Mapping[str, object]) -> bytes:
     return json.dumps(message, default=_plain, separators=(",", ":")).encode("ascii") + b"\n"
 
 
@@ -160,7 +162,7 @@ def _size(count: int) -> str:
     return f"{count / 1048576:.0f} MB" if count >= 1048576 else f"{count / 1024:.0f} kB"
 
 
-def _bounded(message: dict[str, Any]) -> dict[str, Any]:
+def _bounded(message: DisplayMessage) -> DisplayMessage:
     """Return a message without parts that are too large. Its text names these parts."""
     data, left_out = dict(message.get("data") or {}), []
     sizes = {kind: len(_line({"": content})) for kind, content in data.items()}
@@ -176,10 +178,10 @@ def _bounded(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "data": data}
 
 
-def bundle(value: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def bundle(value: Any) -> tuple[MimeBundle, MimeBundle]:
     """Return data and metadata of a value by MIME type, in all forms that the value defines itself, as IPython does."""
-    data: dict[str, Any] = {"text/plain": repr(value)}
-    metadata: dict[str, Any] = {}
+    data: MimeBundle = {"text/plain": repr(value)}
+    metadata: MimeBundle = {}
     if isinstance(value, type):
         return data, metadata
     for kind, method in {"": "_repr_mimebundle_", **_METHODS}.items():

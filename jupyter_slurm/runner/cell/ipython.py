@@ -14,7 +14,7 @@ import threading
 import time
 import types
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.autocall import ExitAutocall
 from IPython.core.compilerop import CachingCompiler
@@ -23,6 +23,9 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets import default
 from traitlets.config import Config
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import MimeBundle, Transient
 
 _PICTURE_INTERVAL_S = 0.25  # seconds
 _WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -36,10 +39,10 @@ class Publisher(DisplayPublisher):  # type: ignore[misc, unused-ignore]
 
     def publish(
         self,
-        data: dict[str, Any],
-        metadata: dict[str, Any] | None = None,
+        data: MimeBundle,
+        metadata: MimeBundle | None = None,
         *_: Any,
-        transient: dict[str, Any] | None = None,
+        transient: Transient | None = None,
         update: bool = False,
         **__: Any,
     ) -> None:
@@ -71,7 +74,7 @@ class Widgets:
             watched = type("Comm", (comm.BaseComm,), {"publish_msg": lambda *_, **__: self.record_changes()})
             comm.create_comm = lambda *args, **named: watched(*args, **named)
 
-    def show(self, data: dict[str, Any]) -> None:
+    def show(self, data: MimeBundle) -> None:
         """Record a widget, given the MIME bundle that a front end would get."""
         module: Any = sys.modules.get("ipywidgets.widgets.widget")
         model = data[_WIDGET].get("model_id")
@@ -134,7 +137,7 @@ class CellDisplayHook(DisplayHook):  # type: ignore[misc, unused-ignore]
     def write_output_prompt(self) -> None:
         """Write no prompt: the cell has one in the notebook."""
 
-    def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+    def write_format_data(self, format_dict: MimeBundle, md_dict: MimeBundle | None = None) -> None:
         """Show a value in all its forms."""
         assert self.shell is not None
         self.shell.display_pub.publish(format_dict, md_dict or {})

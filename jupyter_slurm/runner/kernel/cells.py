@@ -17,7 +17,7 @@ import os
 import runpy
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 # The runner is not a package: its files are loaded by path.
 _LOADER = __file__[: -len("kernel/cells.py")] + "loader.py"
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.allocation import step
     from jupyter_slurm.runner.cell import display
     from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.job_document import CellNews, DisplayMessage, MessageContent
     from jupyter_slurm.runner.kernel import run_cell
 else:
     step = load("allocation.step")
@@ -47,7 +48,7 @@ def _code(folder: str) -> str:
     return f"await (__import__('sys').modules.get('jupyter_slurm_kernel_run_cell') or {loaded}).run({folder!a})"
 
 
-def why_lost(code: int, died: dict[str, Any], *, is_unused: bool, is_end_requested: bool) -> str:
+def why_lost(code: int, died: Mapping[str, object], *, is_unused: bool, is_end_requested: bool) -> str:
     """Explain, for cells of other notebooks, why their kernel has ended."""
     if is_unused or is_end_requested:
         return "nobody has used it" if is_unused else "its notebook has ended it, or begins anew"
@@ -114,7 +115,7 @@ class RunningCell:
             self._files[name] = os.open(os.path.join(self.folder, name), flags, 0o600)
         return self._files[name]
 
-    def show(self, kind: str, content: dict[str, Any]) -> None:
+    def show(self, kind: str, content: MessageContent) -> None:
         """Record a displayed message. A message of plain text only is printed."""
         data, name = dict(content.get("data") or {}), (content.get("transient") or {}).get("display_id")
         data.pop(_WIDGET, None)  # its model is in the kernel's own notebook
@@ -132,7 +133,7 @@ class RunningCell:
             self._has_shown = False
             self._keep({"type": "clear", "wait": wait})
 
-    def _keep(self, message: dict[str, Any]) -> None:
+    def _keep(self, message: DisplayMessage) -> None:
         with contextlib.suppress(OSError, ValueError):
             if self._record is None:
                 self._record = self.place.display()
@@ -181,7 +182,7 @@ class RunningCells:
     """
 
     def __init__(
-        self, folder: str, send_request: Callable[[dict[str, Any]], str], interrupt: Callable[[], None]
+        self, folder: str, send_request: Callable[[MessageContent], str], interrupt: Callable[[], None]
     ) -> None:
         self._folder, self._send_request, self._interrupt = os.path.dirname(folder), send_request, interrupt
         self._cells: dict[str, RunningCell] = {}  # by their keys
@@ -237,11 +238,11 @@ class RunningCells:
             one.end(1)
         elif self._has_begun:
             one.is_answered = one.is_done = False
-            asked: dict[str, Any] = {"code": _code(one.folder), "silent": True, "store_history": False}
-            asked.update(user_expressions={}, allow_stdin=False, stop_on_error=False)
+            asked: MessageContent = {"code": _code(one.folder), "silent": True, "store_history": False}
+            asked.update({"user_expressions": {}, "allow_stdin": False, "stop_on_error": False})
             self._requests[self._send_request(asked)] = one
 
-    def start(self, info: dict[str, Any]) -> None:
+    def start(self, info: MessageContent) -> None:
         """Send the cells that waited for the start of the kernel; ``info`` is the kernel's description of itself."""
         self._has_begun = True
         if info.get("implementation") != "ipython":
@@ -266,7 +267,7 @@ class RunningCells:
 
     # -- messages of the kernel
 
-    def reply(self, number: str, content: dict[str, Any]) -> None:
+    def reply(self, number: str, content: MessageContent) -> None:
         """Process the reply to a request for a cell."""
         one = self._requests[number]
         if one.is_over:
@@ -284,7 +285,7 @@ class RunningCells:
         one.is_answered = True
         self._settle(one)
 
-    def publish(self, number: str, kind: str, content: dict[str, Any]) -> bool:
+    def publish(self, number: str, kind: str, content: MessageContent) -> bool:
         """Process a message published for a request of a cell; return whether the proxy needs it."""
         one = self._requests[number]
         data = content.get("data") or {}
@@ -303,7 +304,7 @@ class RunningCells:
             self._settle(one)
         return kind in _FOR_THE_FRONT
 
-    def _show(self, one: RunningCell, kind: str, content: dict[str, Any]) -> bool:
+    def _show(self, one: RunningCell, kind: str, content: MessageContent) -> bool:
         name = (content.get("transient") or {}).get("display_id")
         if kind == "update_display_data" and name not in self._shown:
             return True  # the kernel's notebook has shown the output
@@ -312,7 +313,7 @@ class RunningCells:
         one.show(kind, content)
         return False
 
-    def _apply_news(self, one: RunningCell, news: dict[str, Any]) -> None:
+    def _apply_news(self, one: RunningCell, news: CellNews) -> None:
         if "begun" in news:
             one.begin()
             if one.is_stopped:

@@ -33,6 +33,7 @@ load = runpy.run_path(__file__[: -len("kernel/keeper.py")] + "loader.py")["load"
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
     from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.job_document import KernelOver, KernelSettings, MessageContent
     from jupyter_slurm.runner.kernel import cells, listener, messages, process, zmq_sockets
     from jupyter_slurm.runner.kernel.sockets import KernelStartError
     from jupyter_slurm.runner.link import link
@@ -74,7 +75,7 @@ class Keeper:
     def __init__(self, place: JobDirectory) -> None:
         self.place = place
         with open(os.path.join(place.folder, "kernel.json"), encoding="utf-8", errors="surrogateescape") as file:
-            self.settings: dict[str, Any] = json.load(file)
+            self.settings: KernelSettings = json.load(file)
         self.lease = float(self.settings.get("lease") or _DEFAULT_LEASE_S)
         self.idle = float(self.settings.get("idle") or _DEFAULT_IDLE_S)
         self.activity = messages.Activity()
@@ -86,7 +87,7 @@ class Keeper:
         )
         self.kernel: Any = None
         self.wires: Any = None
-        self.info: dict[str, Any] | None = None  # the kernel's description of itself, once it has started
+        self.info: MessageContent | None = None  # the kernel's description of itself, once it has started
         self._probe, self._probed, self._has_published = "", 0.0, False
         self._own: set[str] = set()  # ids of the keeper's own requests
         self.cells = cells.RunningCells(place.folder, self._request_cell, self._interrupt)
@@ -94,8 +95,8 @@ class Keeper:
         self._starts, self._is_hinted = 0, False
         self._killed, self._degree = 0.0, 0  # deadline and degree of ending the kernel
         self._is_end_requested = self._is_terminated = self._is_restarting = False
-        self._over: dict[str, Any] = {}  # note that the idle time or the lease is over
-        self._unnoted: dict[str, Any] | None = None  # note that could not be written because the disk was full
+        self._over: KernelOver = {}  # note that the idle time or the lease is over
+        self._unnoted: dict[str, object] | None = None  # note that could not be written because the disk was full
 
     # -- the loop
 
@@ -211,14 +212,14 @@ class Keeper:
                 f"The kernel has not opened its sockets for {_SOCKETS_HINT_DELAY_S:g} s. {self.kernel.hint}"
             )
 
-    def _request(self, channel: str, kind: str, content: dict[str, Any], *, is_own: bool = True) -> str:
+    def _request(self, channel: str, kind: str, content: MessageContent, *, is_own: bool = True) -> str:
         number, frames = messages.message(kind, content)
         if is_own:
             self._own.add(number)
         self.wires.send(channel, frames)
         return number
 
-    def _request_cell(self, content: dict[str, Any]) -> str:
+    def _request_cell(self, content: MessageContent) -> str:
         return self._request("shell", "execute_request", content, is_own=False)
 
     def _accept_info(self, content: bytes) -> None:

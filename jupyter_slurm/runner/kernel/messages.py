@@ -14,7 +14,10 @@ import os
 import re
 import time
 import uuid
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, cast
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import MessageContent, MessageHeader, MessagePart
 
 _PIECE_BYTES = 1 << 20  # bytes
 _MAX_LINE_END_TRIES = 1000  # candidates for the end of a line
@@ -25,7 +28,7 @@ _TAIL = 64  # bytes that contain the fields after the text
 _BACKSLASH = ord("\\")
 
 
-def message(kind: str, content: dict[str, Any], parent: bytes = b"{}") -> tuple[str, list[bytes]]:
+def message(kind: str, content: MessageContent, parent: bytes = b"{}") -> tuple[str, list[bytes]]:
     """Return id and frames of a new message."""
     at = datetime.datetime.now(datetime.timezone.utc).isoformat()
     header = {"msg_id": uuid.uuid4().hex, "msg_type": kind, "session": "keeper", "username": "keeper", "date": at}
@@ -33,22 +36,22 @@ def message(kind: str, content: dict[str, Any], parent: bytes = b"{}") -> tuple[
     return header["msg_id"], [told, parent, b"{}", json.dumps(content).encode()]
 
 
-def read(frame: bytes) -> dict[str, Any]:
+def read(frame: bytes) -> MessagePart:
     """Return a parsed part of a message; empty if it is not an object."""
     try:
         told = json.loads(frame)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return cast("MessagePart", told) if isinstance(told, dict) else {}
 
 
-def word(told: dict[str, Any], name: str) -> str:
+def word(told: Mapping[str, object], name: str) -> str:
     """Return the text under a name of an object; empty if it is not a text."""
     said = told.get(name)
     return said if isinstance(said, str) else ""
 
 
-def pieces(header: dict[str, Any], frames: list[bytes], size: int = _PIECE_BYTES) -> Iterator[list[Any]]:
+def pieces(header: MessageHeader, frames: list[bytes], size: int = _PIECE_BYTES) -> Iterator[list[Any]]:
     """Return a message unchanged, or a large output as several messages, each of which ends with a line.
 
     The content of these is a tuple of parts: none of the text is copied.
@@ -119,7 +122,7 @@ class Activity:
         """Record a request."""
         self._last = self._clock()
 
-    def note_message(self, kind: str, parent: str, content: dict[str, Any]) -> None:
+    def note_message(self, kind: str, parent: str, content: MessageContent) -> None:
         """Record a published message: its type, the id of the request, the content of a status."""
         self._last = self._clock()
         state = content.get("execution_state") if kind == "status" else None

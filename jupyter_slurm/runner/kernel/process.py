@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 load = runpy.run_path(__file__[: -len("kernel/process.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
+    from jupyter_slurm.runner.job_document import KernelSettings
     from jupyter_slurm.runner.kernel import folder, sockets, start
     from jupyter_slurm.runner.kernel.sockets import KernelStartError
 else:
@@ -58,7 +59,7 @@ class Kernel:
         Content of its ``kernel.json``.
     """
 
-    def __init__(self, place: str, asked: dict[str, Any]) -> None:
+    def __init__(self, place: str, asked: KernelSettings) -> None:
         self.key = secrets.token_hex(32).encode("ascii")
         self.folder = make_folder()
         self._place, self._settings, self._tail = place, asked, b""
@@ -71,7 +72,7 @@ class Kernel:
         self._began = time.monotonic()
         path = os.path.join(self.folder, "connection.json")
         self.sockets = self._make_sockets()
-        told: dict[str, Any] = {**self.sockets.connection_info(), "key": self.key.decode("ascii")}
+        told: dict[str, str | int] = {**self.sockets.connection_info(), "key": self.key.decode("ascii")}
         told.update(signature_scheme="hmac-sha256", kernel_name=self._settings.get("name") or "python3")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(told, file)

@@ -47,7 +47,7 @@ class Paths:
     def __init__(self, folder: str) -> None:
         self._stem = os.path.join(folder, "k")
 
-    def connection_info(self) -> dict[str, Any]:
+    def connection_info(self) -> dict[str, str | int]:
         """Return the entries of the connection file."""
         numbers = {f"{name}_port": number for number, name in enumerate(CHANNELS, 1)}
         return {"transport": self.transport, "ip": self._stem, **numbers}
@@ -91,7 +91,7 @@ class Ports:
             raise KernelStartError(str(error), error.hint) from None
         self._numbers = dict(zip(CHANNELS, free))
 
-    def connection_info(self) -> dict[str, Any]:
+    def connection_info(self) -> dict[str, str | int]:
         """Return the entries of the connection file."""
         numbers = {f"{name}_port": number for name, number in self._numbers.items()}
         return {"transport": self.transport, "ip": _HOST, **numbers}

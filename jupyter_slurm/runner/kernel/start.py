@@ -13,7 +13,10 @@ import os
 import re
 import string
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import Kernelspec
 
 LACKING = 78  # exit code: no such kernel; the last line says why (EX_CONFIG of sysexits.h)
 HOW = "interrupt"  # file: "message" if the kernel is interrupted by a message
@@ -58,7 +61,7 @@ def find_kernelspecs() -> dict[str, str]:
     return found
 
 
-def own_kernelspec() -> dict[str, Any] | None:
+def own_kernelspec() -> Kernelspec | None:
     """Return the kernelspec of this Python's ipykernel; None: not installed."""
     with contextlib.suppress(ImportError, ValueError):
         if importlib.util.find_spec("ipykernel") is not None:
@@ -68,7 +71,7 @@ def own_kernelspec() -> dict[str, Any] | None:
     return None
 
 
-def find(name: str) -> tuple[dict[str, Any], str]:
+def find(name: str) -> tuple[Kernelspec, str]:
     """Return a kernelspec and its folder; may raise PackageMissing."""
     told = own_kernelspec() if name == "python3" else None
     if told is not None:
@@ -96,7 +99,7 @@ def find(name: str) -> tuple[dict[str, Any], str]:
         raise PackageMissing(f"{folder}/kernel.json cannot be read: {error}.") from None
 
 
-def become(told: dict[str, Any], folder: str, connection_file: str) -> None:
+def become(told: Kernelspec, folder: str, connection_file: str) -> None:
     """Replace this process by the kernel; may raise PackageMissing."""
     with open(os.path.join(os.path.dirname(connection_file), HOW), "w", encoding="ascii") as file:
         file.write("message" if told.get("interrupt_mode") == "message" else "signal")
