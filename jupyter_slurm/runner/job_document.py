@@ -5,7 +5,7 @@ A document comes from another version of the package, too, or from another progr
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Tuple, TypedDict
+from typing import Any, TypedDict
 
 # -- job.json and what lies beside it
 
@@ -91,7 +91,7 @@ class CellPart(TypedDict, total=False):
     python: str | None
 
 
-ValuesPart = TypedDict("ValuesPart", {"in": List[str], "out": List[str], "limit": int}, total=False)
+ValuesPart = TypedDict("ValuesPart", {"in": list[str], "out": list[str], "limit": int}, total=False)
 """Names of the variables that travel with a cell and come back."""
 
 
@@ -299,12 +299,12 @@ class ValuesHeader(TypedDict, total=False):
     items: list[ValuesItem]
 
 
-PackedItem = Tuple[ValuesItem, List[Any]]
+PackedItem = tuple[ValuesItem, list[Any]]
 """An item and its pieces, which are bytes or views of them."""
 
 # -- messages
 
-MimeBundle = Dict[str, Any]
+MimeBundle = dict[str, Any]
 """What is displayed, or is said of that, by MIME type, which says what it is: text, bytes or any JSON."""
 
 

@@ -41,7 +41,7 @@ def is_of_the_notebook(value: Any) -> bool:
     ) == "__main__"
 
 
-def outermost(kind: type, namespace: Mapping[str, Any]) -> type:
+def outermost(kind: type, namespace: Mapping[str, object]) -> type:
     """Return the notebook's class whose definition contains a class; the class itself if there is none."""
     own, *inner = kind.__qualname__.split(".")
     outer = found = namespace.get(own)
@@ -58,7 +58,7 @@ def home_of(name: str, value: Any) -> str | None:
     return next(found, None) if homes[0] != "__main__" else None
 
 
-def source_of(value: Any, name: str, namespace: Mapping[str, Any]) -> tuple[str, str] | None:
+def source_of(value: Any, name: str, namespace: Mapping[str, object]) -> tuple[str, str] | None:
     """Return the source of a function or class of the notebook, by its name, and the name of its cell."""
     inner = inspect.unwrap(value)
     is_whole = inner.__qualname__ == inner.__name__ and not hasattr(value, "registry")  # singledispatch has parts
@@ -95,16 +95,17 @@ def _defines(node: ast.Assign, name: str, *, is_class: bool) -> bool:
     return isinstance(node.value, ast.Call) and ast.unparse(node.value.func).rpartition(".")[2] in _MAKE_CLASSES
 
 
-def _cells(kind: type, namespace: Mapping[str, Any]) -> list[str]:
+def _cells(kind: type, namespace: Mapping[str, object]) -> list[str]:
     """Return the cells that may contain a class: those of its methods, then the others, the last run one first."""
     methods = [m for m in vars(kind).values() if isinstance(m, types.FunctionType) and m.__module__ == "__main__"]
-    ran = {str(text).rstrip(): number for number, text in enumerate(namespace.get("In") or ())}
+    history: Any = namespace.get("In") or ()
+    ran = {str(text).rstrip(): number for number, text in enumerate(history)}
     cells = [name for name in linecache.cache if _CELL.search(name)]
     cells.sort(key=lambda name: ran.get("".join(linecache.getlines(name)).rstrip(), -1))
     return [method.__code__.co_filename for method in reversed(methods)] + cells[::-1]
 
 
-def names_used(source: str, namespace: Mapping[str, Any]) -> set[str]:
+def names_used(source: str, namespace: Mapping[str, object]) -> set[str]:
     """Return the global names that a definition uses; builtins only if they are redefined."""
     tables, used = [symtable.symtable(source, "<cell>", "exec")], set()
     while tables:
@@ -114,7 +115,7 @@ def names_used(source: str, namespace: Mapping[str, Any]) -> set[str]:
     return {name for name in used - _SHELLS if not (hasattr(builtins, name) and _is_pythons(name, namespace))}
 
 
-def _is_pythons(name: str, namespace: Mapping[str, Any]) -> bool:
+def _is_pythons(name: str, namespace: Mapping[str, object]) -> bool:
     """Return whether a builtin name has its usual meaning. IPython wraps open()."""
     value, known = namespace.get(name), getattr(builtins, name)
     is_same = value is known or getattr(value, "__wrapped__", None) is known
@@ -138,7 +139,7 @@ def _is_method(value: Any) -> bool:
     return isinstance(value, types.FunctionType) and _CELL.search(value.__code__.co_filename) is not None
 
 
-def submodules_used(source: str, namespace: Mapping[str, Any]) -> list[str]:
+def submodules_used(source: str, namespace: Mapping[str, object]) -> list[str]:
     """Return the modules that a definition reaches through another module, as in ``urllib.request.urlopen``."""
     found = set()
     for node in ast.walk(ast.parse(source)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import types
-from typing import AbstractSet, Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, AbstractSet, Any, Iterator, Mapping, Sequence
 
 from . import values as file_of
 from .definitions import (
@@ -22,7 +22,9 @@ from .definitions import (
     suggest_name,
 )
 
-_Item = tuple[dict[str, Any], list[Any]]
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import PackedItem, ValuesItem
+
 _LAMBDA = "<lambda>"
 _ANOTHER = "{} cannot travel: it is not the {} that travels, but another one; give it a name of its own"
 
@@ -36,8 +38,8 @@ class TooLarge(CannotTravel):
 
 
 def packed(
-    names: Sequence[str], namespace: Mapping[str, Any], limit: int, given: AbstractSet[str] = frozenset()
-) -> list[_Item]:
+    names: Sequence[str], namespace: Mapping[str, object], limit: int, given: AbstractSet[str] = frozenset()
+) -> list[PackedItem]:
     """Return the items of variables in the order in which they can be used.
 
     Parameters
@@ -72,18 +74,20 @@ def packed(
 class _Packer:
     """Collector of the requirements of names."""
 
-    def __init__(self, namespace: Mapping[str, Any], names: Sequence[str], given: AbstractSet[str], limit: int) -> None:
+    def __init__(
+        self, namespace: Mapping[str, object], names: Sequence[str], given: AbstractSet[str], limit: int
+    ) -> None:
         self._namespace, self._names, self._given, self._limit = namespace, names, given, limit
         self.larger: dict[str, int] = {}  # values that exceed the limit alone, with their known bytes
-        self._imports: dict[str, _Item] = {}
-        self._sources: dict[str, _Item] = {}
-        self._aliases: dict[str, tuple[str, _Item]] = {}  # definition and item of each alias
-        self._defined: dict[str, Any] = {}  # objects sent as source
+        self._imports: dict[str, PackedItem] = {}
+        self._sources: dict[str, PackedItem] = {}
+        self._aliases: dict[str, tuple[str, PackedItem]] = {}  # definition and item of each alias
+        self._defined: dict[str, object] = {}  # objects sent as source
         self._needs: dict[str, set[str]] = {}  # of definitions: names that they use, perhaps while being defined
-        self._by_value: dict[str, Any] = {}  # functions and classes without source
+        self._by_value: dict[str, object] = {}  # functions and classes without source
         self._troubles: list[str] = []
 
-    def items(self) -> list[_Item]:
+    def items(self) -> list[PackedItem]:
         """Return the items in the order in which they can be used: imports, definitions, values."""
         for name in self._names:
             self._define_what_is_needed(name)
@@ -94,7 +98,7 @@ class _Packer:
             raise CannotTravel("\n".join(dict.fromkeys(self._troubles)))
         return [*self._imports.values(), *self._joined(list(self._in_order(dict(values))), values)]
 
-    def _joined(self, items: list[_Item], values: Mapping[str, file_of.PackedValue]) -> list[_Item]:
+    def _joined(self, items: list[PackedItem], values: Mapping[str, file_of.PackedValue]) -> list[PackedItem]:
         """Move values with shared objects to the first of them, if their requirements precede it."""
         for group in file_of.together(values):
             places = [at for at, (item, _) in enumerate(items) if item["kind"] == "pickle" and item["name"] in group]
@@ -109,11 +113,11 @@ class _Packer:
                         del items[at]
         return items
 
-    def _in_order(self, values: dict[str, file_of.PackedValue]) -> Iterator[_Item]:
+    def _in_order(self, values: dict[str, file_of.PackedValue]) -> Iterator[PackedItem]:
         """Put definitions after the names and values that they use (``def f(rate=RATE)``), and other values last."""
         begun, made = set[str](), set[str]()
 
-        def give(own: str) -> Iterator[_Item]:
+        def give(own: str) -> Iterator[PackedItem]:
             begun.add(own)
             for name in sorted(self._needs[own]):
                 made_of = values[name].met if name in values else {name} & self._sources.keys()
@@ -184,14 +188,15 @@ class _Packer:
             self._without_source(name, value)
             return
         if name != own:
-            alias = {"kind": "source", "name": name, "source": f"{name} = {own}", "filename": f"<{name}>"}
+            alias: ValuesItem = {"kind": "source", "name": name, "source": f"{name} = {own}", "filename": f"<{name}>"}
             self._aliases[name] = (own, (alias, []))
         if found is None:
             return
         source, filename = found
         self._defined[own] = value
-        item = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
-        item |= {"future": ["annotations"]} if has_text_for_annotations(value, source) else {}
+        item: ValuesItem = {"kind": "source", "name": own, "source": source, "filename": f"{filename} ({own})"}
+        if has_text_for_annotations(value, source):
+            item["future"] = ["annotations"]
         self._sources[own], self._needs[own] = (item, []), set()  # before the names that it uses, which may use it
         for used in sorted(names_used(source, self._namespace)):
             if used != own and used not in self._given and used in self._namespace:
@@ -212,7 +217,7 @@ class _Packer:
             )
 
     def _need(self, user: str, used: str) -> None:
-        value = self._namespace[used]
+        value: Any = self._namespace[used]
         if isinstance(value, types.ModuleType):
             self._import(used, value)
         elif is_of_the_notebook(value):

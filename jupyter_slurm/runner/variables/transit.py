@@ -23,7 +23,7 @@ _ready = bytearray()
 class Answer:
     """Answer to a front end, in a MIME type that only this front end knows."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
+    def __init__(self, told: Mapping[str, object]) -> None:
         self._told = told
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class Answer:
         return {TYPE: json.dumps(self._told)}
 
 
-def take(names: list[str], namespace: Mapping[str, Any], limit: int) -> Answer:
+def take(names: list[str], namespace: Mapping[str, object], limit: int) -> Answer:
     """Take a snapshot of variables. Return its size, or the variables that cannot be sent."""
     drop()
     if sys.version_info < (3, 9):
@@ -65,7 +65,7 @@ def give(start: int, data: str) -> Answer:
     return Answer({"size": len(_ready)})
 
 
-def unpack(names: list[str], namespace: dict[str, Any]) -> Answer:
+def unpack(names: list[str], namespace: dict[str, object]) -> Answer:
     """Put the received variables into the namespace. Return the names that were set, and the reasons for the others."""
     content = bytearray(_ready)  # arrays keep references to it
     drop()

@@ -28,7 +28,10 @@ import pickle
 import platform
 import sys
 import types
-from typing import Any, BinaryIO, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO, Mapping
+
+if TYPE_CHECKING:
+    from jupyter_slurm.runner.job_document import PackedItem, ValuesHeader, ValuesItem
 
 MAGIC = b"jupyter-slurm values 1\n"
 LEFT_OUT = "{} does not come back to the notebook: {}"
@@ -110,8 +113,8 @@ class PackedValue:
 
     def __init__(
         self,
-        values: Mapping[str, Any],
-        named: dict[str, Any] | None = None,
+        values: Mapping[str, object],
+        named: dict[str, object] | None = None,
         compared: bool = False,
         limit: float = float("inf"),
     ) -> None:
@@ -124,8 +127,10 @@ class PackedValue:
         names, several = list(values), len(values) > 1
         pickler.dump(dict(values) if several else values[names[0]])
         self.pieces: list[Any] = [file.getbuffer(), *(buffer.raw() for buffer in buffers)]
-        self.item: dict[str, Any] = {"kind": "pickle", "name": ", ".join(names)}
-        self.item.update({"names": names} if several else {}, sizes=[piece.nbytes for piece in self.pieces])
+        self.item: ValuesItem = {"kind": "pickle", "name": ", ".join(names)}
+        if several:
+            self.item["names"] = names
+        self.item["sizes"] = [piece.nbytes for piece in self.pieces]
         self.parts = _parts(pickler) if compared else {}
 
     @property
@@ -184,17 +189,17 @@ def _have_in_common(one: Mapping[int, Any], other: Mapping[int, Any]) -> bool:
     return any(id(part) not in known for part in common)
 
 
-def names_of(item: dict[str, Any]) -> list[str]:
+def names_of(item: ValuesItem) -> list[str]:
     """Return the names of the values of an item."""
     return list(item.get("names") or [item["name"]])
 
 
-def size_of(item: dict[str, Any]) -> int:
+def size_of(item: ValuesItem) -> int:
     """Return the size of an item in bytes."""
     return sum(item.get("sizes") or [len(item.get("source", ""))])
 
 
-def write(path: str, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
+def write(path: str, items: list[PackedItem]) -> None:
     """Write the file atomically, readable for its owner only."""
     draft = f"{path}.tmp"
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
@@ -202,7 +207,7 @@ def write(path: str, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
     os.replace(draft, path)
 
 
-def put_down(file: BinaryIO, items: list[tuple[dict[str, Any], list[Any]]]) -> None:
+def put_down(file: BinaryIO, items: list[PackedItem]) -> None:
     """Write the content of such a file."""
     about = {"python": platform.python_version(), "executable": sys.executable}
     header = json.dumps({"format": 1, **about, "items": [item for item, _ in items]}).encode()
@@ -236,7 +241,7 @@ def _take(file: BinaryIO, size: int) -> bytearray:
     return piece if done == size else piece[:done]
 
 
-def read(file: Any) -> tuple[dict[str, Any], list[tuple[dict[str, Any], list[Any]]]]:
+def read(file: Any) -> tuple[ValuesHeader, list[PackedItem]]:
     """Read a file, or a :class:`Content`. Return its header and each item with its pieces. Nothing is unpickled."""
     if file.read(len(MAGIC)) != MAGIC:
         raise Unreadable("this is no file of values, or one of a newer version")
@@ -280,7 +285,7 @@ def _is_item(item: dict[str, Any]) -> bool:
     return bool(whole and listed) and all(isinstance(item.get(name), str) for name in texts[kind])
 
 
-def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> dict[str, Any]:
+def unpack(item: ValuesItem, pieces: list[Any], header: ValuesHeader) -> dict[str, object]:
     """Return the values of an item, by name.
 
     Raises
@@ -302,7 +307,7 @@ def unpack(item: dict[str, Any], pieces: list[Any], header: dict[str, Any]) -> d
         raise Unreadable(f"{item['name']} cannot be read: {type(error).__name__}: {error}.{why}") from error
 
 
-def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
+def bring(path: str, namespace: dict[str, object]) -> dict[str, object]:
     """Put the values of a file into a namespace. Return the objects that arrived as source, by name.
 
     Raises
@@ -317,9 +322,7 @@ def bring(path: str, namespace: dict[str, Any]) -> dict[str, Any]:
     return {item["name"]: namespace[item["name"]] for item, _ in items if item["kind"] == "source"}
 
 
-def put(
-    items: list[tuple[dict[str, Any], list[Any]]], header: dict[str, Any], namespace: dict[str, Any]
-) -> dict[str, str]:
+def put(items: list[PackedItem], header: ValuesHeader, namespace: dict[str, object]) -> dict[str, str]:
     """Put the read values into a namespace. Return the values that cannot be used, with the reasons."""
     troubles = {}
     for item, pieces in items:
@@ -334,7 +337,7 @@ def put(
     return troubles
 
 
-def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
+def _run(item: ValuesItem, namespace: dict[str, object]) -> None:
     source, filename = item["source"], item.get("filename") or "<imports>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     try:
@@ -345,9 +348,9 @@ def _run(item: dict[str, Any], namespace: dict[str, Any]) -> None:
         raise Unreadable(f"{what} does not work with {sys.executable}: {type(error).__name__}: {error}") from error
 
 
-def leave(path: str, names: list[str], namespace: dict[str, Any], limit: int, named: dict[str, Any]) -> None:
+def leave(path: str, names: list[str], namespace: dict[str, object], limit: int, named: dict[str, object]) -> None:
     """Write the values that the notebook requests. For values that cannot be sent, write the reason."""
-    items: list[tuple[dict[str, Any], list[Any]]] = []
+    items: list[PackedItem] = []
     found: dict[str, PackedValue] = {}
     for name in names:
         try:
