@@ -19,7 +19,6 @@ class ImageFolder(TypedDict, total=False):
 class EnvironmentPart(ImageFolder, total=False):
     """Environment of a job."""
 
-    name: str
     python: str | None
     image: str
     runtime: str
@@ -75,9 +74,7 @@ class SessionPart(ImageFolder, total=False):
 
     base_url: str
     idle: float
-    prefix: str
-    dir: str
-    port: int
+    dir: str | None
     jupyter: str
     command: list[str]
     node_ports: list[int]
@@ -107,7 +104,6 @@ class SweepPart(TypedDict, total=False):
     """Names of the parameters of an array."""
 
     names: list[str]
-    rows: int
 
 
 class RequestPart(TypedDict, total=False):
@@ -133,9 +129,7 @@ class StepPart(TypedDict, total=False):
 class StageFolder(TypedDict):
     """Folder that travels with a job."""
 
-    source: str
     dest: str
-    inode: int
 
 
 class StagePart(TypedDict, total=False):
@@ -156,11 +150,11 @@ class JobDocument(TypedDict, total=False):
     events: str
     label: str | None
     part: ArrayPart
-    sweep: SweepPart
+    sweep: SweepPart | None
     cell: CellPart
     values: ValuesPart
     asked: RequestPart
-    environment: EnvironmentPart
+    environment: EnvironmentPart  # null without one, which programs of containers never see
     image: ImagePart
     stage: StagePart
     launcher: str
@@ -182,7 +176,7 @@ class StepRequest(TypedDict, total=False):
     cwd: str | None
     env: dict[str, str] | None
     variables: dict[str, str]
-    umask: int | None
+    umask: int
     has_cpus: bool
     has_gpus: bool
     has_output: bool

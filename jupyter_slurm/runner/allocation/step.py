@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
+    from jupyter_slurm.runner.job_document import StepRequest
 
 # The runner is not a package: its files are loaded by path.
 load = runpy.run_path(__file__[: -len("allocation/step.py")] + "loader.py")["load"]
@@ -55,7 +56,7 @@ def main() -> int:
     cell = load("cell.run")
     place = cell.JobDirectory(folder)
     with open(os.path.join(folder, "step.json"), encoding="utf-8", errors="surrogateescape") as file:
-        asked = json.load(file)
+        asked: StepRequest = json.load(file)
     rank, kind = os.environ.get("SLURM_PROCID", "0"), place.job["kind"]
     if cpus := os.environ.pop("JUPYTER_SLURM_CPUS_PER_TASK", ""):
         os.environ["SLURM_CPUS_PER_TASK"] = cpus  # as in a job that is not a step

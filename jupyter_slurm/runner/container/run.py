@@ -307,7 +307,8 @@ def command(job: JobDocument, folder: str, args: list[str]) -> list[str]:
 def folders(job: JobDocument, folder: str) -> list[str]:
     """Return the folders that the container needs: job directories with the runner, and the folder of a session."""
     session = job.get("session") or {}
-    shown = [os.path.join(os.getcwd(), os.path.expanduser(session["dir"]))] if session.get("dir") else []
+    directory = session.get("dir")
+    shown = [os.path.join(os.getcwd(), os.path.expanduser(directory))] if directory else []
     if session.get("jupyter"):  # folder with the installed Jupyter
         os.environ["JUPYTER_SLURM_IMAGE_DIR"] = place = images.make_folder(session)
         shown.append(place)
