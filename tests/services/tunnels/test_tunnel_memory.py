@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +16,7 @@ from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.services.agent_core import Core
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
-from jupyter_slurm.services.jobdir.job_json_model import GrantRecord, JobRecordFile
+from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.tunnels.login_routes import RouteTarget
 from jupyter_slurm.services.tunnels.manager import Tunnels
@@ -115,5 +114,5 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
     found.set()
     await approaching
     assert closed == ["n1"]
-    entry.record = replace(record, granted=GrantRecord(nodes="n[1"))  # a value of no real cluster
+    entry.record = JobRecordFile.from_json({"kind": "session", "granted": {"nodes": "n[1"}})  # a value of no real cluster
     await tunnels.approach("here", entry)
