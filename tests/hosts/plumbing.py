@@ -229,9 +229,9 @@ class PlumbingExaminations:
         self._core = core
 
     async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> dict[str, Any]:
-        return self.told(cluster)
+        return self.to_api(cluster)
 
-    def list_to_api(self, cluster: str) -> dict[str, Any]:
+    def to_api(self, cluster: str) -> dict[str, Any]:
         self._core.cluster(cluster)
         found = {"status": "ok", "about": "way", "said": "this machine", "todo": ""}
         return {"findings": [found], "failed": False, "keyless": [{"host": "login", "public": "/k.pub"}]}
@@ -292,15 +292,15 @@ class PlumbingSessions:
         return self._one(name)
 
     async def open(self, name: str, reference: str) -> dict[str, Any]:
-        return {**(await self.one(name, reference)), "page": "/page.html"}
+        return {**(await self.session_to_api(name, reference)), "page": "/page.html"}
 
     async def end(self, name: str, reference: str) -> dict[str, Any]:
-        return await self.one(name, reference)
+        return await self.session_to_api(name, reference)
 
     async def rename(self, name: str, reference: str, wanted: str) -> dict[str, Any]:
-        return {**(await self.one(name, reference)), "label": wanted}
+        return {**(await self.session_to_api(name, reference)), "label": wanted}
 
-    async def way(self, clusters: Iterable[Any], key: str) -> dict[str, Any]:
+    async def session_route(self, clusters: Iterable[Any], key: str) -> dict[str, Any]:
         return {"port": 8000, "path": f"/jupyter-slurm/{key}/", "base_url": f"/jupyter-slurm/{key}/", "token": "t"}
 
 

@@ -29,7 +29,7 @@ class Examinations:
         self._last: dict[str, Examination] = {}
         self._running: set[str] = set()
 
-    async def examine(self, cluster: str, *, job: str, options: Sequence[str]) -> api.Examination:
+    async def examine(self, cluster: str, *, job: str = "none", options: Sequence[str] = ()) -> api.Examination:
         """Examine the cluster of a profile and its route; see :class:`Examination`.
 
         Raises

@@ -25,8 +25,8 @@ discovery.API_MAJOR = int(sys.argv[3])
 from jupyter_slurm.agent.hosting import agent_host as hosting
 from jupyter_slurm.config import Settings
 class Holding(hosting.AgentHost):
-    def _holds(self):
-        return {**super()._holds(), "submissions": int(sys.argv[4])}
+    def _count_holders(self):
+        return {**super()._count_holders(), "submissions": int(sys.argv[4])}
 async def main():
     host = Holding(Settings(**json.loads(sys.argv[1])), "daemon")
     await host.start()

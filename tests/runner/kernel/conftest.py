@@ -95,7 +95,7 @@ class Front:
         deadline = time.monotonic() + PATIENCE
         while not (found := condition(self)):
             if time.monotonic() > deadline:
-                pytest.fail(f"not in time: {what}; notes: {self.told}; requests: {list(self.heard)}")
+                pytest.fail(f"not in time: {what}; notes: {self.received_notes}; requests: {list(self.heard)}")
             if not self.pump():
                 found = condition(self)
                 assert found, f"the keeper is gone before {what}"

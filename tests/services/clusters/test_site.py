@@ -315,15 +315,15 @@ async def test_a_log_in_by_openssh_outlives_the_core(core: Core, person: Person,
     for _ in range(2):
         again = Core(core.settings)
         await again.start()
-        assert (await again.connect((await again.register_cluster(None, None, "far"))["id"]))["users"] == []
-        assert again.prompts() == []
+        assert (await again.clusters.connect((await again.clusters.register(None, None, "far"))["id"]))["users"] == []
+        assert again.clusters.list_prompts() == []
         await again.stop()
     assert ssh_site.codes.used == used
     folder = Path(core.settings.runtime_dir, "ssh")
     assert any(path.is_socket() for path in folder.iterdir())
     last = Core(core.settings)
     await last.start()
-    await last.disconnect("far")
+    await last.clusters.disconnect("far")
     async with asyncio.timeout(60):
         while any(path.is_socket() for path in folder.iterdir()):
             await asyncio.sleep(0.05)

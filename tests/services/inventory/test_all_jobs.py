@@ -58,7 +58,7 @@ async def test_jobs_of_others_are_told_to_who_asks(
         async with asyncio.timeout(60):
             while "RUNNING" not in cluster.run("squeue", "--noheader", f"--jobs={running}", "--format=%T").stdout:
                 await asyncio.sleep(0.05)
-        told = await desk.core.cluster(desk.id).inventory.all_jobs.told(wait=60.0)
+        told = await desk.core.cluster(desk.id).inventory.all_jobs.to_api(wait=60.0)
         rows = {row[0]: dict(zip(told["columns"], row, strict=True)) for row in told["rows"]}
         assert (told["is_private"], told["interval"], told["unknown_since"]) == (False, 30.0, None)
         assert own["id"] not in rows
@@ -75,7 +75,7 @@ async def test_jobs_of_others_are_told_to_who_asks(
         assert HOSTILE.split("\n")[0] not in str(told), "a name is the person's own business"
 
         before = _asked(cluster)
-        many = await asyncio.gather(*(desk.core.cluster(desk.id).inventory.all_jobs.told(wait=60.0) for _ in range(20)))
+        many = await asyncio.gather(*(desk.core.cluster(desk.id).inventory.all_jobs.to_api(wait=60.0) for _ in range(20)))
         assert all(one == told for one in many)
         assert _asked(cluster) == before
         client = desk.core.cluster(desk.id).client

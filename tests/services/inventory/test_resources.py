@@ -73,8 +73,8 @@ async def test_what_is_free_is_what_slurm_gives(
             await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
         look = {"wait": 60.0, "is_newer": False, "has_nodes": True}
         before = _asked(mixed)
-        told = await desk.core.cluster(desk.id).inventory.resources.told(**look)
-        many = [desk.core.cluster(desk.id).inventory.resources.told(**look) for _ in range(20)]
+        told = await desk.core.cluster(desk.id).inventory.resources.to_api(**look)
+        many = [desk.core.cluster(desk.id).inventory.resources.to_api(**look) for _ in range(20)]
         assert all(one == told for one in await asyncio.gather(*many))
         assert _asked(mixed) - before <= 2, "once for all who look, and once for the facts"
 
@@ -100,12 +100,12 @@ async def test_what_is_free_is_what_slurm_gives(
 
         await desk.core.cluster(desk.id).actions.cancel(jobs[0]["key"])
         await desk.until(jobs[0]["key"], lambda job: job["state"] == "CANCELLED")
-        assert _free((await desk.core.cluster(desk.id).inventory.resources.told(**look))["gpus"])["a100"] == (
+        assert _free((await desk.core.cluster(desk.id).inventory.resources.to_api(**look))["gpus"])["a100"] == (
             3,
             2,
             1,
         ), "a minute is not over"
-        newer = await desk.core.cluster(desk.id).inventory.resources.told(
+        newer = await desk.core.cluster(desk.id).inventory.resources.to_api(
             **{**look, "is_newer": True, "has_nodes": False}
         )
         assert (_free(newer["gpus"])["a100"], newer["nodes"]) == ((3, 0, 3), [])
@@ -121,7 +121,7 @@ def _free(gpus: list[dict[str, Any]]) -> dict[str, tuple[int, int, int]]:
 
 async def _others_see_none_of_it(desk: Any, cluster: EmbeddedCluster, other: str) -> None:
     """Check the note on a site that hides jobs (PrivateData)."""
-    assert (await desk.core.cluster(desk.id).inventory.all_jobs.told(wait=60.0))["is_private"]
+    assert (await desk.core.cluster(desk.id).inventory.all_jobs.to_api(wait=60.0))["is_private"]
     env, group = cluster.env(), pwd.getpwnam(other).pw_gid
     argv = all_jobs_argv("01234567")
     asked = subprocess.run(argv, env=env, user=other, group=group, extra_groups=[], check=True, capture_output=True)
@@ -131,23 +131,23 @@ async def _others_see_none_of_it(desk: Any, cluster: EmbeddedCluster, other: str
 async def _a_button_asks_no_more_than_it_may(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
     before = _asked(cluster)
     for _ in range(10):
-        await desk.core.cluster(desk.id).inventory.resources.told(**{**look, "is_newer": True})
+        await desk.core.cluster(desk.id).inventory.resources.to_api(**{**look, "is_newer": True})
     assert 0 < _asked(cluster) - before < 5
 
 
 async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[str, Any]) -> None:
     keeper = desk.core.cluster(desk.id).inventory.resources
-    known = await desk.core.cluster(desk.id).inventory.resources.told(**look)
+    known = await desk.core.cluster(desk.id).inventory.resources.to_api(**look)
     keeper._next_query_at = -1.0  # a minute later
     with cluster.frozen_controller():
-        at_once = await desk.core.cluster(desk.id).inventory.resources.told(**{**look, "wait": 0.0})
+        at_once = await desk.core.cluster(desk.id).inventory.resources.to_api(**{**look, "wait": 0.0})
         assert at_once == known, "nobody waits who does not say so"
-        told = await desk.core.cluster(desk.id).inventory.resources.told(**look)
+        told = await desk.core.cluster(desk.id).inventory.resources.to_api(**look)
     assert {**told, "unknown_since": None, "said": ""} == known
     assert told["unknown_since"] >= known["asked_at"]
     assert "does not answer" in told["said"]
     keeper._next_query_at = -1.0
-    assert (await desk.core.cluster(desk.id).inventory.resources.told(**look))["unknown_since"] is None
+    assert (await desk.core.cluster(desk.id).inventory.resources.to_api(**look))["unknown_since"] is None
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def asked(desk, monkeypatch):
 
         return call
 
-    for name in ("run", "start_once", "read", "write", "stat", "stat_all", "list_dir", "make_dir", "remove", "hold"):
+    for name in ("run", "start_detached", "read", "write", "stat", "stat_all", "list_dir", "make_dir", "remove", "acquire_lock"):
         monkeypatch.setattr(transport, name, counted(name, getattr(transport, name)))
     return count
 

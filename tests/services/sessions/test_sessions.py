@@ -51,7 +51,7 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
         assert await page.log_in() == base_url
         assert (await page.leads_to("")).startswith(f"{base_url}lab/workspaces/training")  # with separate tabs
         way = {"port": session["local_port"], "path": base_url, "base_url": base_url, "token": page.token}
-        assert await desk.core.sessions.way(desk.core.clusters.reached(), told["key"]) == way
+        assert await desk.core.sessions.session_route(desk.core.clusters.reached(), told["key"]) == way
         assert await page.get("lab") == 200
         assert await run_a_cell(page, "import os; print(os.environ['SLURM_JOB_ID'])") == f"{told['id']}\n"
         assert page.token not in str(told)

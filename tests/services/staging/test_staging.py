@@ -318,7 +318,7 @@ os.mkfifo('pipe')
 """
     async with open_desk(cluster, tmp_path) as desk:
         job = await desk.submit(text, **staged(project))
-        assert desk.core.holds()["folders"] == 1
+        assert desk.core.count_holders()["folders"] == 1
     dest = await there(desk, job)
     (dest / "go").touch()
     async with open_desk(cluster, tmp_path) as desk:  # ends just before the copy of the results
@@ -326,7 +326,7 @@ os.mkfifo('pipe')
     async with open_desk(cluster, tmp_path) as desk:
         over = await desk.until(job["key"], lambda told: told["stage"]["state"] == "back")
         async with asyncio.timeout(60):  # the record is written before the folder is released
-            while desk.core.holds().get("folders") is not None:
+            while desk.core.count_holders().get("folders") is not None:
                 await asyncio.sleep(0.05)
     assert (over["stage"]["files"], over["stage"]["error"]) in ((3, None), (2, None), (0, None))  # the remaining files
     assert "outside/evil" in over["stage"]["left"]

@@ -56,13 +56,13 @@ async def test_controller_frozen_during_submission(own_cluster, faulty):
     try:
         job = await faulty.submit(SCRIPT)
         assert (job["state"], job["known"], job["id"]) == ("SUBMITTING", False, None)
-        assert faulty.core.holds().get("submissions") == 1
+        assert faulty.core.count_holders().get("submissions") == 1
         await asyncio.sleep(11)  # until sbatch itself has given up, after 10 s
     finally:
         own_cluster.thaw_controller()
     found = await once(faulty, job)
     assert found["state"] in ("PENDING", "RUNNING")
-    assert "submissions" not in faulty.core.holds()
+    assert "submissions" not in faulty.core.count_holders()
 
 
 async def test_controller_down_during_submission(own_cluster, faulty):
