@@ -35,7 +35,7 @@ def holder() -> str:
     return f"{_boot()}/{os.readlink('/proc/self/ns/pid')}/{os.getpid()}/{begun}"
 
 
-def is_gone(label: str) -> bool:
+def has_ended(label: str) -> bool:
     """Return whether the process with a label has ended; never true for processes of other nodes or namespaces."""
     boot, space, pid, begun = (label.split("/") + [""] * 4)[:4]
     is_here = boot != "" and (boot, space) == (_boot(), os.readlink("/proc/self/ns/pid"))
@@ -174,7 +174,7 @@ def _take(path: str, text: str, is_done: Callable[[], bool], wait: Callable[[str
         if found != seen:
             seen, since = found, time.monotonic()
         told = _parse_holder(found[0] if found else "")
-        if found and (is_gone(told.get("holder", "")) or time.monotonic() - since > _EXPIRY_S):
+        if found and (has_ended(told.get("holder", "")) or time.monotonic() - since > _EXPIRY_S):
             _break(path, found[0])
             continue
         who = f"job {told['job']} on {told['node']}" if told.get("job") and told.get("node") else ""

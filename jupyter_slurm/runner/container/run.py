@@ -288,7 +288,7 @@ def sweep(program: str, uid: int) -> None:
     which = ["--all", "--filter", f"label={runtimes.LABEL}.user={uid}"]
     for line in images.run_query(program, "ps", *which, "--format", form)[1].splitlines():
         name, _, label = line.partition(" ")
-        if lock.is_gone(label):
+        if lock.has_ended(label):
             images.run_query(program, "rm", "--force", name)
 
 

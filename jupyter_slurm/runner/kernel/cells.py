@@ -89,7 +89,7 @@ class RunningCell:
             return bool(run_cell.take(self.folder))
         return False
 
-    def begin(self) -> None:
+    def mark_started(self) -> None:
         """Record the start of the cell."""
         self.has_begun = True
         with contextlib.suppress(OSError, ValueError):
@@ -233,7 +233,7 @@ class RunningCells:
         if self._gone:
             self._lose(one)
         elif self._refuses:
-            one.begin()
+            one.mark_started()
             one.write("stderr", f"{self._refuses}\n")
             one.end(1)
         elif self._has_begun:
@@ -259,7 +259,7 @@ class RunningCells:
 
     def _lose(self, one: RunningCell) -> None:
         if not (one.has_begun or one.withdraw()):
-            one.begin()  # its kernel had no time to report the start
+            one.mark_started()  # its kernel had no time to report the start
         one.end(1, interrupted=not one.has_begun, lost=self._gone)
 
     def _waiting(self) -> list[RunningCell]:
@@ -315,7 +315,7 @@ class RunningCells:
 
     def _apply_news(self, one: RunningCell, news: CellNews) -> None:
         if "begun" in news:
-            one.begin()
+            one.mark_started()
             if one.is_stopped:
                 self._interrupt()
         elif isinstance(news.get("exit_code"), int):
@@ -326,5 +326,5 @@ class RunningCells:
         """End a cell whose request is done, after all of its output has arrived."""
         if one.is_answered and one.is_done and not one.is_over:
             if not one.has_begun:
-                one.begin()
+                one.mark_started()
             one.end(1 if one.code is None else one.code)

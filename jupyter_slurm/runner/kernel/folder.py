@@ -69,5 +69,5 @@ def _is_abandoned(folder: str) -> bool:
         if stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid():
             file = os.open(os.path.join(folder, _HOLDER), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(file, encoding="ascii") as label:
-                return bool(lock.is_gone(label.read(_MAX_LABEL_BYTES).strip()))
+                return bool(lock.has_ended(label.read(_MAX_LABEL_BYTES).strip()))
     return False

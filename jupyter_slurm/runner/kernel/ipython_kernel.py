@@ -13,7 +13,7 @@ from typing import Any
 _MAY_WAIT = 100_000  # messages
 
 
-def let_more_wait(app: Any) -> None:
+def raise_message_limit(app: Any) -> None:
     """Raise the number of messages that may wait at the publishing socket. Errors are ignored."""
     begins = app.init_iopub
 
@@ -36,7 +36,7 @@ def main() -> None:
     from ipykernel import kernelapp
 
     if hasattr(kernelapp.IPKernelApp, "init_iopub"):
-        let_more_wait(kernelapp.IPKernelApp)
+        raise_message_limit(kernelapp.IPKernelApp)
     kernelapp.launch_new_instance()
 
 

@@ -95,7 +95,7 @@ def _plain(name: str) -> str:
     return name[7:] if name.startswith("::ffff:") and "." in name else name
 
 
-def way_to(found: list[tuple[str, int]], user: int, v6_only: bool = False) -> tuple[str | None, list[int]]:
+def route_to(found: list[tuple[str, int]], user: int, v6_only: bool = False) -> tuple[str | None, list[int]]:
     """Return the address that reaches a listener of this user, and the user ids of others on that port.
 
     The address is None if a connection would reach nobody or another user. The system prefers a listener on the exact
@@ -130,12 +130,12 @@ def tables() -> tuple[str, str]:
 
 
 def reached(port: int) -> tuple[str | None, list[int]]:
-    """Return :func:`way_to` a port of this node, for this user."""
+    """Return :func:`route_to` a port of this node, for this user."""
     try:
         found = [(address, user) for address, user, _ in query_kernel(port)]
     except OSError:
         found = listeners(*tables(), port)
-    return way_to(found, os.getuid(), any(address == "::" for address, _ in found) and _is_free(port))
+    return route_to(found, os.getuid(), any(address == "::" for address, _ in found) and _is_free(port))
 
 
 def _is_free(port: int) -> bool:
@@ -181,7 +181,7 @@ class Relay:
         while True:
             ready = self.ready.select(_ANSWER_DELAY_S if self.silent else 1.0)
             if not ready:
-                self.give_credit()
+                self.send_credit()
             for key, mask in ready:
                 if key.data is None:
                     if not self.receive():
@@ -328,7 +328,7 @@ class Relay:
                 channel.taken += sent
                 self.silent.add(channel)
                 if channel.taken >= WINDOW // 4:
-                    self.give_credit()
+                    self.send_credit()
             if channel.ended_by_peer:
                 channel.sock.shutdown(socket.SHUT_WR)
         except BlockingIOError:
@@ -338,7 +338,7 @@ class Relay:
             return
         self.settle(channel)
 
-    def give_credit(self) -> None:
+    def send_credit(self) -> None:
         """Give credit for data that services received without an answer."""
         for channel in self.silent:
             self.send(CREDIT, channel.number, struct.pack(">I", channel.taken))

@@ -99,7 +99,7 @@ class CommandContext:
         self.env = {**env, **{name: value for name, _, value in pairs}}
         self.argv = words[1 + count :]
 
-    def lacks(self) -> Optional[str]:
+    def find_missing(self) -> Optional[str]:
         """Return the reason why the command cannot start."""
         here = -1
         with contextlib.suppress(OSError):
@@ -290,7 +290,7 @@ class Starter:
         opened = []  # type: List[int]
         note, number, failure = "", None, b""
         try:
-            state, note, number = self.begin(prefix, token, draft, files, asked, opened)
+            state, note, number = self.start_command(prefix, token, draft, files, asked, opened)
         except OSError as error:
             state, failure = "failed", reason(error) + b"\n"
         finally:
@@ -303,7 +303,7 @@ class Starter:
             return
         self.answer(state, b"%b!%b\n" % (self.mark, note.encode("ascii")) if note else b"", failure)
 
-    def begin(
+    def start_command(
         self, prefix: bytes, token: bytes, draft: bytes, files: _Files, asked: CommandContext, opened: List[int]
     ) -> Tuple[str, str, Optional[int]]:
         """Create the files, and start the command; return the result, its reason, and the number of the lock."""
@@ -318,7 +318,7 @@ class Starter:
         out, err, once = opened
         write_all(once, token + b"\n")
         lock(out)
-        note = asked.lacks()
+        note = asked.find_missing()
         if note is not None:
             for ending in _ENDINGS:
                 os.unlink(base + ending)

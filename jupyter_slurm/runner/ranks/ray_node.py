@@ -151,7 +151,7 @@ def sweep() -> None:
                 if holder.startswith("holder."):
                     with open(os.path.join(path, holder), encoding="ascii", errors="replace") as file:
                         labels.append(file.read())
-            if labels and all(map(lease.is_gone, labels)):
+            if labels and all(map(lease.has_ended, labels)):
                 shutil.rmtree(path, ignore_errors=True)
 
 

@@ -230,7 +230,7 @@ class TlsDoor:
         return inner
 
     def _own(self) -> str:
-        address, _ = self._relay["way_to"](
+        address, _ = self._relay["route_to"](
             self._relay["listeners"](*self._relay["tables"](), self._server), os.getuid()
         )
         if address is None:

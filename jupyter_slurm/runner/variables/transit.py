@@ -58,7 +58,7 @@ def piece(start: int, end: int) -> Answer:
     return Answer({"data": base64.b64encode(_ready[start:end]).decode("ascii")})
 
 
-def give(start: int, data: str) -> Answer:
+def store_part(start: int, data: str) -> Answer:
     """Receive a piece of the snapshot of another kernel."""
     part = base64.b64decode(data)
     _ready[start : start + len(part)] = part

@@ -156,7 +156,7 @@ class VariableTransfer:
         snapshot.seek(0)
         start = 0
         while part := snapshot.read(_CHUNK_BYTES):
-            await self._call(f'give({start}, "{base64.b64encode(part).decode("ascii")}")')
+            await self._call(f'store_part({start}, "{base64.b64encode(part).decode("ascii")}")')
             start += len(part)
         told = await self._call(f"unpack({list(names)!r}, globals())")
         return ReceivedVariables(tuple(told["came"]), tuple(told["troubles"]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from jupyter_slurm.errors import TunnelError, TunnelUnproven
-from jupyter_slurm.runner.login_node.relay import listeners, way_to
+from jupyter_slurm.runner.login_node.relay import listeners, route_to
 
 __all__ = ["proof_command", "proven_address", "untold", "verify_address"]
 
@@ -45,7 +45,7 @@ def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
         raise untold(host)
     middle = heads[1] if len(heads) > 1 else len(lines)
     four, six = "\n".join(lines[:middle]), "\n".join(lines[middle:])
-    return verify_address(*way_to(listeners(four, six, port), int(user), _ALONE in lines), host, port)
+    return verify_address(*route_to(listeners(four, six, port), int(user), _ALONE in lines), host, port)
 
 
 def untold(host: str) -> TunnelUnproven:

@@ -332,9 +332,9 @@ def test_a_signal_that_comes_while_the_client_of_a_container_starts_is_not_lost(
 
 def test_a_process_is_taken_for_gone_only_where_it_was(monkeypatch):
     boot, space, pid, begun = lock.holder().split("/")
-    assert not lock.is_gone(f"{boot}/{space}/{pid}/{begun}")
-    assert lock.is_gone(f"{boot}/{space}/{pid}/1")
-    assert lock.is_gone(f"{boot}/{space}/4194999/{begun}")
+    assert not lock.has_ended(f"{boot}/{space}/{pid}/{begun}")
+    assert lock.has_ended(f"{boot}/{space}/{pid}/1")
+    assert lock.has_ended(f"{boot}/{space}/4194999/{begun}")
     for label in (
         f"other/{space}/4194999/1",
         f"{boot}/pid:[1]/4194999/1",
@@ -342,9 +342,9 @@ def test_a_process_is_taken_for_gone_only_where_it_was(monkeypatch):
         "/x",
         f"{boot}/{space}",
     ):
-        assert not lock.is_gone(label), label
+        assert not lock.has_ended(label), label
     monkeypatch.setattr(lock, "_boot", str)  # on a system without a boot ID
-    assert not lock.is_gone(f"/{space}/4194999/1")
+    assert not lock.has_ended(f"/{space}/4194999/1")
 
 
 def test_a_lock_is_taken_from_a_holder_of_another_node_that_was_not_heard_of(tmp_path, monkeypatch):

@@ -75,7 +75,9 @@ async def test_jobs_of_others_are_told_to_who_asks(
         assert HOSTILE.split("\n")[0] not in str(told), "a name is the person's own business"
 
         before = _asked(cluster)
-        many = await asyncio.gather(*(desk.core.cluster(desk.id).inventory.all_jobs.to_api(wait=60.0) for _ in range(20)))
+        many = await asyncio.gather(
+            *(desk.core.cluster(desk.id).inventory.all_jobs.to_api(wait=60.0) for _ in range(20))
+        )
         assert all(one == told for one in many)
         assert _asked(cluster) == before
         client = desk.core.cluster(desk.id).client

@@ -42,7 +42,18 @@ def asked(desk, monkeypatch):
 
         return call
 
-    for name in ("run", "start_detached", "read", "write", "stat", "stat_all", "list_dir", "make_dir", "remove", "acquire_lock"):
+    for name in (
+        "run",
+        "start_detached",
+        "read",
+        "write",
+        "stat",
+        "stat_all",
+        "list_dir",
+        "make_dir",
+        "remove",
+        "acquire_lock",
+    ):
         monkeypatch.setattr(transport, name, counted(name, getattr(transport, name)))
     return count
 

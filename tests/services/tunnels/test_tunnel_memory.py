@@ -114,5 +114,7 @@ async def test_a_way_that_is_let_go_while_it_is_looked_for_is_closed(
     found.set()
     await approaching
     assert closed == ["n1"]
-    entry.record = JobRecordFile.from_json({"kind": "session", "granted": {"nodes": "n[1"}})  # a value of no real cluster
+    entry.record = JobRecordFile.from_json(
+        {"kind": "session", "granted": {"nodes": "n[1"}}
+    )  # a value of no real cluster
     await tunnels.approach("here", entry)

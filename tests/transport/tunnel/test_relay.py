@@ -45,7 +45,7 @@ _STRANGER = 12345
     ],
 )
 def test_a_connection_goes_where_the_kernel_takes_it_to_our_own_program(found: Any, reached: Any) -> None:
-    assert relay.way_to(found, 7) == reached
+    assert relay.route_to(found, 7) == reached
 
 
 def test_the_tables_of_the_system_are_read() -> None:
