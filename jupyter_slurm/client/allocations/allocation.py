@@ -148,7 +148,7 @@ class Allocation(_Unrepeatable):
 class Step(_Unrepeatable):
     """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation continues."""
 
-    _stays, _in_any_case = "its allocation goes on", ".cancel() ends it in any case"
+    _survivor_text, _in_any_case = "its allocation goes on", ".cancel() ends it in any case"
 
     @property
     def allocation(self) -> Allocation:
@@ -187,11 +187,11 @@ class Step(_Unrepeatable):
                 if follower.ended.wait(_INTERRUPT_TIMEOUT_S):
                     if follower.data.get("id") is None:
                         return WaitInterrupted(f"{self.title} was given up before it began, as srun does.")
-                    return WaitInterrupted(f"{self.title} was interrupted; {self._stays}.")
+                    return WaitInterrupted(f"{self.title} was interrupted; {self._survivor_text}.")
             except KeyboardInterrupt:
                 self.cancel()
                 if follower.ended.wait(_INTERRUPT_TIMEOUT_S):
-                    return WaitInterrupted(f"{self.title} was ended; {self._stays}.")
+                    return WaitInterrupted(f"{self.title} was ended; {self._survivor_text}.")
         except KeyboardInterrupt:
             pass
         except SlurmError as error:
