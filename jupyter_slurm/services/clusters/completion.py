@@ -20,6 +20,7 @@ from jupyter_slurm.services.slurm.poller import Poller
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.domain.profile_tables import TomlTable
 
 __all__ = ["NameCompletion", "profile_names_to_api"]
 
@@ -134,7 +135,7 @@ def _job_names(entry: TrackedJob, kind: str) -> Iterator[NamedEntity]:
         yield NamedEntity(name, ", ".join(filter(None, [called, entry.state.name, nodes])))
 
 
-def profile_names_to_api(site: Mapping[str, Any], kind: str) -> api.Names:
+def profile_names_to_api(site: Mapping[str, TomlTable], kind: str) -> api.Names:
     """Return the names of a kind from the profile, while the cluster has not answered."""
     return _to_api(None, named_in(site, kind))
 

@@ -141,7 +141,7 @@ class Environments:
                 hint=f"{there}. A folder of a venv or of conda is taken as well: env=~/venvs/torch; and an image: "
                 "env=docker://NAME:TAG, or its path.",
             )
-        told = dict(known[requested])
+        told: dict[str, Any] = dict(known[requested])
         if "image" in told:
             return await self._described_image(requested, told, context)
         for name in ("venv", "conda", "work_dir", "python"):

@@ -16,6 +16,7 @@ from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name, print
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.domain.profile_tables import CostTable
 
 __all__ = ["UsageReports"]
 
@@ -54,11 +55,11 @@ class UsageReports:
         client: SlurmClient,
         user: str,
         *,
-        cost: Mapping[str, Any],
+        cost: CostTable,
         clock: Callable[[], float],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._user, self._cost = client, user, dict(cost)
+        self._client, self._user, self._cost = client, user, cost
         self._clock, self._monotonic = clock, monotonic
         self._reports: dict[tuple[Any, ...], _Report] = {}
         self._gate = asyncio.Lock()
@@ -136,5 +137,5 @@ class UsageReports:
         return accounting_usage.below(account, above)
 
 
-def _plain(text: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(text: Mapping[str, object]) -> dict[str, object]:
     return {name: printable(value) if isinstance(value, str) else value for name, value in text.items()}

@@ -7,9 +7,9 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.advice.feasibility import feasibility_warnings
 from jupyter_slurm.domain.advice.site_advice import advised
@@ -24,6 +24,9 @@ from jupyter_slurm.domain.queries.cluster import (
 )
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain.profile_tables import AdviceTable
 
 __all__ = ["ClusterFacts", "FeasibilityWarnings"]
 
@@ -77,7 +80,7 @@ class ClusterFacts:
         client: SlurmClient,
         user: str,
         clock: Callable[[], float],
-        advice: Mapping[str, Any] | None = None,
+        advice: AdviceTable | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client, self._user, self._clock, self._monotonic = client, user, clock, monotonic

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from jupyter_slurm.domain.cluster_facts import Facts
 from jupyter_slurm.domain.queries import limits
@@ -19,6 +19,7 @@ from jupyter_slurm.services.slurm.client import SlurmClient
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.domain.profile_tables import CostTable
 
 __all__ = ["ResourceInventory"]
 
@@ -58,11 +59,11 @@ class ResourceInventory(SharedQuery[Resources]):
         user: str,
         *,
         interval: float,
-        cost: Mapping[str, Any],
+        cost: CostTable,
         clock: Callable[[], float],
     ) -> None:
         super().__init__(max(_CACHE_AGE_S, interval), impatient=_MAX_BURST_QUERIES, clock=clock)
-        self._client, self._facts, self._user, self._cost = client, facts, user, dict(cost)
+        self._client, self._facts, self._user, self._cost = client, facts, user, cost
 
     async def to_api(self, *, wait: float, is_newer: bool = False, has_nodes: bool = True) -> api.Resources:
         """Return the free resources in the form of the API; see :meth:`SharedQuery._current_answer`.

@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.environment_variables import is_inside_job, question_environment, submission_environment
 from jupyter_slurm.domain.ids import JobId
@@ -21,6 +21,9 @@ from jupyter_slurm.errors import CommandError, ConfigError, ControllerError, Slu
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.rate_limit import TokenBucket
 from jupyter_slurm.transport.base import Completed, Context, Transport
+
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
 
 __all__ = [
     "SlurmClient",
@@ -281,7 +284,7 @@ class SlurmClient:
             self._tables[command] = (OptionTable.for_command(command, version).with_help(text), text)
         return self._tables[command]
 
-    def submission_context(self, requested: Mapping[str, Any]) -> Context:
+    def submission_context(self, requested: api.Context) -> Context:
         """Return the context of sbatch from that of the cell: folder, environment, umask and limits."""
         limits = requested.get("limits") or {}
         return Context(
@@ -293,14 +296,14 @@ class SlurmClient:
             },
         )
 
-    def _environment(self, requested: Mapping[str, Any]) -> Mapping[str, str]:
+    def _environment(self, requested: api.Context) -> Mapping[str, str]:
         """Return the environment set by a cell; over SSH, added to the environment that selects this Slurm."""
         env = requested.get("env")
         if env is None:
             return self._env
         return {**self._env, **env} if self._location.is_remote else env
 
-    async def passthrough(self, argv: Sequence[str], requested: Mapping[str, Any], *, parsed: bool) -> Completed:
+    async def passthrough(self, argv: Sequence[str], requested: api.Context, *, parsed: bool) -> Completed:
         """Run a command as typed by the user.
 
         Raises

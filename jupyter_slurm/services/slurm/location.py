@@ -11,10 +11,19 @@ import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict, cast
 
 from jupyter_slurm.config import Settings
 from jupyter_slurm.domain.environment_variables import submission_environment
+from jupyter_slurm.domain.profile_tables import (
+    AdviceTable,
+    ContainerTable,
+    CostTable,
+    EnvironmentTable,
+    LaunchTable,
+    StorageTable,
+    TomlTable,
+)
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.sites.profile import (
     Profile,
@@ -24,10 +33,28 @@ from jupyter_slurm.sites.profile import (
 )
 from jupyter_slurm.transport.base import Transport
 
-__all__ = ["ClusterLocation", "at_site", "cluster_id", "inspect_location", "local_location", "parse_cluster_file"]
+__all__ = [
+    "ClusterFile",
+    "ClusterLocation",
+    "at_site",
+    "cluster_id",
+    "inspect_location",
+    "local_location",
+    "parse_cluster_file",
+]
 
 _FACTS = r'printf "%s\n%s\n%s\n%s\n" "$(id -un)" "$HOME" "$(uname -n)" "$(printenv -- "$1")"'
 _VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)/(.*)", re.DOTALL)
+
+
+class ClusterFile(TypedDict):
+    """Content of cluster.json, in the folder of a cluster."""
+
+    format: int
+    id: str
+    name: str
+    slurm_conf: str | None
+    path: str | None
 
 
 @dataclass(frozen=True)
@@ -78,14 +105,14 @@ class ClusterLocation:
     path: str | None = None
     min_poll_interval: float = 10.0
     is_remote: bool = False
-    environments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    container: Mapping[str, Any] = field(default_factory=dict)
+    environments: Mapping[str, EnvironmentTable] = field(default_factory=dict)
+    container: ContainerTable = field(default_factory=ContainerTable)
     node_ports: tuple[int, int] | None = None
-    cost: Mapping[str, Any] = field(default_factory=dict)
-    advice: Mapping[str, Any] = field(default_factory=dict)
-    launch: Mapping[str, Any] = field(default_factory=dict)
-    storage: Mapping[str, Any] = field(default_factory=dict)
-    profile_names: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    cost: CostTable = field(default_factory=CostTable)
+    advice: AdviceTable = field(default_factory=AdviceTable)
+    launch: LaunchTable = field(default_factory=LaunchTable)
+    storage: StorageTable = field(default_factory=StorageTable)
+    profile_names: Mapping[str, TomlTable] = field(default_factory=dict)
 
 
 def local_location(settings: Settings, slurm_conf: str | None, path: str | None) -> ClusterLocation:
@@ -110,10 +137,10 @@ def local_location(settings: Settings, slurm_conf: str | None, path: str | None)
         settings.poll_shortest,
         environments=check_environments(settings.environments, "c.Settings.environments"),
         container=check_container(settings.container, "c.Settings.container"),
-        cost=check_table("cost", settings.cost, "c.Settings.cost"),
-        advice=check_table("advice", settings.advice, "c.Settings.advice"),
-        launch=check_table("launch", settings.launch, "c.Settings.launch"),
-        storage=check_table("storage", settings.storage, "c.Settings.storage"),
+        cost=cast("CostTable", check_table("cost", settings.cost, "c.Settings.cost")),
+        advice=cast("AdviceTable", check_table("advice", settings.advice, "c.Settings.advice")),
+        launch=cast("LaunchTable", check_table("launch", settings.launch, "c.Settings.launch")),
+        storage=cast("StorageTable", check_table("storage", settings.storage, "c.Settings.storage")),
         node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
     )
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.options.commands import COMMANDS, check_ends
 from jupyter_slurm.domain.queries import tables
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["pass_through"]
 
 
-async def pass_through(
-    client: SlurmClient, argv: list[str], *, table: bool, context: Mapping[str, Any]
-) -> api.CommandResult:
+async def pass_through(client: SlurmClient, argv: list[str], *, table: bool, context: api.Context) -> api.CommandResult:
     """Run a command; with ``table``, as a table if the command has one. Return the answer in the form of the API.
 
     Raises
