@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["EventBus"]
 
-Event = tuple[str, Mapping[str, Any]]
+Event = tuple[str, Mapping[str, object]]
 
 
 class EventBus:
@@ -39,7 +39,7 @@ class EventBus:
         """Return whether a listener acts for a user in front of a screen."""
         return any(self._queues.values())
 
-    def publish(self, event: str, data: Mapping[str, Any]) -> None:
+    def publish(self, event: str, data: Mapping[str, object]) -> None:
         """Send an event to all listeners, without waiting."""
         for queue in self._queues:
             queue.add((event, data))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.agent.api.app import Answer, Call, Reply
 from jupyter_slurm.agent.api.presence import Presence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # slow import, which a client that only calls does not need
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.agent_core import Core
     from jupyter_slurm.services.clusters.cluster import Cluster
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["CAPABILITIES", "Routes"]
 
@@ -110,14 +111,14 @@ async def _open_tunnel(core: Core, call: Call) -> Reply:
 
 async def _make_image(core: Core, call: Call) -> Reply:
     asked = {"options": [], "dry_run": False, "context": {}, **call.body}
-    answer = await core.images.submit_image(call.path["cluster"], asked)
+    answer = await core.images.submit_image(call.path["cluster"], cast("api.ImageWanted", asked))
     return Reply(answer, status=200 if asked["dry_run"] else 201)
 
 
 async def _launch_session(core: Core, call: Call) -> Reply:
     asked = {"options": [], "args": [], "python": None, "dry_run": False, "context": {}, **call.body}
     asked["dry_run"] |= asked.get("test_only", False)
-    answer = await core.sessions.launch(call.path["cluster"], asked)
+    answer = await core.sessions.launch(call.path["cluster"], cast("api.Launch", asked))
     return Reply(answer, status=200 if asked["dry_run"] else 201)
 
 
@@ -297,7 +298,7 @@ class Routes:
         if client is not None:
             self._core.clusters.check_connected(cluster)
             self.presence.register_client(call.exchange, client, cluster)
-        answer = await self._core.cluster(cluster).submit(submission)
+        answer = await self._core.cluster(cluster).submit(cast("SubmissionRequest", submission))
         return Reply(answer, status=200 if submission["dry_run"] else 201)
 
     async def _stream_job(self, call: Call) -> Reply:

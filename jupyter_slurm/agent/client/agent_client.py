@@ -275,7 +275,7 @@ class AgentClient:
     ) -> HttpAnswer:
         from jupyter_slurm.agent.client.client_errors import as_error
 
-        asked: dict[str, Any] = {"params": params, "timeout": timeout, "content": content}
+        asked: dict[str, object] = {"params": params, "timeout": timeout, "content": content}
         waits = None if self.create_wait_limits is None else self.create_wait_limits(path)
         if waits is not None:
             asked["meanwhile"] = waits

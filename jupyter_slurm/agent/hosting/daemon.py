@@ -59,7 +59,7 @@ def _detach() -> None:
     os.close(null)
 
 
-def _serve(values: dict[str, Any] | None, *, announce: bool) -> int:
+def _serve(values: dict[str, object] | None, *, announce: bool) -> int:
     from jupyter_slurm.agent.hosting.leader_election import LeaderElsewhere
 
     try:
@@ -78,7 +78,7 @@ def _serve(values: dict[str, Any] | None, *, announce: bool) -> int:
     return 0
 
 
-def _settings(values: dict[str, Any] | None) -> Settings:
+def _settings(values: dict[str, object] | None) -> Settings:
     from traitlets import TraitError
 
     from jupyter_slurm.config import Settings, load_settings

@@ -12,9 +12,10 @@ import json
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import TransportError, UsageError
+from jupyter_slurm.services.allocations.step_plan import KernelStepFile
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.jobdir.job_json_model import EnvironmentRecord, KernelRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
@@ -37,7 +38,7 @@ _NODE_PYTHON = "python3"  # runs the keeper if the kernel's own Python is in a c
 class PlannedKernel:
     """Additions that make a step a kernel: to ``step.json``, to the record, and as files."""
 
-    step: Mapping[str, Any]
+    step: KernelStepFile
     kernel: KernelRecord
     environment: EnvironmentRecord | None
     files: Mapping[str, bytes]
@@ -81,7 +82,7 @@ class Kernels:
         started = {"name": kernel.get("kernel") or "python3"} if not kernel.get("argv") else {"argv": kernel["argv"]}
         known = {**started, **{name: kernel[name] for name in ("secret", "idle", "lease")}}
         known["transport"] = kernel.get("transport")
-        step: dict[str, Any] = {
+        step: KernelStepFile = {
             "python": _NODE_PYTHON if image else python,
             "wrapper": list(prepared.wrapper()) if prepared else [],
             "variables": dict(environment.variables) if environment else {},

@@ -9,19 +9,31 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 
-__all__ = ["Leases"]
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+
+__all__ = ["AllocationRequest", "Leases"]
 
 log = logging.getLogger(__name__)
 
 _GRACE_PERIOD_S = 300.0  # seconds without a kernel, a step or a follower
+
+
+class AllocationRequest(TypedDict):
+    """Fields of a submission that say whose allocation it is."""
+
+    key: str
+    kind: str
+    lease: NotRequired[api.SubmissionLease]
+    process: NotRequired[int | None]
 
 
 class Leases:
@@ -39,7 +51,7 @@ class Leases:
         self._alone: dict[str, float] = {}  # time since which an allocation has no user
         self._forgotten: str | None = None  # allocation that is being released for a killed process
 
-    def record_owner(self, requested: Mapping[str, Any]) -> None:
+    def record_owner(self, requested: AllocationRequest) -> None:
         """Note the process that requested an allocation which ends with that process."""
         lease, process = requested.get("lease"), requested.get("process")
         if requested["kind"] == "allocation" and lease and process and not lease.get("keep"):

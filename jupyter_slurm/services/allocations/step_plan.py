@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from jupyter_slurm._version import __version__
 from jupyter_slurm.domain.environment_variables import submission_environment
@@ -26,14 +26,39 @@ from jupyter_slurm.services.slurm.client import printable
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["plan_step", "record_step"]
+__all__ = ["KernelStepFile", "StepFile", "plan_step", "record_step"]
 
 _SHARED = {"exact", "exclusive", "overlap", "whole"}
 _GPUS = {"gres", "gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "tres-per-task"}
 _ONE_TASK = ("--nodes=1", "--ntasks=1")
 
 
-def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> dict[str, Any]:
+class KernelStepFile(TypedDict):
+    """Fields of step.json that a kernel sets."""
+
+    python: str
+    wrapper: Sequence[str]
+    variables: Mapping[str, str]
+    cwd: NotRequired[str]
+
+
+class StepFile(TypedDict):
+    """Content of step.json, which the holder of the allocation reads."""
+
+    options: Sequence[str]
+    args: Sequence[str]
+    python: str | None
+    has_cpus: bool
+    has_gpus: bool
+    has_output: bool
+    cwd: str | None
+    env: Mapping[str, str] | None
+    umask: int | None
+    wrapper: NotRequired[Sequence[str]]
+    variables: NotRequired[Mapping[str, str]]
+
+
+def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> StepFile:
     """Return the data that the holder needs."""
     options, is_one_task = list(asked.get("options") or []), asked["kind"] in ("process", "kernel")
     names = step_options(table, options, is_process=is_one_task)
@@ -57,7 +82,7 @@ def plan_step(asked: api.Step, table: OptionTable, allocation: TrackedJob) -> di
 
 
 def record_step(
-    asked: api.Step, step: Mapping[str, Any], allocation: TrackedJob, cluster: ClusterFolder, now: float
+    asked: api.Step, step: StepFile, allocation: TrackedJob, cluster: ClusterFolder, now: float
 ) -> tuple[JobRecordFile, bytes]:
     """Return the record of a step and its script.
 

@@ -13,9 +13,9 @@ import contextlib
 import logging
 import posixpath
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.domain.ids import JobId
@@ -78,7 +78,7 @@ class Steps:
 
     # -- requests of front ends
 
-    async def start(self, allocation: TrackedJob, request: Mapping[str, Any]) -> api.Job:
+    async def start(self, allocation: TrackedJob, requested: api.Step) -> api.Job:
         """Request a step, once.
 
         Raises
@@ -86,7 +86,6 @@ class Steps:
         UsageError, JobError
             The step is not possible.
         """
-        requested = cast("api.Step", request)
         if not is_key(requested["key"]):
             raise UsageError(f"{requested['key']!r} is not a submission key")
         if allocation.kind != "allocation" or allocation.folder is None:
@@ -109,7 +108,8 @@ class Steps:
         folder = self._tracker.folder.job(requested["key"])
         step = plan_step(requested, await self._client.options("srun"), allocation)
         kernel = await self._kernels.plan(requested) if requested["kind"] == "kernel" else None
-        step |= kernel.step if kernel else {}
+        if kernel is not None:
+            step = {**step, **kernel.step}
         record, script = record_step(requested, step, allocation, self._tracker.folder, self._tracker.clock())
         if kernel is not None:
             record = replace(record, kernel=kernel.kernel, environment=kernel.environment)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.allocations.kernels import Kernels
@@ -24,7 +24,7 @@ from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name
-from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
 from jupyter_slurm.services.slurm.passthrough import pass_through
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.staging.manager import Staging
@@ -34,6 +34,7 @@ from jupyter_slurm.services.submission.submitter import Submitter
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["Cluster", "ClusterConnection", "ClusterIdentity", "ConnectionState"]
 
@@ -76,7 +77,7 @@ class ClusterIdentity:
         except SlurmError as error:
             log.info("cluster %s has no name yet: %s", self.id, error.message)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> ClusterFile:
         """Return the content of cluster.json, from which the cluster is restored."""
         where = self._location
         return {"format": FORMAT, "id": self.id, "name": self.name, "slurm_conf": where.slurm_conf, "path": where.path}
@@ -167,7 +168,7 @@ class Cluster:
 
     # -- submission
 
-    async def submit(self, requested: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def submit(self, requested: SubmissionRequest) -> api.Job | api.Preview:
         """Submit a job, or return the submission without executing it.
 
         Raises
@@ -179,7 +180,7 @@ class Cluster:
         self.leases.record_owner(requested)
         return told
 
-    async def resubmit(self, reference: str, requested: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def resubmit(self, reference: str, requested: api.ResubmitJobRequest) -> api.Job | api.Preview:
         """Submit a job of jupyter_slurm again, under a new key; see
         :func:`jupyter_slurm.services.submission.resubmit.repeat_request`.
         """
@@ -190,7 +191,7 @@ class Cluster:
 
     # -- commands
 
-    async def run_command(self, argv: list[str], *, table: bool, context: Mapping[str, Any]) -> api.CommandResult:
+    async def run_command(self, argv: list[str], *, table: bool, context: api.Context) -> api.CommandResult:
         """Run a Slurm command as the user typed it; with ``table``, as a table if the command has one."""
         answer = await pass_through(self.client, argv, table=table, context=context)
         if argv[0] == "scancel":

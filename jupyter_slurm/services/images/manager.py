@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, cast
 
 from jupyter_slurm.domain.containers.build_context import has_add
 from jupyter_slurm.domain.containers.build_files import detect_kind
@@ -21,8 +21,9 @@ from jupyter_slurm.services.slurm.location import ClusterLocation
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
-__all__ = ["ImageCluster", "Images", "RunnerFiles"]
+__all__ = ["ImageCluster", "ImageNote", "ImageNotes", "Images", "RunnerFiles", "TransferredFiles"]
 
 _PYTHON = "python3"  # of the login node, and of any node: it only starts the runner
 _LIST_TIMEOUT_S = 60.0  # seconds
@@ -36,6 +37,38 @@ _ALTERNATIVES = {
     "dockerfile": "A definition file (Bootstrap: docker, From: …) is what Apptainer and Singularity take.",
     "definition": "A Dockerfile is what Docker, Podman and Charliecloud take.",
 }
+
+
+class ImageNote(TypedDict, total=False):
+    """Image as ``runner/container/image_notes.py`` lists it."""
+
+    image: str
+    path: str | None
+    node: str | None
+    runtime: str | None
+    size: float | None
+    made: float | None
+    source: str | None
+    user: str | None
+    job: str | None
+    shared: bool
+
+
+class ImageNotes(TypedDict, total=False):
+    """Answer of ``runner/container/image_notes.py``: to ``list`` the first two fields, to ``remove`` the others."""
+
+    folder: str
+    images: Sequence[ImageNote]
+    removed: Sequence[str]
+    nodes: Sequence[str]
+    error: str | None
+
+
+class TransferredFiles(TypedDict, total=False):
+    """Fields of a submission: the files that travel with it, and what is to be said of them."""
+
+    files: Mapping[str, bytes]
+    warnings: Sequence[str]
 
 
 class RunnerFiles(Protocol):
@@ -59,7 +92,7 @@ class ImageCluster(Protocol):
     def tracker(self) -> Tracker: ...  # noqa: D102
     @property
     def submitter(self) -> RunnerFiles: ...  # noqa: D102
-    async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview: ...  # noqa: D102
+    async def submit(self, asked: SubmissionRequest) -> api.Job | api.Preview: ...  # noqa: D102
 
 
 class Images:
@@ -74,7 +107,7 @@ class Images:
     def __init__(self, cluster: Callable[[str], ImageCluster]) -> None:
         self._cluster = cluster
 
-    async def submit_image(self, name: str, requested: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def submit_image(self, name: str, requested: api.ImageWanted) -> api.Job | api.Preview:
         """Submit the job that fetches or builds an image, once for each key; ``dry_run``: only show the submission.
 
         Raises
@@ -102,10 +135,12 @@ class Images:
             cluster.tracker.folder.job(requested["key"]).path,
         ]
         beside = await _transferred_files(requested.get("file"))
-        passed = {field: requested[field] for field in ("key", "context", "origin", "dry_run") if field in requested}
+        kept = ("key", "context", "origin", "dry_run")
+        passed: dict[str, object] = {field: value for field, value in requested.items() if field in kept}
         options = [*site.get("build_options", ()), *(requested.get("options") or ())]
         script = {"kind": "script", "text": job_script(begun), "script_name": "image", "args": [], "image": wish}
-        return await cluster.submit({"python": None, "label": None, **passed, **script, **beside, "options": options})
+        asked = {"python": None, "label": None, **passed, **script, **beside, "options": options}
+        return await cluster.submit(cast("SubmissionRequest", asked))
 
     async def list_to_api(self, name: str) -> api.Images:
         """Return the existing images, latest first, and their folder."""
@@ -141,7 +176,7 @@ class Images:
             raise UsageError(f"There is no image {wanted}.", hint="`%slurm image list` shows which there are.")
         return {"removed": answer["removed"], "nodes": answer["nodes"]}
 
-    async def _query_remote(self, cluster: ImageCluster, subject: str, **more: str) -> dict[str, Any]:
+    async def _query_remote(self, cluster: ImageCluster, subject: str, **more: str) -> ImageNotes:
         """Query on the login node: the nodes share the folder."""
         site = cluster.location.container
         asked = {"shared": list(site.get("shared", ())), **more}
@@ -159,20 +194,20 @@ class Images:
                 f"The images of {cluster.location.host} could not be looked at: {said}.",
                 hint="It takes a python3 (3.8 or newer) there.",
             )
-        return answer
+        return cast("ImageNotes", answer)
 
 
-async def _transferred_files(file: Mapping[str, Any] | None) -> dict[str, Any]:
+async def _transferred_files(file: api.ImageWantedFile | None) -> TransferredFiles:
     """Return the build context for the job, if the definition needs files of a local folder."""
-    if not file or not file.get("context"):
+    if not file or not (folder := file.get("context")):
         return {}
     kind = detect_kind(file["name"], file["text"])
-    made = await asyncio.to_thread(packed, file["context"], kind, file["name"], file["text"])
-    told = {"files": {ARCHIVE: await asyncio.to_thread(lambda: made.data)}}
+    made = await asyncio.to_thread(packed, folder, kind, file["name"], file["text"])
+    told: TransferredFiles = {"files": {ARCHIVE: await asyncio.to_thread(lambda: made.data)}}
     if not made.skipped:
         return told
     left = printable(names(made.skipped))
-    return {**told, "warnings": [f"Links that lead out of {printable(file['context'])} did not go along: {left}."]}
+    return {**told, "warnings": [f"Links that lead out of {printable(folder)} did not go along: {left}."]}
 
 
 def _validated_request(requested: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,7 +245,7 @@ def _called(kind: str) -> str:
     return "definition file" if kind == "definition" else "Dockerfile"
 
 
-def _is_meant(named: str | None, image: Mapping[str, Any]) -> bool:
+def _is_meant(named: str | None, image: ImageNote) -> bool:
     """Return whether an environment uses this image."""
     if not named:
         return False

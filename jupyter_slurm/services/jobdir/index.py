@@ -8,7 +8,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator
-from typing import Any
 
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 
@@ -41,9 +40,9 @@ class JobIndex:
         """Close the file."""
         self._database.close()
 
-    def finished(self, cluster: str) -> dict[str, Any]:
+    def finished(self, cluster: str) -> dict[str, object]:
         """Return the stored records of a cluster's finished jobs by key; damaged rows are left out."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         with self._repairing():
             rows = self._database.execute("select key, record from job where cluster = ?", (cluster,)).fetchall()
             for key, record in rows:

@@ -194,7 +194,7 @@ def _validator() -> Any:
     return fastjsonschema.compile(schema, use_default=False)
 
 
-def dump(document: Mapping[str, Any]) -> bytes:
+def dump(document: Mapping[str, object]) -> bytes:
     """Return the serialized form of a document."""
     # One line for each item. With ``indent`` the standard library uses its slow Python encoder, while a job waits.
     return json.dumps(document, separators=(",\n", ": ")).encode() + b"\n"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.services.jobdir.json_object import JsonObject, json_object, optional_object
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.errors import ProblemDocument
 
 __all__ = [
     "ALWAYS_WRITTEN",
@@ -292,7 +293,7 @@ class EndRecord(JsonObject):
     tasks: Mapping[str, int] | None = None
     components: Sequence[api.JobComponent] | None = None
     ranks: api.JobRanks | None = None
-    error: Mapping[str, Any] | None = None
+    error: ProblemDocument | None = None
 
 
 @json_object

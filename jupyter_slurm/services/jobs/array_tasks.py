@@ -13,9 +13,9 @@ import json
 import logging
 import re
 import tarfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from jupyter_slurm.domain.advice.endings import own_exit_code
 from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
@@ -137,7 +137,7 @@ async def load(transport: Transport, entry: TrackedJob) -> None:
     try:
         tasks_to_api = json.loads(await read_whole(transport, entry.folder.file(FILE)))
         found = [dict(zip(tasks_to_api["columns"], row, strict=True)) for row in tasks_to_api["rows"]]
-        records = {int(row["task"]): _record(number, row) for row in found}
+        records = {int(row["task"]): _record(number, cast("_TaskRow", row)) for row in found}
     except FileNotFoundError:
         records = {}
     except (SlurmError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
@@ -155,7 +155,20 @@ def _is_open(entry: TrackedJob, task: int) -> bool:
     return task not in entry.slurm.tasks or (entry.is_finished and not entry.slurm.tasks[task].state.is_finished)
 
 
-def _record(number: int, row: Mapping[str, Any]) -> JobRecord:
+class _TaskRow(TypedDict):
+    """Row of the file of tasks."""
+
+    task: int
+    state: str
+    exit_code: int | None
+    signal: int | None
+    start_time: int | None
+    end_time: int | None
+    nodes: str | None
+    reason: str | None
+
+
+def _record(number: int, row: _TaskRow) -> JobRecord:
     return JobRecord(
         id=JobId(number, int(row["task"])),
         state=JobState(str(row["state"])),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, TransportError
@@ -17,13 +17,29 @@ from jupyter_slurm.transport.base import Transport
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["note_blame", "ranks_from_end_marker", "read_ranks", "why_ended"]
+__all__ = ["EndMarker", "note_blame", "ranks_from_end_marker", "read_ranks", "why_ended"]
 
 _NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 _MAX_MARKER_BYTES = 1_000_000
 _HINT_ANOTHER_PROCESS = "%%remote starts another one."
 _HINT_RESTART = "Its notebook can restart it."
+
+
+class EndMarker(TypedDict, total=False):
+    """End marker of a job or a step; a job could have written anything into it."""
+
+    exit_code: object
+    time: object
+    restarts: object
+    interrupted: object
+    with_allocation: object
+    session: object
+    ranks: object
+    said: object
+    refused: object
+    lost: object
+    had: object
 
 
 def note_blame(entry: TrackedJob, find: Callable[[str], TrackedJob | None]) -> bool:
@@ -80,7 +96,7 @@ def ranks_from_end_marker(marker: Any) -> api.JobRanks | None:
         return None
 
 
-def why_ended(entry: TrackedJob, marker: Mapping[str, Any]) -> SlurmError | None:
+def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:
     """Return the error in the end marker of a session or a step, besides the exit code; None: no error."""
     if marker["exit_code"] and marker.get("with_allocation"):
         ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
@@ -104,7 +120,7 @@ def _error_of_slurm(message: str) -> JobError:
     return JobError(f"Slurm said: {message}")
 
 
-def _error_of_lost_process(entry: TrackedJob, marker: Mapping[str, Any]) -> JobError:
+def _error_of_lost_process(entry: TrackedJob, marker: EndMarker) -> JobError:
     """Return the error of a cell whose process or kernel is gone."""
     why, is_kernel = str(marker["lost"]), bool(entry.record and entry.record.kernel)
     what, hint = ("kernel", _HINT_RESTART) if is_kernel else ("process", _HINT_ANOTHER_PROCESS)

@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.records import JobRecord
@@ -21,7 +21,7 @@ from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.failures import note_blame, ranks_from_end_marker, read_ranks, why_ended
+from jupyter_slurm.services.jobs.failures import EndMarker, note_blame, ranks_from_end_marker, read_ranks, why_ended
 from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
@@ -383,7 +383,7 @@ class Tracker:
         return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
 
 
-def _had(marker: Mapping[str, Any]) -> dict[str, str]:
+def _had(marker: EndMarker) -> dict[str, str]:
     """Return the resources in an end marker; the job could have written anything into the marker."""
     told = marker.get("had")
     told = told if isinstance(told, dict) else {}

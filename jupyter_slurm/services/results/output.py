@@ -6,9 +6,10 @@ import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from jupyter_slurm.errors import JobOutputMissing, TransportError
+from jupyter_slurm.services.event_bus import Event
 from jupyter_slurm.services.jobdir.output_paths import DISPLAY, STREAMS
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
@@ -19,10 +20,25 @@ from jupyter_slurm.transport.ssh.protocols import LinkLost
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["DISPLAY", "STREAMS", "follow", "read_output", "why_lost"]
+__all__ = ["DISPLAY", "STREAMS", "LinkState", "OutputPart", "follow", "read_output", "why_lost"]
 
 _CHUNK_BYTES = 262_144
 _RETRY_INTERVAL_S = 5.0  # seconds after which a failed read is repeated
+
+
+class LinkState(TypedDict, total=False):
+    """Connection of a cluster, of the fields that the API has of it."""
+
+    connection: api.Connection | None
+
+
+class OutputPart(TypedDict):
+    """Part of a stream, base64-encoded, with its position and the size of the whole."""
+
+    stream: str
+    offset: int
+    size: int
+    data: str
 
 
 async def read_output(
@@ -66,10 +82,12 @@ def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissi
     )
 
 
-def why_lost(cluster: str, reached: Callable[[], Mapping[str, Any]]) -> str:
+def why_lost(cluster: str, reached: Callable[[], LinkState]) -> str:
     """Return why a cluster does not answer now; empty if the connection works."""
-    connection = reached().get("connection") or {}
-    return f"The connection to {cluster} is lost: {connection['message']}" if connection.get("state") == "lost" else ""
+    connection = reached().get("connection")
+    if not connection or connection.get("state") != "lost":
+        return ""
+    return f"The connection to {cluster} is lost: {connection['message']}"
 
 
 async def follow(
@@ -80,7 +98,7 @@ async def follow(
     changed: asyncio.Event,
     printed: Callable[[], None],
     lost: Callable[[], str],
-) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
+) -> AsyncIterator[Event]:
     """Yield the output and the states of a job, until it is over and everything has been sent.
 
     ``offsets`` gives for each stream the bytes that the listener already has; a missing stream is not sent. A negative
@@ -157,7 +175,7 @@ async def _size(tails: OutputGrowth, path: str, size: int | None, had: int) -> i
 
 async def _news(
     transport: Transport, path: str, size: int | None, stream: str, offsets: dict[str, int], *, is_last: bool
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncIterator[OutputPart]:
     """Yield the data beyond ``offsets[stream]`` and update the offset; a file that shrank is read from its start."""
     if size is None:
         return

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import JobOutputMissing, UsageError
+from jupyter_slurm.services.event_bus import Event
 from jupyter_slurm.services.jobdir import job_directory
 from jupyter_slurm.services.jobdir.job_written_files import read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned, ownership_error
@@ -51,7 +52,7 @@ class ResultReader:
         client: SlurmClient,
         tracker: Tracker,
         wake: Callable[[], None],
-        reached: Callable[[], Mapping[str, Any]],
+        reached: Callable[[], output.LinkState],
         find: Callable[[str], Awaitable[TrackedJob]],
         display_entry: Callable[[str, TrackedJob], TrackedJob],
     ) -> None:
@@ -106,7 +107,7 @@ class ResultReader:
             raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
         return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
 
-    async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
+    async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[Event]:
         """Yield the output and the states of a job until its end."""
         entry = await self._find(reference)
         positions: dict[str, int] = {}  # display data first: it has positions in the text

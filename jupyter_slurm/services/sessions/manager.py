@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.errors import JobError, JobNotFound, SlurmError, TransportError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import GrantRecord
@@ -36,6 +36,7 @@ from jupyter_slurm.services.tunnels.manager import Tunnels, owner
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["Sessions"]
 
@@ -91,7 +92,7 @@ class Sessions:
 
     # -- requests of the user
 
-    async def launch(self, name: str, requested: Mapping[str, Any]) -> dict[str, Any]:
+    async def launch(self, name: str, requested: api.Launch) -> api.Job | api.Preview:
         """Submit the job of a session, once for each key; ``dry_run``: only show the submission.
 
         Raises
@@ -105,7 +106,7 @@ class Sessions:
         command = requested.get("command")
         check_command(command)
         with self._named(cluster, key, requested.get("name"), stem_of(command)) as chosen:
-            session = {n: value for n in _OF_A_SESSION if (value := requested.get(n)) is not None}
+            session: dict[str, Any] = {n: value for n in _OF_A_SESSION if (value := requested.get(n)) is not None}
             if session.get("jupyter") and (folder := cluster.location.container.get("image_dir")):
                 session["image_dir"] = folder
             session["base_url"] = base_url_of(session_path(session.get("prefix"), key), command)
@@ -113,8 +114,9 @@ class Sessions:
                 session["node_ports"] = list(cluster.location.node_ports)
             body = {n: value for n, value in requested.items() if n != "name" and n not in _OF_A_SESSION}
             body |= {"kind": "session", "text": "", "label": chosen, "session": session}
-            told = await cluster.submit(body)
-        return {**told, "warnings": [*(told.get("warnings") or ()), *_port_warnings(session.get("port"))]}
+            told = await cluster.submit(cast("SubmissionRequest", body))
+        warnings = [*(told.get("warnings") or ()), *_port_warnings(session.get("port"))]
+        return cast("api.Job | api.Preview", {**told, "warnings": warnings})
 
     def list_to_api(self, name: str, *, active: bool) -> list[api.Job]:
         """Return the sessions of a cluster, newest first."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jupyter_slurm.services.jobs.lookup import JobLookup
 from jupyter_slurm.services.jobs.tracker import Tracker
@@ -13,6 +12,8 @@ from jupyter_slurm.services.slurm.poller import Poller
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.clusters.cluster import ClusterConnection
+    from jupyter_slurm.services.submission.request import SubmissionRequest
 
 __all__ = ["JobCancellation", "SessionCluster"]
 
@@ -55,8 +56,8 @@ class SessionCluster(Protocol):
     def actions(self) -> JobCancellation:
         """Return the service that ends jobs."""
 
-    def describe_connection(self) -> Mapping[str, Any]:
+    def describe_connection(self) -> ClusterConnection:
         """Return the connection fields of the API."""
 
-    async def submit(self, asked: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def submit(self, asked: SubmissionRequest) -> api.Job | api.Preview:
         """Submit a job, or show the submission."""

@@ -17,3 +17,4 @@ class SubmissionRequest(api.Submission):
     image: NotRequired[Mapping[str, Any]]
     files: NotRequired[Mapping[str, bytes]]
     warnings: NotRequired[Sequence[str]]
+    process: NotRequired[int | None]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from jupyter_slurm.domain.scripts.resubmission import (
     OMIT_DEPENDENCY_HINT,
@@ -22,6 +21,10 @@ from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 
+if TYPE_CHECKING:
+    from jupyter_slurm.domain import api_types as api
+    from jupyter_slurm.services.submission.request import SubmissionRequest
+
 __all__ = ["JobSource", "repeat_request"]
 
 
@@ -38,7 +41,7 @@ class JobSource(Protocol):
     def jobs(self) -> JobLookup: ...  # noqa: D102
 
 
-async def repeat_request(cluster: JobSource, reference: str, requested: Mapping[str, Any]) -> dict[str, Any]:
+async def repeat_request(cluster: JobSource, reference: str, requested: api.ResubmitJobRequest) -> SubmissionRequest:
     """Return the submission that repeats a job: text, options, arguments, environment, values, from the same folder.
 
     A task of an array becomes an array of this one task.
@@ -68,12 +71,13 @@ async def repeat_request(cluster: JobSource, reference: str, requested: Mapping[
     context = dict(requested.get("context") or {})
     if not cluster.location.is_remote and record["cwd"] is not None:
         context["cwd"] = record["cwd"]
-    return {
+    submission = {
         **repeated(record, text, changed(table, options, text, changes) if changes else options),
         "key": requested["key"],
         "origin": {"folder": None, "notebook": record["notebook"]},
         "context": context,
     }
+    return cast("SubmissionRequest", submission)
 
 
 async def _open_dependency(cluster: JobSource, value: str) -> str | None:

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import math
 import posixpath
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from jupyter_slurm.config import Settings
@@ -26,7 +26,7 @@ from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.results.record import read_job_values, sweep_table
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
-from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
 from jupyter_slurm.services.staging.manager import Staging
 from jupyter_slurm.services.submission import sbatch_execution
 from jupyter_slurm.services.submission.array_continuation import RemainingParts, parts_notice
@@ -84,7 +84,7 @@ class Submitter:
 
     def __init__(
         self,
-        load_cluster_data: Callable[[], dict[str, Any]],
+        load_cluster_data: Callable[[], ClusterFile],
         location: ClusterLocation,
         settings: Settings,
         services: SubmissionServices,
@@ -101,7 +101,7 @@ class Submitter:
         self._gate = asyncio.Semaphore(_MAX_CONCURRENT_SUBMISSIONS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # a lock lives while a caller waits
 
-    async def submit(self, request: Mapping[str, Any]) -> api.Job | api.Preview:
+    async def submit(self, requested: SubmissionRequest) -> api.Job | api.Preview:
         """Submit a job, or show the submission.
 
         Raises
@@ -109,7 +109,6 @@ class Submitter:
         UsageError, SubmitRefused
             Nothing was submitted.
         """
-        requested = cast("SubmissionRequest", request)
         if not is_key(requested["key"]):
             raise UsageError(f"{requested['key']!r} is not a submission key")
         lock = self._locks.setdefault(requested["key"], asyncio.Lock())
