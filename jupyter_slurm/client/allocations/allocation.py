@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from jupyter_slurm.client.allocations.unrepeatable_job import UnrepeatableJob
 from jupyter_slurm.client.clusters.cluster import Cluster, current
 from jupyter_slurm.client.interrupts import WaitInterrupted
 from jupyter_slurm.client.jobs import array, wait
@@ -49,21 +50,7 @@ _mine: list[Allocation] = []  # of this kernel, the latest last
 _released_at_exit: list[Allocation] = []
 
 
-class _Unrepeatable(Job):
-    """Job that is requested again only with the line that requested it."""
-
-    def resubmit(self, **options: Any) -> Job:
-        """Refuse: the user runs the requesting line again.
-
-        Raises
-        ------
-        UsageError
-            Always.
-        """
-        raise UsageError(f"{self.title} is not submitted again from here.", hint="Run its cell again.")
-
-
-class Allocation(_Unrepeatable):
+class Allocation(UnrepeatableJob):
     """Resources that Slurm keeps for you: ``%srun`` and ``%%srun`` use them.
 
     Returned by ``%salloc``, :func:`jupyter_slurm.allocations` and :func:`jupyter_slurm.job`. In addition to the
@@ -145,7 +132,7 @@ class Allocation(_Unrepeatable):
         return self
 
 
-class Step(_Unrepeatable):
+class Step(UnrepeatableJob):
     """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation continues."""
 
     _survivor_text, _in_any_case = "its allocation goes on", ".cancel() ends it in any case"

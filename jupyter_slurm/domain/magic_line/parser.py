@@ -24,6 +24,7 @@ from jupyter_slurm.errors import OptionError, UsageError
 __all__ = ["MagicLine", "Token", "command_arguments", "parse_cell_line", "parse_line_magic", "tokenize"]
 
 _BEFORE_HOME = re.compile(r"(--[A-Za-z][\w-]*=)?")  # of the current word
+_Keywords = Mapping[str, bool | None]
 _NO_VARIABLES: Mapping[str, str] = {}
 _KEYWORD = re.compile(r"(?P<word>[A-Za-z_][A-Za-z0-9_]*)(?:=(?P<value>.*))?", re.DOTALL)
 
@@ -189,7 +190,7 @@ class _Reader:
 def parse_cell_line(
     line: str,
     table: OptionTable,
-    keywords: Mapping[str, bool | None],
+    keywords: _Keywords,
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
@@ -232,7 +233,7 @@ def parse_cell_line(
 def parse_line_magic(
     line: str,
     table: OptionTable,
-    keywords: Mapping[str, bool | None],
+    keywords: _Keywords,
     lookup: Lookup | None = None,
     variables: Mapping[str, str] = _NO_VARIABLES,
 ) -> MagicLine:
@@ -331,7 +332,7 @@ def _match_keyword(token: Token) -> re.Match[str] | None:
     return match if match and token.typed >= min(len(token.text), match.end("word") + 1) else None
 
 
-def _continues_keywords(token: Token, keywords: Mapping[str, bool | None]) -> bool:
+def _continues_keywords(token: Token, keywords: _Keywords) -> bool:
     """Return whether the keywords of a line magic continue: with a keyword, or a mistyped keyword with a value."""
     match = _match_keyword(token)
     return match is not None and (
@@ -339,7 +340,7 @@ def _continues_keywords(token: Token, keywords: Mapping[str, bool | None]) -> bo
     )
 
 
-def _check_order(token: Token, line: str, keywords: Mapping[str, bool | None]) -> None:
+def _check_order(token: Token, line: str, keywords: _Keywords) -> None:
     if token.typed and (meant := option_meant(token.text)):
         said = f"{line[token.start : token.end]!r} begins with another dash than options do"
         raise UsageError(said, hint=f"Did you mean {meant}?", span=[token.start, token.end], suggestion=meant)
@@ -352,9 +353,7 @@ def _check_order(token: Token, line: str, keywords: Mapping[str, bool | None]) -
         )
 
 
-def _check_glued(
-    table: OptionTable, tokens: Sequence[Token], at: int, line: str, keywords: Mapping[str, bool | None]
-) -> None:
+def _check_glued(table: OptionTable, tokens: Sequence[Token], at: int, line: str, keywords: _Keywords) -> None:
     """Refuse the value of ``--nice 5``: the value of an option with an optional value follows an equals sign."""
     token, before = tokens[at], tokens[at - 1].text if at else ""
     match = _match_keyword(token)
@@ -366,18 +365,14 @@ def _check_glued(
         )
 
 
-def _similar_keyword(name: str, keywords: Mapping[str, bool | None]) -> str | None:
+def _similar_keyword(name: str, keywords: _Keywords) -> str | None:
     from difflib import get_close_matches  # slow import, needed only after a typing error
 
     return next(iter(get_close_matches(name, list(keywords), n=1)), None)
 
 
 def _add_keyword(
-    table: OptionTable,
-    token: Token,
-    line: str,
-    keywords: Mapping[str, bool | None],
-    found_keywords: dict[str, str | None],
+    table: OptionTable, token: Token, line: str, keywords: _Keywords, found_keywords: dict[str, str | None]
 ) -> None:
     """Record a keyword."""
     span = [token.start, token.end]
@@ -394,9 +389,8 @@ def _add_keyword(
             suggestion=near,
         )
     name, value = match["word"], match["value"]
-    is_refined = keywords[name] is None and (value is None) != (
-        found_keywords.get(name) is None
-    )  # `kernel kernel=NAME`
+    # `kernel kernel=NAME`
+    is_refined = keywords[name] is None and (value is None) != (found_keywords.get(name) is None)
     if name in found_keywords and not is_refined:
         raise UsageError(f"{name} is there twice", hint="Say it once.", span=span)
     if keywords[name] is False and value is not None:

@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from jupyter_slurm.domain.options.step_options import advise_refused, is_out_of_memory, is_time_over
 from jupyter_slurm.errors import JobError, SlurmError, TransportError
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
-from jupyter_slurm.services.jobs.job import TrackedJob
+from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, TrackedJob
 from jupyter_slurm.services.jobs.session_server import end_error
+from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.transport.base import Transport
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
-__all__ = ["EndMarker", "note_blame", "ranks_from_end_marker", "read_ranks", "why_ended"]
+__all__ = ["EndMarker", "had_from_end_marker", "note_blame", "ranks_from_end_marker", "read_ranks", "why_ended"]
 
 _NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 _MAX_MARKER_BYTES = 1_000_000
+_MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
 _HINT_ANOTHER_PROCESS = "%%remote starts another one."
 _HINT_RESTART = "Its notebook can restart it."
 
@@ -94,6 +96,17 @@ def ranks_from_end_marker(marker: Any) -> api.JobRanks | None:
         return {"first": first, "also": int(told["also"]), "ended": int(told["ended"])}
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def had_from_end_marker(marker: EndMarker) -> dict[str, str]:
+    """Return the resources in an end marker; the job could have written anything into the marker."""
+    had = marker.get("had")
+    told = had if isinstance(had, dict) else {}
+    return {
+        name: printable(told[name][:_MAX_REASON_CHARACTERS])
+        for name in ALLOCATED_FIELDS
+        if isinstance(told.get(name), str)
+    }
 
 
 def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:

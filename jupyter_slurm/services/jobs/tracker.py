@@ -21,12 +21,18 @@ from jupyter_slurm.services.jobdir.job_json_model import SlurmJobRecord
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted
 from jupyter_slurm.services.jobs import array_parts as parts
 from jupyter_slurm.services.jobs import array_tasks
-from jupyter_slurm.services.jobs.failures import EndMarker, note_blame, ranks_from_end_marker, read_ranks, why_ended
-from jupyter_slurm.services.jobs.job import ALLOCATED_FIELDS, UNKNOWN, TrackedJob
+from jupyter_slurm.services.jobs.failures import (
+    had_from_end_marker,
+    note_blame,
+    ranks_from_end_marker,
+    read_ranks,
+    why_ended,
+)
+from jupyter_slurm.services.jobs.job import UNKNOWN, TrackedJob
 from jupyter_slurm.services.jobs.notebook_process import process_key
 from jupyter_slurm.services.jobs.record_writer import RecordWriter, describe_end
 from jupyter_slurm.services.jobs.serialize import job_dict
-from jupyter_slurm.services.slurm.client import SlurmClient, printable
+from jupyter_slurm.services.slurm.client import SlurmClient
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -38,7 +44,6 @@ log = logging.getLogger(__name__)
 _ACCOUNTING_LAG_S = 60.0
 _MAX_SINGLE_LOOKUPS = 3
 _TASKS_WRITE_INTERVAL_S = 60.0  # seconds between two writes of the finished tasks of a running array
-_MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
 
 
 class Tracker:
@@ -298,7 +303,11 @@ class Tracker:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        entry.restarts, entry.runner.ranks, entry.runner.had = restarts, ranks_from_end_marker(marker), _had(marker)
+        entry.restarts, entry.runner.ranks, entry.runner.had = (
+            restarts,
+            ranks_from_end_marker(marker),
+            had_from_end_marker(marker),
+        )
         if "lost" in marker:
             await self._end_cell(entry)
         entry.error = why_ended(entry, marker) or entry.error  # first: listeners that see the end also see the reason
@@ -383,17 +392,7 @@ class Tracker:
         return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
 
 
-def _had(marker: EndMarker) -> dict[str, str]:
-    """Return the resources in an end marker; the job could have written anything into the marker."""
-    told = marker.get("had")
-    told = told if isinstance(told, dict) else {}
-    return {
-        name: printable(told[name][:_MAX_REASON_CHARACTERS])
-        for name in ALLOCATED_FIELDS
-        if isinstance(told.get(name), str)
-    }
-
-
+_TASKS_WRITE_INTERVAL_S = 60.0  # seconds between two writes of the finished tasks of a running array
 def _is_later(entry: TrackedJob, other: TrackedJob) -> bool:
     """Return whether an ID that two jobs had belongs to the first: IDs restart after a controller lost its state."""
     if other.folder is None:

@@ -138,9 +138,8 @@ class ControlMaster:
             if self._has_ended():
                 return  # the caller of close does not wait
             if self._find(self._own_socket):
-                self.since = os.stat(
-                    self._own_socket
-                ).st_mtime  # created at the end of the login, and not changed later
+                # created at the end of the login, and not changed later
+                self.since = os.stat(self._own_socket).st_mtime
                 if self._max_age is None or time.time() - self.since < self._max_age:
                     return
                 self._unfind()
@@ -391,11 +390,8 @@ class OpenSshLink(PersistentLink):
 
 def end_own_masters(target: LoginTarget, route: Sequence[HostConfig], folder: str) -> None:
     """End the masters that an earlier process left, if any."""
-    paths = [
-        own_socket_path(hop_target(target, route, number), route[: number + 1], folder)
-        for number in range(len(route) - 1)
-    ]
-    for path in (own_socket_path(target, route, folder), *paths):
+    hops = [(hop_target(target, route, number), route[: number + 1]) for number in range(len(route) - 1)]
+    for path in (own_socket_path(to, hosts, folder) for to, hosts in [(target, route), *hops]):
         with (
             contextlib.suppress(OSError, EOFError),
             contextlib.closing(ControlSocket(path, _ANSWER_TIMEOUT_S)) as control,
