@@ -303,11 +303,8 @@ class Tracker:
             return False
         if entry.is_finished or restarts < max(entry.restarts, (entry.latest and entry.latest.restarts) or 0):
             return False
-        entry.restarts, entry.runner.ranks, entry.runner.had = (
-            restarts,
-            ranks_from_end_marker(marker),
-            had_from_end_marker(marker),
-        )
+        entry.restarts, entry.runner.ranks = restarts, ranks_from_end_marker(marker)
+        entry.runner.had = had_from_end_marker(marker)
         if "lost" in marker:
             await self._end_cell(entry)
         entry.error = why_ended(entry, marker) or entry.error  # first: listeners that see the end also see the reason
