@@ -85,7 +85,6 @@ REFUSED = {
 EXCEPTIONS = {
     "known_hosts": "the file of OpenSSH",
     "KnownHostEntry": "a line of the file known_hosts",
-    "known_names": "names that a site profile knows of its cluster, where Slurm has not told them yet",
     "NotFound": "the usual word for an error of this kind (404)",
     "time_left": "documented for users: Allocation.time_left",
     "whose": "documented for users: Usage.whose",

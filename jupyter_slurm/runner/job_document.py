@@ -93,7 +93,7 @@ ValuesPart = TypedDict("ValuesPart", {"in": list[str], "out": list[str], "limit"
 
 
 class ArrayPart(TypedDict, total=False):
-    """Position of an array among those that are one for the person."""
+    """Position of an array among those that are one for the user."""
 
     of: str
     number: int
@@ -313,14 +313,14 @@ class DisplayMessage(TypedDict, total=False):
 
 
 class CellNews(TypedDict, total=False):
-    """What a kernel tells its keeper of a cell of another notebook."""
+    """Report of a kernel to its keeper about a cell of another notebook."""
 
     begun: bool
     exit_code: int
 
 
 class Transient(TypedDict, total=False):
-    """What a message says of an output and is not part of it."""
+    """Metadata of an output in a message."""
 
     display_id: str
 

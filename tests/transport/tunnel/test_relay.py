@@ -173,14 +173,14 @@ def test_an_answer_goes_out_behind_nothing_that_nobody_has_acknowledged() -> Non
                 one.serve(one.channels[1], selectors.EVENT_READ)
                 assert frames() == [relay.OPENED, relay.DATA]
                 one.handle(relay.DATA, 1, b"half of a question")
-                one.give_credit()  # soon after: the other side may wait for the credit
+                one.send_credit()  # soon after: the other side may wait for the credit
                 assert frames() == [relay.CREDIT]
                 os.write(told, relay.HEADER.pack(relay.DATA, 1, 20) + b"x" * 10)
                 assert one.receive()
                 assert frames() == [relay.CREDIT]  # the rest of the frame may also wait for a message
                 os.write(told, b"x" * 10)
                 assert one.receive()
-                one.give_credit()
+                one.send_credit()
                 assert frames() == [relay.CREDIT]  # this one, and nothing before it
     finally:
         if 1 in one.channels:
