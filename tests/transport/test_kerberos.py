@@ -116,7 +116,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
     walk = LoginLogDiagnosis(way, found.append)
 
     def new_link(**options):
-        return OpenSshLink(target, way, Nobody(), str(folder), told=lambda line: None, **options)
+        return OpenSshLink(target, way, Nobody(), str(folder), notify=lambda line: None, **options)
 
     transport = SshTransport(new_link())
     with pytest.raises(LoginFailed) as refused:

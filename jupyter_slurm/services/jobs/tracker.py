@@ -389,9 +389,6 @@ class Tracker:
         return [replace(record, command=entry.script_path) for record in records if record.submit_time in times]
 
 
-_TASKS_WRITE_INTERVAL_S = 60.0  # seconds between two writes of the finished tasks of a running array
-
-
 def _is_later(entry: TrackedJob, other: TrackedJob) -> bool:
     """Return whether an ID that two jobs had belongs to the first: IDs restart after a controller lost its state."""
     if other.folder is None:

@@ -213,7 +213,7 @@ async def test_a_master_of_the_person_whose_host_is_gone_is_found_out(ssh_host, 
     host = ssh_host(name="dark")
     file, ask = own_master(host)
     told = []
-    transport = await log_in(file, host.name, Person(), told=told.append, ping=1.0, deadline=3.0)
+    transport = await log_in(file, host.name, Person(), notify=told.append, ping=1.0, deadline=3.0)
     await transport.run(["true"])
     host.drop()
     begin = time.monotonic()
