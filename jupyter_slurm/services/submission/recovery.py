@@ -288,9 +288,8 @@ class SubmissionRecovery:
             if answer is not None and answer.job is not None:
                 return await self.accept(entry, answer.job, answer.remarks)
             if answer is not None and answer.is_clear:
-                return await self._refuse(
-                    entry, sbatch_execution.refusal(answer, entry.record.argv if entry.record else [])
-                )
+                argv = entry.record.argv if entry.record else []
+                return await self._refuse(entry, sbatch_execution.refusal(answer, argv))
             found = await self._search.in_queue(entry, case.since, answer)
             job, has_run, is_certain = found.job, False, found.is_certain
             if job is None:
@@ -384,9 +383,8 @@ class SubmissionRecovery:
 
 def _unheard(trouble: str = "", *, is_cancelled: bool) -> SlurmError:
     if is_cancelled:
-        return SubmissionUnknown(
-            "sbatch has not answered yet: the job is cancelled as soon as it is found in the queue", hint=trouble
-        )
+        said = "sbatch has not answered yet: the job is cancelled as soon as it is found in the queue"
+        return SubmissionUnknown(said, hint=trouble)
     return SubmissionUnknown(
         "sbatch has not answered yet: whether the job is in the queue is being found out"
         + (f" ({trouble})" if trouble else ""),
