@@ -227,7 +227,7 @@ def test_a_dash_of_a_text_processor_is_told(typed: str, meant: str | None) -> No
     assert parse_line_magic(f"./{typed}", SBATCH, WORDS).rest == [f"./{typed}"]
 
 
-@given(TEXT)
+@given(TEXT.filter(lambda value: value != ":"))  # sbatch drops an argument that is only a colon
 def test_a_value_is_one_word_wherever_words_may_stand(value: str) -> None:
     values = lookup({"v": value})
     parsed = parse_cell_line('--comment {v} --wckey="{v}" as=x{v} wait -- {v} "$v" a${v}b', SBATCH, WORDS, values)
