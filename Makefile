@@ -77,8 +77,9 @@ lint: .build/node_modules ## ruff, mypy, import-linter, tsc, eslint, prettier, v
 	@$(MAKE) -j 2 .lint-python .lint-panel
 
 .PHONY: api-types
-api-types: .build/installed ## write the API's objects of openapi.yaml into jupyter_slurm/domain/api_types.py
+api-types: .build/installed ## write the types of the API from openapi.yaml, for Python and for TypeScript
 	@$(BIN)/python tests/agent/api_types.py
+	@$(NPM) run api-types
 
 .PHONY: .lint-python .lint-panel
 .lint-python:
