@@ -278,7 +278,7 @@ class AgentClient:
         asked: dict[str, object] = {"params": params, "timeout": timeout, "content": content}
         waits = None if self.create_wait_limits is None else self.create_wait_limits(path)
         if waits is not None:
-            asked["meanwhile"] = waits
+            asked["on_wait"] = waits
 
         def once() -> HttpAnswer:
             return self._exchange(self._link().wire, method, path, **asked)

@@ -182,7 +182,7 @@ class HttpClient:
             JSON.
         timeout : float or None
             Seconds without a byte.
-        meanwhile : callable, optional
+        on_wait : callable, optional
             Called every second or two until the answer.
 
         Raises

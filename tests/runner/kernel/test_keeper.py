@@ -112,9 +112,13 @@ def test_too_much_output_for_nobody_loses_its_oldest_part_and_says_so(
 ) -> None:
     keeper = keep(cwd=str(tmp_path))
     front = keeper.front().connect()
-    number = front.execute("for i in range(200): print(i, 'x' * 1_000_000, flush=True)\nopen('done', 'w').close()")
-    front.until(lambda one: one.printed(number), "its first lines")
+    number = front.execute(
+        "import os, time\nprint('0 first', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)\n"
+        "for i in range(1, 200): print(i, 'x' * 1_000_000, flush=True)\nopen('done', 'w').close()"
+    )
+    front.until(lambda one: one.printed(number), "its first line")
     front.cut()
+    (tmp_path / "go").touch()
     wait_for((tmp_path / "done").exists, "the end of the cell")
     front.connect()
     assert front.answer(number)["status"] == "ok"
