@@ -7,10 +7,13 @@ import json
 import shlex
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.cli.terminal import add_verbatim
 from jupyter_slurm.errors import UsageError
+
+if TYPE_CHECKING:
+    from jupyter_slurm.client.kernels.kernelspecs import KernelSpec
 
 __all__ = ["add_parser", "run"]
 
@@ -78,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     elif act == "list" and rest in ([], ["--json"]):
         known = listed()
         if rest:
-            print(json.dumps([asdict(one) for one in known], indent=2))
+            print(json.dumps([_to_json(one) for one in known], indent=2))
         else:
             print(kernelspecs() if known else "No kernels on nodes. `jupyter slurm kernel add` adds one.")
     elif act == "remove" and len(rest) == 1:
@@ -91,6 +94,13 @@ def run(args: argparse.Namespace) -> int:
             hint="kernel add [CLUSTER] …, list, remove NAME, switch NOTEBOOK KERNEL",
         )
     return 0
+
+
+def _to_json(kernelspec: KernelSpec) -> dict[str, object]:
+    """Return a kernelspec as ``--json`` prints it."""
+    fields: dict[str, object] = asdict(kernelspec)
+    fields["words"] = fields.pop("arguments")
+    return fields
 
 
 def _move(act: str, arguments: list[str]) -> int:

@@ -134,7 +134,9 @@ def _told(gpus: Gpus) -> api.Gpus:
 
 
 def _limit(limit: Limit) -> api.ResourcesLimit:
-    return cast("api.ResourcesLimit", asdict(limit))
+    fields = asdict(limit)
+    fields["most"] = fields.pop("maximum")
+    return cast("api.ResourcesLimit", fields)
 
 
 def _starts_jobs(node: Node) -> bool:

@@ -233,7 +233,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jupyter_slurm.services.sessions.manager._RETRY_DELAYS_S", (0.5, 1.0))
     monkeypatch.setattr(
         "jupyter_slurm.services.clusters.composition.Poller",
-        lambda look, **more: Poller(look, **{**more, "shortest": 1.0}),
+        lambda look, **more: Poller(look, **{**more, "min_interval": 1.0}),
     )
 
 

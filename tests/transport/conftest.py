@@ -73,7 +73,7 @@ def connect_by(short_tmp: Path) -> Iterator[Callable[..., Connected]]:
     ) -> Connected:
         told: list[str] = []
         way = [HostConfig(host.name, host.address, host.port, user or host.user, strict="yes")]
-        rest = {"told": told.append, "pause": 0.1, **(link or {})}
+        rest = {"notify": told.append, "pause": 0.1, **(link or {})}
         connection: PersistentLink
         if carrier == "paramiko":
             connection = ParamikoLink(way, _gate(host), **rest)

@@ -24,7 +24,7 @@ async def log_in(folder):
     async def make(config, name, person, *, options=(), **more):
         way = await resolve_route(name, config_file=str(config))
         target = LoginTarget(name, tuple(options), str(config))
-        link = OpenSshLink(target, way, person, folder, **{"told": lambda line: None, "pause": 0.1, **more})
+        link = OpenSshLink(target, way, person, folder, **{"notify": lambda line: None, "pause": 0.1, **more})
         made.append((SshTransport(link), target, way))
         return made[-1][0]
 
