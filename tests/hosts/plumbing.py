@@ -61,16 +61,16 @@ class PlumbingActions:
 class PlumbingSteps:
     """Steps of :class:`PlumbingCluster`, with the kernels in them, and directories that are copied back."""
 
-    def of(self, allocation: dict[str, Any]) -> list[dict[str, Any]]:
+    def steps_to_api(self, allocation: dict[str, Any]) -> list[dict[str, Any]]:
         return [allocation]
 
     async def start(self, allocation: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         return {**allocation, "key": asked["key"], "allocation": None}
 
-    async def where(self, step: dict[str, Any], wait: float) -> dict[str, Any]:
+    async def connection_to_api(self, step: dict[str, Any], wait: float) -> dict[str, Any]:
         return {"state": "PENDING", "finished": False, "node": None, "port": None, "stage": None}
 
-    async def bring(self, job: dict[str, Any]) -> None:
+    async def copy_back(self, job: dict[str, Any]) -> None:
         pass
 
 
@@ -124,7 +124,7 @@ class _Asked:
     def __init__(self, core: PlumbingCore, name: str, answer: Mapping[str, Any]) -> None:
         self._core, self._name, self._answer = core, name, answer
 
-    async def list_to_api(self, **asked: Any) -> dict[str, Any]:
+    async def to_api(self, **asked: Any) -> dict[str, Any]:
         self._core.calls.append((self._name, *asked.values()))
         return {
             **self._answer,
