@@ -193,7 +193,7 @@ class Facts:
             _, nodes = _resources(_together(places))["gpu", kind]
             yield from _counted(kind, total, nodes)
 
-    def _named_node_gpus(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
+    def _named_gpu_of_node(self, partitions: Sequence[str]) -> Iterator[NamedEntity]:
         for (name, kind), (most, nodes) in sorted(_resources(_together(self._places(partitions))).items()):
             if name == "gpu":
                 yield from _counted(kind, most, nodes)

@@ -52,7 +52,7 @@ class ShowsNote(Protocol):
     children: Any
 
     @property
-    def is_on_screen(self) -> bool: ...  # noqa: D102
+    def is_visible(self) -> bool: ...  # noqa: D102
 
 
 class ClickCheck:
@@ -83,7 +83,7 @@ class ClickCheck:
     def _on_cell_start(self, info: Any) -> None:
         self._cell += 1
         self._runs = True
-        if not self._is_answered and self._shell is not None and self._panel.is_on_screen:
+        if not self._is_answered and self._shell is not None and self._panel.is_visible:
             event_loop.spawn(self._show_probe(self._cell), self._context.copy())
 
     def _ends(self, result: Any) -> None:

@@ -100,8 +100,8 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
     ran = held.run("%%remote\nraise ValueError('two\\nlines: \u00e9')")
     assert ran.traceback.endswith(": ValueError: two\nlines: \u00e9")
     held.ok(
-        "from jupyter_slurm.magics import remote as magic\nsends = magic.process_of\n"
-        "def interrupted(*_): magic.process_of = sends; raise KeyboardInterrupt\nmagic.process_of = interrupted"
+        "from jupyter_slurm.magics import remote as magic\nsends = magic.ensure_process\n"
+        "def interrupted(*_): magic.ensure_process = sends; raise KeyboardInterrupt\nmagic.ensure_process = interrupted"
     )
     assert "before the cell was sent: nothing of it runs" in held.run("%%remote\nkept.append(3)").traceback
     up = gate("up")
