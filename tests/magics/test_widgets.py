@@ -159,10 +159,10 @@ def test_it_listens_while_it_is_seen(kernel: Any, wait_for: WaitFor) -> None:
     kernel.ok("over = later.cancel()")  # the result of a cell is shown, with a button below it until the end of the job
     kernel.ok("shown.close()\nassert shown._feed._work is None")
     kernel.ok(
-        "from jupyter_slurm.widgets.job_feed import JobFeed\nlook, JobFeed.look = JobFeed.look, lambda feed: 1 / 0"
+        "from jupyter_slurm.widgets.job_feed import JobFeed\nlook, JobFeed.refresh = JobFeed.refresh, lambda feed: 1 / 0"
     )
     assert "ZeroDivisionError" in kernel.run("jupyter_slurm.monitor()").traceback  # as without an agent
-    kernel.ok("JobFeed.look = look")
+    kernel.ok("JobFeed.refresh = look")
     hears = (
         "[type(getattr(each, '__self__', None)).__name__ for each in get_ipython().events.callbacks['pre_run_cell']]"
     )

@@ -131,9 +131,9 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
         assert "withdrawn before it began: nothing of it ran" in said or (interrupts == 2 and "is dropped" in said)
     held.ok(
         "from jupyter_slurm.errors import TransportError\nfrom jupyter_slurm.client.allocations import remote_cells as cells\n"
-        "looks = cells._why_it_waits\n"
-        "def fails(*_):\n    cells._why_it_waits = looks\n    raise TransportError('it is back in a moment')\n"
-        "cells._why_it_waits = fails"
+        "looks = cells._wait_reason\n"
+        "def fails(*_):\n    cells._wait_reason = looks\n    raise TransportError('it is back in a moment')\n"
+        "cells._wait_reason = fails"
     )
     request = held.begin("%%remote\nkept")
     _until_it_says("waits for the cells before it", held, request, wait_for)

@@ -148,8 +148,8 @@ def test_an_upload_is_told_outlasts_a_break_and_ends_with_an_interrupt(
 
     # An interrupt before the agent has started to send.
     kernel.ok(
-        "from jupyter_slurm.client.jobs import upload as sending\nfollowed = sending._followed\n"
-        "def early(*_): sending._followed = followed; raise KeyboardInterrupt\nsending._followed = early"
+        "from jupyter_slurm.client.jobs import upload as sending\nfollowed = sending._follow_upload\n"
+        "def early(*_): sending._follow_upload = followed; raise KeyboardInterrupt\nsending._follow_upload = early"
     )
     line.rate = RATE
     assert "nothing was submitted" in kernel.run("%%sbatch in=many\n1").traceback
