@@ -379,13 +379,13 @@ def test_live_output_can_be_switched_off(kernel: Any) -> None:
 def test_of_a_flood_that_nobody_saw_come_the_end_is_read(kernel: Any) -> None:
     kernel.ok(
         "from jupyter_slurm.client.settings import settings\nfrom jupyter_slurm.client.output import follower as follow\n"
-        "settings().live_output, real, came = False, follow.Follower._take_output, []\n"
+        "settings().live_output, real, came = False, follow.Follower._apply_output, []\n"
         "def counted(self, stream, offset, data):\n    came.append(len(data))\n    real(self, stream, offset, data)\n"
-        "follow.Follower._take_output = counted"
+        "follow.Follower._apply_output = counted"
     )
     shown = kernel.ok("%%sbatch as=flood\n#!/bin/sh\necho FIRST\nyes a line | head -c 301000000\necho LAST").display
     kernel.ok("import time\nwhile not flood.is_finished: time.sleep(0.1)")
-    kernel.ok("flood.wait()\nsettings().live_output, follow.Follower._take_output = True, real")
+    kernel.ok("flood.wait()\nsettings().live_output, follow.Follower._apply_output = True, real")
     assert kernel.text(shown).endswith("a line\nLAST")
     assert "FIRST" not in kernel.text(shown)
     assert kernel.value("flood.stdout_path") in kernel.text(shown), "where the rest is"

@@ -178,11 +178,11 @@ def test_an_agent_that_does_not_answer_keeps_nobody(
     known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any
 ) -> None:
     agent = int(kernel.value("held._cluster.client.info['pid']"))
-    kernel.ok("%salloc --hold as=later\nimport jupyter_slurm\nlast = jupyter_slurm.allocations()[0]\nlast._asked = 0")
+    kernel.ok("%salloc --hold as=later\nimport jupyter_slurm\nlast = jupyter_slurm.allocations()[0]\nlast._updated_at = 0")
     os.kill(agent, signal.SIGSTOP)
     try:
         kernel.ok(
-            "from jupyter_slurm.client.clusters import name_completion as facts\nfor one in facts._known.values(): one.due = 0"
+            "from jupyter_slurm.client.clusters import name_completion as facts\nfor one in facts._known.values(): one.next_request_at = 0"
         )
         assert offered("%%sbatch -p ") == ["arandu", "devwork"], "what was known"
         assert not {"arandu", "--partition"} & set(offered("%%sbatch --reservation ")), "nothing is known of them"
