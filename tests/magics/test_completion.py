@@ -178,7 +178,9 @@ def test_an_agent_that_does_not_answer_keeps_nobody(
     known: dict[str, str], offered: Callable[[str], list[str]], kernel: Any
 ) -> None:
     agent = int(kernel.value("held._cluster.client.info['pid']"))
-    kernel.ok("%salloc --hold as=later\nimport jupyter_slurm\nlast = jupyter_slurm.allocations()[0]\nlast._updated_at = 0")
+    kernel.ok(
+        "%salloc --hold as=later\nimport jupyter_slurm\nlast = jupyter_slurm.allocations()[0]\nlast._updated_at = 0"
+    )
     os.kill(agent, signal.SIGSTOP)
     try:
         kernel.ok(

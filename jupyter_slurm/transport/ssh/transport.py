@@ -53,7 +53,7 @@ class SshTransport:
         Commands of a profile for the remote shell, such as ``module load slurm``; run once in each shell.
     login_shell : bool
         Whether variables such as PATH are those of a login shell.
-    patience : float
+    timeout : float
         Seconds that the start-up files of the login shell may take.
     slow : callable, optional
         Notifies the user that the start-up files are slow; cancelled when they are done.
