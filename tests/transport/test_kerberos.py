@@ -130,7 +130,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
     assert 'carrier = "openssh"' in refused.value.hint
 
     kdc.run("kinit", user, input=b"secret\n")
-    transport = SshTransport(new_link(heard=walk.read_log))
+    transport = SshTransport(new_link(on_line=walk.read_log))
     try:
         assert (await transport.run(["id", "-un"])).stdout.decode().strip() == user
         assert f"{user} is let in by Kerberos ticket" in found[-1].said
