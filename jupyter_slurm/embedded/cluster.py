@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from jupyter_slurm.embedded import accounting, configuration, keeper
+from jupyter_slurm.embedded import accounting, configuration, owner_watch
 from jupyter_slurm.embedded.configuration import Machine, Ports
 from jupyter_slurm.embedded.control import ClusterControl
 from jupyter_slurm.embedded.daemons import Daemons, PortTaken
@@ -121,7 +121,7 @@ class EmbeddedCluster(ClusterControl):
             try:
                 self._start(deadline, parents)
                 if until is not None:
-                    keeper.start(self.daemons, until)
+                    owner_watch.start(self.daemons, until)
             except BaseException:
                 self._clear(parents=parents)
                 raise

@@ -25,7 +25,7 @@ from jupyter_slurm.kernels.channels.messages import Message
 from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
 from jupyter_slurm.kernels.notices import OutageNotice
-from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link import resumable_link
 
 if TYPE_CHECKING:
     from jupyter_client.connect import KernelConnectionInfo
@@ -311,7 +311,7 @@ class KernelProxy:
 
     def _arrived(self, parcel: Parcel) -> None:
         try:
-            if parcel.channel == link.NOTE:
+            if parcel.channel == resumable_link.NOTE:
                 self._noted(cast("KeeperNote", parcel.note()))
             elif self._running is not None:
                 self._running.arrived(parcel)

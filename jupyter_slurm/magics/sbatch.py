@@ -36,12 +36,12 @@ from jupyter_slurm.magics.cell_options import (
 )
 from jupyter_slurm.magics.error_pointer import add_blame, pointing_at
 from jupyter_slurm.magics.user_namespace import lookup_in, variables
-from jupyter_slurm.runner.cell.sweep import INDEX
+from jupyter_slurm.runner.cell.sweep_parameters import INDEX
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.estimate import Estimate
     from jupyter_slurm.domain import api_types as api
-    from jupyter_slurm.domain.scripts.sweep import Sweep
+    from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 
 __all__ = [
     "CELL_KEYWORDS",
@@ -141,7 +141,7 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
         launcher=find_launcher(parsed),
     )
     if kind == "python" and submission.sweep is not None:
-        from jupyter_slurm.client.submission.sweep import warn_hidden_functions
+        from jupyter_slurm.client.submission.sweep_keyword import warn_hidden_functions
 
         warn_hidden_functions(submission.sweep, cell)
     return _submit(shell, cluster, parsed, _after(cluster, parsed, submission, namespace), prefix, line)
@@ -151,7 +151,7 @@ def _sweep(parsed: MagicLine, namespace: Mapping[str, object]) -> Sweep | None:
     """Return the parameters of the tasks that ``sweep=`` requests."""
     if not {"sweep", "zip"} & parsed.keywords.keys():
         return None
-    from jupyter_slurm.client.submission.sweep import parse_sweep  # few cells have a sweep
+    from jupyter_slurm.client.submission.sweep_keyword import parse_sweep  # few cells have a sweep
 
     return parse_sweep(parsed.keywords, namespace)
 

@@ -13,13 +13,13 @@ from jupyter_slurm.services.clusters.housekeeping import Housekeeping
 from jupyter_slurm.services.clusters.registry import ClusterRegistry
 from jupyter_slurm.services.clusters.remote_cluster import Site, SiteContext
 from jupyter_slurm.services.connections.clients import ClientRegistry
-from jupyter_slurm.services.diagnostics.examination_registry import Examinations
+from jupyter_slurm.services.diagnostics.running_examinations import Examinations
 from jupyter_slurm.services.event_bus import EventBus
-from jupyter_slurm.services.images.manager import Images
+from jupyter_slurm.services.images.image_jobs import Images
 from jupyter_slurm.services.jobdir.index import JobIndex
-from jupyter_slurm.services.sessions.manager import Sessions
+from jupyter_slurm.services.sessions.session_launch import Sessions
 from jupyter_slurm.services.slurm.location import ClusterLocation
-from jupyter_slurm.services.tunnels.manager import Tunnels
+from jupyter_slurm.services.tunnels.open_tunnels import Tunnels
 from jupyter_slurm.transport.base import Transport
 
 __all__ = ["Core"]

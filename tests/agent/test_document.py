@@ -17,7 +17,7 @@ from jupyter_slurm.agent.api.schema import load_document
 from jupyter_slurm.agent.hosting import discovery
 from jupyter_slurm.agent.hosting.agent_host import serve_in_thread
 from jupyter_slurm.agent.hosting.endpoint import Endpoint, endpoint_at
-from jupyter_slurm.services.connections.prompts import PromptQueue
+from jupyter_slurm.services.connections.pending_prompts import PromptQueue
 
 _LONG = 1000
 

@@ -15,7 +15,7 @@ import pytest
 
 from jupyter_slurm.agent.client.agent_client import AgentClient
 from jupyter_slurm.client.login.call import answering
-from jupyter_slurm.client.login.prompts import ask_prompt
+from jupyter_slurm.client.login.prompt_display import ask_prompt
 from jupyter_slurm.errors import PromptGone, SlurmError, UsageError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from jupyter_slurm.errors import JobNotFound, UsageError
 from jupyter_slurm.services.connections.clients import ClientRegistry
-from jupyter_slurm.services.connections.prompts import PromptQueue
+from jupyter_slurm.services.connections.pending_prompts import PromptQueue
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.transport.ssh.prompts import Prompt, Question
 

@@ -230,7 +230,7 @@ def _is_ours(port: int | None) -> bool:
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make agents poll the queue, and check the route to a session, every second, for tests that wait for both."""
-    monkeypatch.setattr("jupyter_slurm.services.sessions.manager._RETRY_DELAYS_S", (0.5, 1.0))
+    monkeypatch.setattr("jupyter_slurm.services.sessions.session_launch._RETRY_DELAYS_S", (0.5, 1.0))
     monkeypatch.setattr(
         "jupyter_slurm.services.clusters.composition.Poller",
         lambda look, **more: Poller(look, **{**more, "min_interval": 1.0}),

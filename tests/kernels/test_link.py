@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link import resumable_link
 from jupyter_slurm.runner.link.handshake import KeeperHandshake, PeerRejected, PeerReplaced, ProxyHandshake
-from jupyter_slurm.runner.link.link import IOPUB, NOTE, SHELL, Link
+from jupyter_slurm.runner.link.resumable_link import IOPUB, NOTE, SHELL, Link
 
 SECRET = b"s" * 32
 
@@ -32,7 +32,7 @@ class Pair:
         self.clock = Clock()
         self.front, self.keeper = Link(clock=self.clock), Link(limit, clock=self.clock)
         self.who = b"the-one!"
-        self.told: dict[str, list[link.Message]] = {"front": [], "keeper": []}
+        self.told: dict[str, list[resumable_link.Message]] = {"front": [], "keeper": []}
 
     def connect(self) -> None:
         ours = ProxyHandshake(SECRET, self.who, self.front.received)
@@ -43,7 +43,7 @@ class Pair:
         self.take("keeper", self.keeper.attach(theirs.received, theirs.rest))
         self.take("front", self.front.attach(ours.received, ours.rest))
 
-    def take(self, end: str, messages: list[link.Message]) -> None:
+    def take(self, end: str, messages: list[resumable_link.Message]) -> None:
         self.told[end] += messages
         (self.front if end == "front" else self.keeper).confirm()
 
@@ -64,7 +64,7 @@ class Pair:
         self.keeper.detach()
 
 
-def numbers(messages: list[link.Message]) -> list[int]:
+def numbers(messages: list[resumable_link.Message]) -> list[int]:
     return [int(message.frames[0]) for message in messages if message.channel != NOTE]
 
 
@@ -248,8 +248,8 @@ def test_silence_breaks_a_connection_and_a_long_message_does_not() -> None:
     assert not pair.told["front"]
     pair.settle()
     assert numbers(pair.told["front"]) == [1]
-    pair.clock.now += link.SILENCE_TIMEOUT_S + 1
-    with pytest.raises(link.LinkBroken):
+    pair.clock.now += resumable_link.SILENCE_TIMEOUT_S + 1
+    with pytest.raises(resumable_link.LinkBroken):
         pair.front.tick()
 
 
@@ -259,7 +259,7 @@ def test_bytes_that_make_no_sense_break_the_connection_and_nothing_else(data: by
     pair.connect()
     try:
         pair.front.feed(data)
-    except link.LinkBroken:
+    except resumable_link.LinkBroken:
         pair.cut()
         pair.connect()
 
@@ -268,14 +268,14 @@ def test_bytes_that_make_no_sense_break_the_connection_and_nothing_else(data: by
 def test_a_message_is_itself_again_and_one_that_is_cut_short_is_none(
     channel: int, frames: list[bytes], cut: int
 ) -> None:
-    packed = b"".join(link.pack(channel, frames))
-    assert link.unpack(packed) == (channel, frames)
-    with pytest.raises(link.LinkBroken):
-        link.unpack(packed[:-cut] if cut < len(packed) else b"")
+    packed = b"".join(resumable_link.pack(channel, frames))
+    assert resumable_link.unpack(packed) == (channel, frames)
+    with pytest.raises(resumable_link.LinkBroken):
+        resumable_link.unpack(packed[:-cut] if cut < len(packed) else b"")
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b"7", b"[" * 100_000])
 def test_a_note_is_an_object(text: bytes) -> None:
-    with pytest.raises(link.LinkBroken):
-        link.Message(NOTE, [text]).note()
-    assert link.Message(NOTE, [json.dumps({"event": "started"}).encode()]).note() == {"event": "started"}
+    with pytest.raises(resumable_link.LinkBroken):
+        resumable_link.Message(NOTE, [text]).note()
+    assert resumable_link.Message(NOTE, [json.dumps({"event": "started"}).encode()]).note() == {"event": "started"}

@@ -276,7 +276,7 @@ def test_a_node_without_a_place_for_temporary_files_will_do(run, tmp_path):
 
 
 def test_values_come_and_go_under_either(run, tmp_path):
-    from jupyter_slurm.runner.variables import values
+    from jupyter_slurm.runner.variables import values_file as values
 
     values.write(
         str(run.folder / "in.values"),

@@ -18,7 +18,7 @@ from jupyter_slurm.client.render.table import Table
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import JobNotFound, ParseError, SlurmError, UsageError
-from jupyter_slurm.runner.cell.sweep import value_of
+from jupyter_slurm.runner.cell.sweep_parameters import value_of
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jupyter_slurm.errors import JobError
-from jupyter_slurm.runner.variables import values as file_of
+from jupyter_slurm.runner.variables import values_file as file_of
 
 __all__ = ["Outputs", "read_outputs"]
 

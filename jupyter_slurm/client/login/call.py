@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.client.login.link_watch import LinkWatch
-from jupyter_slurm.client.login.prompts import _T, _WAIT_STEP_S, _show_prompt, answer_prompt
+from jupyter_slurm.client.login.prompt_display import _T, _WAIT_STEP_S, _show_prompt, answer_prompt
 
 if TYPE_CHECKING:
     from jupyter_slurm.agent.client.agent_client import AgentClient

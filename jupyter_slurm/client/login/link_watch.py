@@ -62,7 +62,7 @@ class LinkWatch:
         self.report()
         if not self._is_reported:
             return
-        from jupyter_slurm.client.login.prompts import answer_prompt  # that module imports this one
+        from jupyter_slurm.client.login.prompt_display import answer_prompt  # that module imports this one
 
         with contextlib.suppress(SlurmError):
             for prompt in self._client.get("/v1/prompts", timeout=_STATUS_TIMEOUT_S):

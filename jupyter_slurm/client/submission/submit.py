@@ -21,7 +21,7 @@ from jupyter_slurm.client.render.terminal import printable
 if TYPE_CHECKING:
     from jupyter_slurm.client.submission.variables import PackedVariables
     from jupyter_slurm.domain import api_types as api
-    from jupyter_slurm.domain.scripts.sweep import Sweep
+    from jupyter_slurm.domain.scripts.sweep_parameters import Sweep
 
 __all__ = ["Preview", "Submission", "preview", "python_named", "submit"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.variables import values as file_of
+from jupyter_slurm.runner.variables import values_file as file_of
 from jupyter_slurm.runner.variables.packing import CannotTravel, TooLarge, packed
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from jupyter_slurm.kernels.channels.keeper_connection import KeeperConnection, P
 from jupyter_slurm.kernels.channels.messages import Message
 from jupyter_slurm.kernels.channels.placeholder import fail, stop
 from jupyter_slurm.kernels.channels.zmq_channels import ZmqChannels
-from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link import resumable_link
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MessagePart
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KernelForwarding"]
 
-_NAMES = {link.SHELL: "shell", link.CONTROL: "control", link.STDIN: "stdin"}
+_NAMES = {resumable_link.SHELL: "shell", resumable_link.CONTROL: "control", resumable_link.STDIN: "stdin"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
 _MAX_PENDING_REQUESTS = 100_000  # requests without an answer whose senders are stored
 
@@ -60,7 +60,7 @@ class KernelForwarding:
     def arrived(self, parcel: Parcel) -> None:
         """Send a message of the kernel to its recipients."""
         message = Message(parcel.frames)
-        if parcel.channel == link.IOPUB:
+        if parcel.channel == resumable_link.IOPUB:
             self._publish(message)
             return
         channel = _NAMES[parcel.channel]

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from jupyter_slurm.kernels.channels.messages import Frames
-from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link import resumable_link
 from jupyter_slurm.runner.link.handshake import GREETING_TIMEOUT_S, PeerRejected, PeerReplaced, ProxyHandshake
-from jupyter_slurm.runner.link.link import Message as Parcel
+from jupyter_slurm.runner.link.resumable_link import Message as Parcel
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MessagePart
@@ -69,7 +69,7 @@ class KeeperConnection:
         self, secret: bytes, receive: Callable[[Parcel], None], received: int, on_received: Callable[[int], None]
     ) -> None:
         self._secret, self._receive, self._on_received = secret, receive, on_received
-        self._connection_id, self._link = os.urandom(8), link.Link()
+        self._connection_id, self._link = os.urandom(8), resumable_link.Link()
         self._link.received = received
         self._wake = asyncio.Event()
         self.note_count = 0  # number of receptions
@@ -118,9 +118,9 @@ class KeeperConnection:
                 group.create_task(self._read(loop, connection))
                 group.create_task(self._write(loop, connection))
                 group.create_task(self._watch())
-        except (ExceptionGroup, link.LinkBroken, OSError) as error:
+        except (ExceptionGroup, resumable_link.LinkBroken, OSError) as error:
             first = _first(error)
-            if isinstance(first, (link.LinkBroken, OSError)):
+            if isinstance(first, (resumable_link.LinkBroken, OSError)):
                 raise ConnectionError(str(first)) from error
             raise first from None
         finally:

@@ -65,7 +65,7 @@ def run_cell(place: JobDirectory, args: list[str]) -> int:
     main = prepare([filename, *args])
     if place.task is not None:
         task = int(place.task) + place.offset
-        main.__dict__.update(load("cell.sweep").variables(place.shared, place.job, task))
+        main.__dict__.update(load("cell.sweep_parameters").variables(place.shared, place.job, task))
     with values_of(place, main.__dict__):
         shell = ipython()
         place.note()
@@ -105,7 +105,7 @@ def values_of(
     if not asked:
         yield
         return
-    values = load("variables.values")
+    values = load("variables.values_file")
     if asked["in"]:
         try:
             named.update(values.bring(os.path.join(place.shared, "in.values"), namespace))

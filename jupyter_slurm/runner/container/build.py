@@ -3,7 +3,7 @@
 ``image`` of job.json is the request. The source is a registry, Docker on this node, a Dockerfile, a definition file of
 Apptainer, or a list of Python packages. The image is stored in Docker's store of this node, or in the shared folder of
 images, under its name, where ``env=docker://NAME`` finds it. The image appears only when complete, and one job at a
-time makes it (``images.py``).
+time makes it (``image_fetch.py``).
 
 Sources: docker-build(1), apptainer-build(1), ch-image(1), ch-convert(1). Python 3.8+, standard library only.
 """
@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Iterator
 
 load = runpy.run_path(__file__[: -len("container/build.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
-    from jupyter_slurm.runner.container import images, lock, run, runtimes
-    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.container import image_fetch as images
+    from jupyter_slurm.runner.container import lock, run
+    from jupyter_slurm.runner.container import runtime_commands as runtimes
+    from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import ImagePackages, ImagePart
 else:
     run = load("container.run")

@@ -170,7 +170,7 @@ def _is_renewed(lock: str) -> bool:
 def main() -> int:
     """Answer a request from stdin, so that no path can be taken for an option."""
     load = runpy.run_path(__file__[: -len("container/image_notes.py")] + "loader.py")["load"]
-    images, asked = load("container.images"), json.load(sys.stdin)
+    images, asked = load("container.image_fetch"), json.load(sys.stdin)
     folder = images.folder_of(asked)
     if sys.argv[1:] == ["remove"]:
         answer: Any = remove(images, folder, asked["image"])

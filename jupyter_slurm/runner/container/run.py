@@ -28,11 +28,13 @@ from typing import TYPE_CHECKING, Any, Iterator
 loader = runpy.run_path(__file__[: -len("container/run.py")] + "loader.py")
 load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
-    from jupyter_slurm.runner.container import images, lock, runtimes
-    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.container import image_fetch as images
+    from jupyter_slurm.runner.container import lock
+    from jupyter_slurm.runner.container import runtime_commands as runtimes
+    from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import EnvironmentPart, JobDocument
 else:
-    images = load("container.images")
+    images = load("container.image_fetch")
     lock, runtimes = images.lock, images.runtimes
     RuntimeRefused = runtimes.RuntimeRefused
 

@@ -1,15 +1,16 @@
 """Keeper of a kernel on a node: ``python -u keeper.py JOBDIR``, or a step of kind ``kernel``.
 
 The keeper starts the kernel, talks to its sockets, and listens on the node's loopback for the proxy. The proxy
-represents the kernel on the user's computer. The two have one connection, which may break (``link/link.py``). The
-kernel then continues, and its messages are kept. ``kernel.json`` has the kernel and the secret of the proxy. The keeper
-writes its address into ``keeper.json``, and in the end how the kernel ended.
+represents the kernel on the user's computer. The two have one connection, which may break (``link/resumable_link.py``).
+The kernel then continues, and its messages are kept. ``kernel.json`` has the kernel and the secret of the proxy. The
+keeper writes its address into ``keeper.json``, and in the end how the kernel ended.
 
 Notes of the proxy, ``{"do": …}``: ``interrupt``; ``end`` (``restart``: the flag for the kernel). Notes of the keeper,
 ``{"event": …}``: ``attached`` (to each new proxy: whether the kernel has ``begun``, its ``state``), ``started``
-(``kernel_info``), ``dropped`` (see ``link/link.py``), ``idle_over`` or ``lease_over`` (``seconds``) as the reason of
-the end, and finally ``died``. Its fields are ``code``, ``signal``, ``log`` (the last lines), ``begun``, ``asked`` (the
-proxy requested the end), and if known ``why`` and ``hint``. When the proxy has received everything, the keeper exits.
+(``kernel_info``), ``dropped`` (see ``link/resumable_link.py``), ``idle_over`` or ``lease_over`` (``seconds``) as the
+reason of the end, and finally ``died``. Its fields are ``code``, ``signal``, ``log`` (the last lines), ``begun``,
+``asked`` (the proxy requested the end), and if known ``why`` and ``hint``. When the proxy has received everything, the
+keeper exits.
 
 Cells of other notebooks arrive on standard input (``cells.py``).
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_document import KernelOver, KernelSettings, MessageContent
     from jupyter_slurm.runner.kernel import cells, listener, messages, process, zmq_sockets
     from jupyter_slurm.runner.kernel.sockets import KernelStartError
-    from jupyter_slurm.runner.link import link
+    from jupyter_slurm.runner.link import resumable_link as link
 else:
     cells = load("kernel.cells")
     listener = load("kernel.listener")

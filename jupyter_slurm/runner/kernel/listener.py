@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator
 load = runpy.run_path(__file__[: -len("kernel/listener.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
-    from jupyter_slurm.runner.link import handshake, link
+    from jupyter_slurm.runner.link import handshake
+    from jupyter_slurm.runner.link import resumable_link as link
 else:
     proc = load("proc")
     handshake = load("link.handshake")
-    link = load("link.link")
+    link = load("link.resumable_link")
 
 MAX_BUFFER_AWAY_BYTES = 64 << 20  # bytes of output kept without a proxy
 _MAX_BUFFER_LIVE_BYTES = 512 << 20  # bytes of output kept for a connected proxy that is slow

@@ -1,4 +1,4 @@
-"""Handshake between proxy and keeper on each connection of their link (``link.py``).
+"""Handshake between proxy and keeper on each connection of their link (``resumable_link.py``).
 
 A handshake has three texts of fixed length. Both ends prove that they know the secret, by an HMAC over all previous
 texts and the role of the sender. They also exchange the number of the last received record. Frames follow. ::

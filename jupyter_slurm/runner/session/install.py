@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Callable
 
 load = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
-    from jupyter_slurm.runner.container import images, lock
-    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.container import image_fetch as images
+    from jupyter_slurm.runner.container import lock
+    from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import SessionPart
 else:
-    images = load("container.images")
+    images = load("container.image_fetch")
     lock, RuntimeRefused = images.lock, images.RuntimeRefused
 
 PACKAGE = "jupyterlab"

@@ -10,7 +10,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, AbstractSet, Any, Iterator, Mapping, Sequence
 
-from . import values as file_of
+from . import values_file as file_of
 from .definitions import (
     has_text_for_annotations,
     home_of,

@@ -14,7 +14,7 @@ import platform
 import sys
 from typing import Any, Mapping
 
-from . import values as file_of
+from . import values_file as file_of
 
 TYPE = "application/vnd.jupyter-slurm.transit+json"
 _ready = bytearray()

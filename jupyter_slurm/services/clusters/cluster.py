@@ -27,9 +27,9 @@ from jupyter_slurm.services.slurm.client import SlurmClient, cluster_name
 from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
 from jupyter_slurm.services.slurm.passthrough import pass_through
 from jupyter_slurm.services.slurm.poller import Poller
-from jupyter_slurm.services.staging.manager import Staging
-from jupyter_slurm.services.submission.recovery import SubmissionRecovery
-from jupyter_slurm.services.submission.resubmit import repeat_request
+from jupyter_slurm.services.staging.job_staging import Staging
+from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
+from jupyter_slurm.services.submission.resubmission_request import repeat_request
 from jupyter_slurm.services.submission.submitter import Submitter
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Cluster:
 
     async def resubmit(self, reference: str, requested: api.ResubmitJobRequest) -> api.Job | api.Preview:
         """Submit a job of jupyter_slurm again, under a new key; see
-        :func:`jupyter_slurm.services.submission.resubmit.repeat_request`.
+        :func:`jupyter_slurm.services.submission.resubmission_request.repeat_request`.
         """
         known = self.tracker.find(requested["key"]) or await self.scan.get(requested["key"])
         if known is not None:  # the request was received before, and its answer was lost

@@ -29,9 +29,9 @@ from jupyter_slurm.services.results.reader import ResultReader
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.location import ClusterLocation
 from jupyter_slurm.services.slurm.poller import Poller
+from jupyter_slurm.services.staging.job_staging import Staging
 from jupyter_slurm.services.staging.machine_seal import MachineSeal
-from jupyter_slurm.services.staging.manager import Staging
-from jupyter_slurm.services.submission.recovery import SubmissionRecovery
+from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
 from jupyter_slurm.services.submission.submitter import SubmissionServices, Submitter
 from jupyter_slurm.transport.base import Transport
 

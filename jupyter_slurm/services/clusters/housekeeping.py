@@ -16,7 +16,7 @@ from jupyter_slurm.services.jobdir.job_json_model import FolderRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.poller import Poller
-from jupyter_slurm.services.staging.manager import Staging
+from jupyter_slurm.services.staging.job_staging import Staging
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

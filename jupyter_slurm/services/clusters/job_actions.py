@@ -21,7 +21,7 @@ from jupyter_slurm.services.jobs.array_parts import task_index
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.serialize import job_dict
 from jupyter_slurm.services.slurm.client import decode_output, printable
-from jupyter_slurm.services.submission.recovery import SubmissionRecovery
+from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api

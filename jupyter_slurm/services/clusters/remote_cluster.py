@@ -13,7 +13,7 @@ from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
 from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection
 from jupyter_slurm.services.connections.clients import ClientRegistry
-from jupyter_slurm.services.connections.prompts import PromptQueue
+from jupyter_slurm.services.connections.pending_prompts import PromptQueue
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.jobdir.ownership import make_owned_folder
 from jupyter_slurm.services.slurm.location import ClusterLocation, inspect_location

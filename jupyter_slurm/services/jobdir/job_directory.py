@@ -17,10 +17,11 @@
     ROOT/CLUSTER/KEY/submit.N…           the N-th execution of sbatch and its answer (Transport.start_once)
     ROOT/CLUSTER/KEY/stdout, stderr      output, if the user gave no other path; with .TASK for arrays
     ROOT/CLUSTER/KEY/claim, end*.json    of the runner: owner of the job, its end, rank that failed first
-    ROOT/CLUSTER/KEY/in.values, out*.values   variables from and to the notebook (runner/variables/values.py)
+    ROOT/CLUSTER/KEY/in.values, out*.values   variables from and to the notebook (runner/variables/values_file.py)
     ROOT/CLUSTER/KEY/context.tar         files of a laptop for an image, until the build
                                          (services/images/build_context.py)
-    ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/cell/sweep.py); sweep.sh, sweep.script for
+    ROOT/CLUSTER/KEY/sweep.json          the parameters of a sweep (runner/cell/sweep_parameters.py); sweep.sh,
+                                         sweep.script for
                                          scripts
                                          (also of ``resume``; sweep.task is the script of a task in that case)
                                          (for arrays in parts, services/jobs/array_parts.py: these and in.values are

@@ -18,7 +18,7 @@ DISPLAY = "display"
 """Stream of a Python cell's display data: one line of JSON each (jupyter_slurm/runner/cell/display.py)."""
 
 VALUES = "values"
-"""Stream of the values that a Python cell returns to the notebook (jupyter_slurm/runner/variables/values.py)."""
+"""Stream of the values that a Python cell returns to the notebook (jupyter_slurm/runner/variables/values_file.py)."""
 
 _VALUE_FILES = {DISPLAY: ("display", ".jsonl"), VALUES: ("out", ".values")}
 

@@ -61,7 +61,7 @@ def _ownership_error(folder: str, status: FileStat) -> str:
 
 
 def read_values(path: str) -> bytes:
-    """Read a local file of values (runner/variables/values.py) that no other user can have written.
+    """Read a local file of values (runner/variables/values_file.py) that no other user can have written.
 
     Raises
     ------

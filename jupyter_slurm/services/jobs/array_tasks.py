@@ -22,7 +22,7 @@ from jupyter_slurm.domain.ids import MAX_EXPANDED_TASKS, JobId, TaskRange
 from jupyter_slurm.domain.records import JobRecord
 from jupyter_slurm.domain.states import JobState
 from jupyter_slurm.errors import ParseError, SlurmError, TransportError
-from jupyter_slurm.runner.cell.sweep import FILE as SWEEP
+from jupyter_slurm.runner.cell.sweep_parameters import FILE as SWEEP
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_written_files import parse_untrusted, read_whole
 from jupyter_slurm.services.jobdir.ownership import is_owned

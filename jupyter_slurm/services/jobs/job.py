@@ -147,7 +147,9 @@ class TrackedJob:
 
     @property
     def is_copy_back_due(self) -> bool:
-        """Return whether the job is over and its results are still to be copied back (services/staging/manager.py)."""
+        """Return whether the job is over and its results are still to be copied back
+        (services/staging/job_staging.py).
+        """
         if self.folders is None or not self.is_finished or self.state == NOT_SUBMITTED or self.staging.is_elsewhere:
             return False
         return not self.folders.is_back(self.restarts) and not (self.id and self.id.task is not None)

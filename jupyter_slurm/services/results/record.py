@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, cast
 
 from jupyter_slurm.errors import TransportError, UsageError
-from jupyter_slurm.runner.cell.sweep import FILE
+from jupyter_slurm.runner.cell.sweep_parameters import FILE
 from jupyter_slurm.services.jobdir.job_directory import JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import JobRecordFile
 from jupyter_slurm.services.jobdir.job_written_files import read_untrusted, read_whole

@@ -11,7 +11,7 @@ from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.jobs.array_parts import ArrayPart, part_keys
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.submission.recovery import SubmissionRecovery
+from jupyter_slurm.services.submission.lost_answer_recovery import SubmissionRecovery
 
 __all__ = ["RemainingParts", "parts_notice"]
 

@@ -33,7 +33,7 @@ from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.services.submission import launchers
 from jupyter_slurm.services.submission import launchers as launchers_module
-from jupyter_slurm.services.submission import sweep as sweeping
+from jupyter_slurm.services.submission import script_additions as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
 from jupyter_slurm.transport.base import Context
 

@@ -12,8 +12,8 @@ import pytest
 
 from jupyter_slurm.domain.containers.image_reference import RUNTIMES, check_described, is_path, reference, runtimes_for
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.container import images, lock, runtimes
-from jupyter_slurm.runner.container.runtimes import ContainerRequest, RuntimeFacts
+from jupyter_slurm.runner.container import image_fetch, lock, runtime_commands
+from jupyter_slurm.runner.container.runtime_commands import ContainerRequest, RuntimeFacts
 
 UUIDS = ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77", "GPU-8b1c4a1e-1111-2222-3333-444455556666"]
 
@@ -55,7 +55,7 @@ def test_paths_and_names_have_runtimes_of_their_own():
     assert "docker" in runtimes_for("ubuntu")
     assert "docker" not in runtimes_for("/images/tree")
     assert {*runtimes_for("ubuntu"), *runtimes_for("/x")} == set(RUNTIMES)
-    assert set(runtimes.MAKERS) == set(RUNTIMES)
+    assert set(runtime_commands.MAKERS) == set(RUNTIMES)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def _mounts(argv):
 
 
 def test_docker_gets_ids_cpus_memory_and_no_value_of_a_variable():
-    argv, env = runtimes.docker(_wish(), _facts())
+    argv, env = runtime_commands.docker(_wish(), _facts())
     for word in ("--user=1001:100", "--group-add=20", "--group-add=44", "--cpuset-cpus=0-3,8", f"--memory={4 << 30}",
                  "--rm", "--init", "--interactive", "--workdir=/scratch/me", "--log-driver=none",
                  "--security-opt=no-new-privileges", "--label=jupyter_slurm.job=7", "--env=HF_TOKEN"):  # fmt: skip
@@ -140,14 +140,14 @@ def test_docker_gets_ids_cpus_memory_and_no_value_of_a_variable():
 
 
 def test_docker_never_gets_a_gpu_that_is_not_the_jobs():
-    argv, env = runtimes.docker(_wish(), _facts())
+    argv, env = runtime_commands.docker(_wish(), _facts())
     assert "--gpus" not in argv
     assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
-    argv, env = runtimes.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": "2,5"}))
+    argv, env = runtime_commands.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": "2,5"}))
     assert argv[argv.index("--gpus") + 1] == f'"device={UUIDS[0]},{UUIDS[1]}"'
     assert env["NVIDIA_VISIBLE_DEVICES"] == ",".join(UUIDS)
     assert env["CUDA_VISIBLE_DEVICES"] == "0,1"  # the container has no others
-    _, env = runtimes.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": ",".join(UUIDS)}))
+    _, env = runtime_commands.docker(_wish(), _facts(gpus=UUIDS, env={"CUDA_VISIBLE_DEVICES": ",".join(UUIDS)}))
     assert env["CUDA_VISIBLE_DEVICES"] == ",".join(UUIDS)
 
 
@@ -169,17 +169,17 @@ def test_docker_never_gets_a_gpu_that_is_not_the_jobs():
     ],
 )
 def test_gpus_are_those_that_slurm_gave(told, listed, found):
-    assert runtimes.gpus_of(told, "CUDA_VISIBLE_DEVICES", listed) == found
+    assert runtime_commands.gpus_of(told, "CUDA_VISIBLE_DEVICES", listed) == found
 
 
 def test_sites_may_tell_gpus_in_a_variable_of_their_own():
     env = {"CUDA_VISIBLE_DEVICES": "0", "NV_GPU": UUIDS[1]}
-    assert runtimes.gpus_of(env, "NV_GPU", []) == UUIDS[1:]
+    assert runtime_commands.gpus_of(env, "NV_GPU", []) == UUIDS[1:]
 
 
 def test_folders_are_bound_once_and_odd_names_stay_whole():
     odd = '/data/a,b "c" d'
-    argv, _ = runtimes.docker(
+    argv, _ = runtime_commands.docker(
         _wish(binds=[f"{odd}:/x,y:ro", "~/sets", "/home/me"], folders=["/home/me", odd]), _facts()
     )
     assert _mounts(argv) == [
@@ -193,12 +193,12 @@ def test_folders_are_bound_once_and_odd_names_stay_whole():
 
 @pytest.mark.parametrize("work_dir", ["/", "/tmp", "/usr"])
 def test_folders_of_the_system_are_not_bound_because_a_job_begins_there(work_dir):
-    argv, _ = runtimes.docker(_wish(), _facts(work_dir=work_dir))
+    argv, _ = runtime_commands.docker(_wish(), _facts(work_dir=work_dir))
     assert [mount["dst"] for mount in _mounts(argv)] == ["/home/me"]
 
 
 def test_podman_stays_in_the_control_group_of_the_job():
-    argv, _ = runtimes.podman(_wish(), _facts(gpus=UUIDS[:1]))
+    argv, _ = runtime_commands.podman(_wish(), _facts(gpus=UUIDS[:1]))
     for word in (
         "--cgroups=disabled",
         "--userns=keep-id",
@@ -212,13 +212,13 @@ def test_podman_stays_in_the_control_group_of_the_job():
 def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch):
     monkeypatch.setenv("APPTAINER_CACHEDIR", "/scratch/cache")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
-    argv, env = runtimes.apptainer(_wish(binds=["/d:/e:ro"]), _facts(gpus=UUIDS))
+    argv, env = runtime_commands.apptainer(_wish(binds=["/d:/e:ro"]), _facts(gpus=UUIDS))
     assert argv[:3] == ["apptainer", "exec", "--nv"]
     assert "--bind=/d:/e:ro" in argv
     assert "ubuntu:22.04" in argv
     assert (env["APPTAINER_CACHEDIR"], env["HF_TOKEN"]) == ("/scratch/cache", "hf_secret")
     assert "LD_LIBRARY_PATH" not in env
-    argv, _ = runtimes.singularity(_wish(image="/images/a.sif"), _facts())
+    argv, _ = runtime_commands.singularity(_wish(image="/images/a.sif"), _facts())
     assert argv[:2] == ["singularity", "exec"]
     assert "--nv" not in argv
     assert "/images/a.sif" in argv
@@ -227,19 +227,19 @@ def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch
 @pytest.mark.parametrize(
     ("make", "change", "said"),
     [
-        (runtimes.apptainer, {"binds": ["/a,b"]}, "takes no folder"),
-        (runtimes.charliecloud, {"image": "/tree", "binds": ["/a:/b:ro"]}, "for reading only"),
+        (runtime_commands.apptainer, {"binds": ["/a,b"]}, "takes no folder"),
+        (runtime_commands.charliecloud, {"image": "/tree", "binds": ["/a:/b:ro"]}, "for reading only"),
     ],
 )
 def test_what_a_runtime_cannot_do_is_refused_in_words(make, change, said):
-    with pytest.raises(runtimes.RuntimeRefused, match=said):
+    with pytest.raises(runtime_commands.RuntimeRefused, match=said):
         make(_wish(**change), _facts())
 
 
 def test_memory_is_that_of_the_job():
-    assert runtimes.memory_of({}) == 0
-    assert runtimes.memory_of({"SLURM_MEM_PER_NODE": "2048"}) == 2 << 30
-    assert runtimes.memory_of({"SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}) == 4 << 30
+    assert runtime_commands.memory_of({}) == 0
+    assert runtime_commands.memory_of({"SLURM_MEM_PER_NODE": "2048"}) == 2 << 30
+    assert runtime_commands.memory_of({"SLURM_MEM_PER_CPU": "1024", "SLURM_CPUS_ON_NODE": "4"}) == 4 << 30
 
 
 def test_a_container_gets_what_belongs_to_the_job_and_nothing_of_the_nodes_own():
@@ -252,7 +252,7 @@ def test_a_container_gets_what_belongs_to_the_job_and_nothing_of_the_nodes_own()
         "https_proxy": "p",
         "USER": "me",
     }
-    found = runtimes.variables(env, ["MINE"])
+    found = runtime_commands.variables(env, ["MINE"])
     assert {name for name in found if name in env} == {"SLURM_JOB_ID", "MINE", "https_proxy", "USER"}
     assert found["LOGNAME"] == "me"
 
@@ -260,17 +260,17 @@ def test_a_container_gets_what_belongs_to_the_job_and_nothing_of_the_nodes_own()
 def test_the_runner_is_python_3_8():
     for name in (
         "container/run.py",
-        "container/images.py",
+        "container/image_fetch.py",
         "session/install.py",
         "container/lock.py",
-        "container/runtimes.py",
+        "container/runtime_commands.py",
     ):
         ast.parse(resources.files("jupyter_slurm.runner").joinpath(name).read_text(), feature_version=(3, 8))
 
 
 def test_files_are_called_after_images_and_never_lie_elsewhere():
-    assert images.file_name("nvcr.io/nvidia/pytorch:24.01-py3") == "nvcr.io%nvidia%pytorch+24.01-py3"
-    long = [images.file_name(f"{'a/' * 100}b:{tag}") for tag in ("1", "2")]
+    assert image_fetch.file_name("nvcr.io/nvidia/pytorch:24.01-py3") == "nvcr.io%nvidia%pytorch+24.01-py3"
+    long = [image_fetch.file_name(f"{'a/' * 100}b:{tag}") for tag in ("1", "2")]
     assert long[0] != long[1]
     assert all(len(name) <= 180 and "/" not in name for name in long)
 
@@ -287,7 +287,7 @@ def test_files_are_called_after_images_and_never_lie_elsewhere():
     ],
 )
 def test_what_programs_say_while_they_fetch_an_image_is_understood(line, said):
-    assert runtimes.Progress().read(line) == said
+    assert runtime_commands.Progress().read(line) == said
 
 
 @pytest.mark.root
@@ -296,17 +296,21 @@ def test_what_a_group_shares_stays_shared_and_the_cache_is_of_one_person(short_p
     before = os.umask(0o002)
     try:
         shared, cache = ({"image_dir": str(short_path / "shared")}, {})
-        folders = [images.make_folder(shared, "jupyter"), images.make_folder(shared), images.make_folder(cache)]
+        folders = [
+            image_fetch.make_folder(shared, "jupyter"),
+            image_fetch.make_folder(shared),
+            image_fetch.make_folder(cache),
+        ]
     finally:
         os.umask(before)
     assert [oct(os.stat(path).st_mode & 0o7777) for path in folders] == ["0o775", "0o775", "0o700"]
     os.chmod(folders[1], 0o2770)
     for path in folders:
         os.chown(path, 12345, -1)
-    assert images.make_folder(shared) == folders[1]
+    assert image_fetch.make_folder(shared) == folders[1]
     assert os.stat(folders[1]).st_mode & 0o7777 == 0o2770
-    with pytest.raises(images.RuntimeRefused, match=r"belongs to another user \(uid 12345\): remove it"):
-        images.make_folder(cache)
+    with pytest.raises(image_fetch.RuntimeRefused, match=r"belongs to another user \(uid 12345\): remove it"):
+        image_fetch.make_folder(cache)
 
 
 # Its client receives the signal to end before Popen has returned.
@@ -368,12 +372,12 @@ def test_a_lock_is_taken_from_a_holder_of_another_node_that_was_not_heard_of(tmp
 
 
 def test_numbers_are_written_as_the_kernel_does():
-    assert runtimes.ranges([8, 0, 1, 2, 3]) == "0-3,8"
-    assert runtimes.ranges([5]) == "5"
-    assert runtimes.ranges([]) == ""
+    assert runtime_commands.ranges([8, 0, 1, 2, 3]) == "0-3,8"
+    assert runtime_commands.ranges([5]) == "5"
+    assert runtime_commands.ranges([]) == ""
 
 
 def test_what_begins_in_a_container_is_posix_shell():
-    argv, _ = runtimes.docker(_wish(), _facts())
+    argv, _ = runtime_commands.docker(_wish(), _facts())
     text = argv[argv.index("-c") + 1]
     assert subprocess.run(["dash", "-n"], input=text, text=True, check=False).returncode == 0

@@ -20,10 +20,10 @@ from jupyter_slurm.kernels import kernel_info_cache
 from jupyter_slurm.kernels.channels import zmq_channels
 from jupyter_slurm.kernels.channels.placeholder import KernelPlaceholder
 from jupyter_slurm.kernels.proxy import KernelProxy, KernelStartError
-from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link import resumable_link
 
 _SECRET = b"s" * 32
-_KEEPER = str(Path(link.__file__).parents[1] / "kernel" / "keeper.py")
+_KEEPER = str(Path(resumable_link.__file__).parents[1] / "kernel" / "keeper.py")
 
 
 class ByHand:

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link import resumable_link
 from jupyter_slurm.runner.link.handshake import PeerReplaced, ProxyHandshake
-from jupyter_slurm.runner.link.link import IOPUB, NOTE, SHELL, Link, Message
+from jupyter_slurm.runner.link.resumable_link import IOPUB, NOTE, SHELL, Link, Message
 
-RUNNER = Path(link.__file__).parents[1]
+RUNNER = Path(resumable_link.__file__).parents[1]
 PATIENCE = 120.0  # seconds: other tests run beside these
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.client.render.terminal import plain
-from jupyter_slurm.runner.variables import values
+from jupyter_slurm.runner.variables import values_file
 
 Keep = Callable[..., Any]
 
@@ -43,7 +43,7 @@ def test_a_cell_of_another_notebook_has_the_variables_and_leaves_no_trace(
 
     sent = tmp_path / "sent"
     source = {"kind": "source", "name": "sent", "source": "def sent(n): return n + y", "filename": "In[1]"}
-    values.write(str(sent), [(source, [])])
+    values_file.write(str(sent), [(source, [])])
     folder = keeper.give(
         "first", "x.append(sent(1)); z = x\nprint('printed')\nimport asyncio; await asyncio.sleep(0)\n{1: 2}",
         sent=sent, back=["z", "nothing"],
@@ -55,8 +55,8 @@ def test_a_cell_of_another_notebook_has_the_variables_and_leaves_no_trace(
     assert "nothing does not come back" in (folder / "stderr").read_text()
     assert (folder / "started.json").exists()
     with (folder / "out.values").open("rb") as file:
-        header, items = values.read(file)
-    assert values.unpack(*items[-1], header) == {"z": [1, 2]}
+        header, items = values_file.read(file)
+    assert values_file.unpack(*items[-1], header) == {"z": [1, 2]}
     assert front.run("print(x, sent(2))") == "[1, 2] 3\n"
     assert front.run("print(len(In) - 2, {number: Out[number] for number in Out}, _)") == counts
     assert front.run("print([name for name in dir() if 'slurm' in name])") == "[]\n"

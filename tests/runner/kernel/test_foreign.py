@@ -16,7 +16,7 @@ import pytest
 from containers import kept_wheels
 
 from jupyter_slurm.runner.kernel import sockets
-from jupyter_slurm.runner.link.link import CONTROL, STDIN
+from jupyter_slurm.runner.link.resumable_link import CONTROL, STDIN
 
 Keep = Callable[..., Any]
 _slow = pytest.mark.slow  # it waits, or needs what only those that run all tests have: R, other wheels

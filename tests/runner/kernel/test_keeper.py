@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from jupyter_slurm.runner.kernel import listener
-from jupyter_slurm.runner.link import link
+from jupyter_slurm.runner.link import resumable_link
 from jupyter_slurm.runner.link.handshake import PeerRejected, PeerReplaced, ProxyHandshake
-from jupyter_slurm.runner.link.link import CONTROL, STDIN
+from jupyter_slurm.runner.link.resumable_link import CONTROL, STDIN
 
 Keep = Callable[..., Any]
 LINES = 100_000
@@ -348,7 +348,7 @@ def test_a_keeper_listens_where_the_system_has_no_port_to_hand_out() -> None:
     )
     few = "ip link set lo up && echo 40000 40001 > /proc/sys/net/ipv4/ip_local_port_range"
     words = ["unshare", "-n", "sh", "-c", f'{few} && exec "$@"', "sh", sys.executable, "-c", code]
-    door = str(Path(link.__file__).parents[1] / "kernel" / "listener.py")
+    door = str(Path(resumable_link.__file__).parents[1] / "kernel" / "listener.py")
     told = subprocess.run([*words, door], capture_output=True, text=True, check=True, timeout=60)
     assert 20_000 <= int(told.stdout) < 32_000
 

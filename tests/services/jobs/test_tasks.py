@@ -12,7 +12,7 @@ import pytest
 
 from jupyter_slurm.client.render.job_card import as_text
 from jupyter_slurm.errors import JobOutputMissing, UsageError
-from jupyter_slurm.runner.variables import values as file_of
+from jupyter_slurm.runner.variables import values_file as file_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("openssh")]
 

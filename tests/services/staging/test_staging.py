@@ -223,7 +223,7 @@ async def test_results_that_rsync_does_not_bring_are_given_up_and_told_and_broug
     program.write_text(BREAKS.format(flag=flag, rsync=shutil.which("rsync")))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr("jupyter_slurm.services.staging.manager._PAUSE", (0.01, 0.01))
+    monkeypatch.setattr("jupyter_slurm.services.staging.job_staging._PAUSE", (0.01, 0.01))
     (tmp_path / "data").mkdir()
     folders = [{"source": str(project)}, {"source": str(tmp_path / "data"), "dest": str(said)}]
     job = await desk.submit(

@@ -21,12 +21,12 @@ import pytest
 from jupyter_slurm.client.jobs.returned_values import read_outputs
 from jupyter_slurm.client.submission.variables import parcel
 from jupyter_slurm.errors import JobError, UsageError
-from jupyter_slurm.runner.variables import values
+from jupyter_slurm.runner.variables import values_file as values
 from jupyter_slurm.runner.variables.packing import TooLarge
 from jupyter_slurm.runner.variables.packing import packed as several
 from jupyter_slurm.services.jobdir.ownership import read_values
 
-FILE = str(resources.files("jupyter_slurm.runner.variables").joinpath("values.py"))
+FILE = str(resources.files("jupyter_slurm.runner.variables").joinpath("values_file.py"))
 
 
 def packed(name: str, value: object) -> tuple[dict, list]:

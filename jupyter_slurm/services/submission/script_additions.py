@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.scripts.script import interpreter_words, job_script
-from jupyter_slurm.domain.scripts.sweep import Sweep, task_script
+from jupyter_slurm.domain.scripts.sweep_parameters import Sweep, task_script
 from jupyter_slurm.errors import ParseError, UsageError
-from jupyter_slurm.runner.cell.sweep import FILE, value_of
+from jupyter_slurm.runner.cell.sweep_parameters import FILE, value_of
 from jupyter_slurm.services.jobdir.job_directory import SWEEP_SCRIPT, JobFolder
 from jupyter_slurm.services.jobdir.job_json_model import PartRecord, SweepRecord
 from jupyter_slurm.services.jobs.array_parts import ArrayPart

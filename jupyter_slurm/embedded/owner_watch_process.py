@@ -1,6 +1,6 @@
 """Process of the keeper: it waits for the end of another process, then stops the cluster.
 
-:mod:`jupyter_slurm.embedded.keeper` starts it by a ``-c`` line that names :func:`main`.
+:mod:`jupyter_slurm.embedded.owner_watch` starts it by a ``-c`` line that names :func:`main`.
 """
 
 from __future__ import annotations

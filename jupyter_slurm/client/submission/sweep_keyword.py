@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jupyter_slurm.domain.scripts.sweep import Sweep, to_literal
+from jupyter_slurm.domain.scripts.sweep_parameters import Sweep, to_literal
 from jupyter_slurm.errors import UsageError
 from jupyter_slurm.runner.variables.definitions import suggest_name
 

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from jupyter_slurm.domain.scripts.sweep import Sweep, task_script, to_literal, typed_literal
+from jupyter_slurm.domain.scripts.sweep_parameters import Sweep, task_script, to_literal, typed_literal
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.cell.sweep import value_of
+from jupyter_slurm.runner.cell.sweep_parameters import value_of
 
 
 def values(sweep: Sweep) -> list[dict[str, object]]:

@@ -22,17 +22,18 @@ import subprocess
 import tarfile
 from typing import TYPE_CHECKING, Any, Callable, Iterator
 
-load = runpy.run_path(__file__[: -len("container/images.py")] + "loader.py")["load"]
+load = runpy.run_path(__file__[: -len("container/image_fetch.py")] + "loader.py")["load"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
-    from jupyter_slurm.runner.container import image_notes, lock, runtimes
-    from jupyter_slurm.runner.container.runtimes import RuntimeRefused
+    from jupyter_slurm.runner.container import image_notes, lock
+    from jupyter_slurm.runner.container import runtime_commands as runtimes
+    from jupyter_slurm.runner.container.runtime_commands import RuntimeRefused
     from jupyter_slurm.runner.job_document import ImageFolder
 else:
     image_notes = load("container.image_notes")
     lock = load("container.lock")
     proc = load("proc")
-    runtimes = load("container.runtimes")
+    runtimes = load("container.runtime_commands")
     RuntimeRefused = runtimes.RuntimeRefused
 
 _ANSWER_TIMEOUT_S = 60.0  # seconds for an answer of the daemon

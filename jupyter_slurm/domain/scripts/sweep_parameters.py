@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jupyter_slurm.domain.ids import TaskRange
 from jupyter_slurm.domain.scripts.script import header_lines, interpreter_words, quote_argv
 from jupyter_slurm.errors import UsageError
-from jupyter_slurm.runner.cell.sweep import INDEX, value_of
+from jupyter_slurm.runner.cell.sweep_parameters import INDEX, value_of
 
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
@@ -132,7 +132,7 @@ class Sweep:
         return {"names": self.names, "rows": self.rows}
 
     def as_file(self) -> bytes:
-        """Return the table in the form of the job directory (runner/cell/sweep.py)."""
+        """Return the table in the form of the job directory (runner/cell/sweep_parameters.py)."""
         return json.dumps({"format": 1, **self.as_dict()}, separators=(",", ":")).encode()
 
     def tasks(self, requested: str | None) -> str:
