@@ -50,7 +50,7 @@ PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not bench an
 # These compute, or count what a whole machine does: one after the other.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
 
-.PHONY: help demo lab test test-fast lint bench setup clean
+.PHONY: help demo lab test test-fast lint docs bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -73,8 +73,11 @@ test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and 
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)
 
-lint: .build/node_modules ## ruff, mypy, import-linter, tsc, eslint, prettier, vitest
+lint: .build/node_modules .build/installed ## ruff, mypy, import-linter, the documentation, tsc, eslint, prettier, vitest
 	@$(MAKE) -j 2 .lint-python .lint-panel
+
+docs: .build/installed ## build the documentation into docs/_build
+	@$(QUIET) docs $(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
 
 .PHONY: api-types
 api-types: .build/installed ## write the types of the API from openapi.yaml, for Python and for TypeScript
@@ -88,6 +91,7 @@ api-types: .build/installed ## write the types of the API from openapi.yaml, for
 	@$(QUIET) mypy $(BIN)/mypy --config-file setup.cfg
 	@$(QUIET) import-linter $(BIN)/lint-imports --config setup.cfg --no-cache
 	@$(QUIET) code-map $(BIN)/python docs/development/code_map.py --check
+	@$(MAKE) docs
 
 .lint-panel:
 	@$(QUIET) tsc $(NPM) run typecheck
@@ -97,7 +101,7 @@ api-types: .build/installed ## write the types of the API from openapi.yaml, for
 setup: .build/demo-system .build/installed ## install the wheel into .venv, and the system packages of the embedded Slurm
 
 clean: ## remove what was built and installed here
-	rm -rf .build .venv dist test-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .build .venv dist docs/_build test-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf labextension/node_modules labextension/lib jupyter_slurm/labextension
 	find . -name __pycache__ -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""Commands ``jupyter slurm jobs|show|report|cancel|copy_back|hold|release|requeue``."""
+"""Commands ``jupyter slurm jobs|show|report|cancel|bring|hold|release|requeue``."""
 
 from __future__ import annotations
 
