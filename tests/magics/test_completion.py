@@ -199,14 +199,14 @@ def test_odd_names_can_be_typed(known: dict[str, str], offered: Callable[[str], 
     kernel.ok(
         "from jupyter_slurm.domain.cluster_facts import NamedEntity\nfrom jupyter_slurm.client.clusters import name_completion as facts\n"
         "key = next(key for key in facts._known if key[0] == 'partition')\nkept = facts._known[key].names\n"
-        "facts._known[key].due, facts._known[key].asking = 1e12, None\n"
+        "facts._known[key].next_request_at, facts._known[key].request = 1e12, None\n"
         "facts._known[key].names = [NamedEntity(n, '') for n in ('b.x_2-y', 'b+h', 'b$HOME', 'b{x}', 'b\\u00e9', 'b\\x07', \"b'q\")]"
     )
     try:
         assert offered("%%sbatch -p b") == ["b.x_2-y", "b+h", r"b\$HOME", r"b\{x}", "b\u00e9", r"b\'q"]
         assert offered("%%sbatch -p 'b$") == ["b$HOME"]
     finally:
-        kernel.ok("facts._known[key].names, facts._known[key].due = kept, 0")
+        kernel.ok("facts._known[key].names, facts._known[key].next_request_at = kept, 0")
 
 
 def test_what_cannot_run_is_said_once(known: dict[str, str], kernel: Any) -> None:
