@@ -216,6 +216,22 @@ def test_slurm_that_only_a_login_shell_finds(
     assert not any(line.startswith("controller") for line in said.lines("ok"))
 
 
+def test_a_home_with_little_space_is_reported(
+    doctor: Callable[..., Said], ssh_host: Callable[..., SshHost], short_tmp: Path
+) -> None:
+    """The kernels of test machines have no quotas; a program in place of quota(1) prints what it would."""
+    tools = short_tmp / "quotas"
+    tools.mkdir()
+    row = 'set -- $(df -Pk "$HOME" | tail -n 1); echo "$1 26000000 30000000 30000000 0 9 0 0 0"'
+    (tools / "quota").write_text(f"#!/bin/sh\n{row}\n")
+    (tools / "quota").chmod(0o755)
+    host = ssh_host(name="small", options={"SetEnv": f"PATH={tools}:/usr/bin:/bin"}, shared=[tools])
+    said = doctor(profile_of(host.ssh_config, "small"))
+    (line,) = [line for line in said.lines("warning") if line.startswith("job folder: ")]
+    assert line.endswith("can be written. Only 4.1 GB are left of your quota there.")
+    assert "`job_root` under [slurm]" in said.todo("job folder")
+
+
 def test_start_up_files_that_print_and_take_long(
     doctor: Callable[..., Said], ssh_host: Callable[..., SshHost], new_user: Callable[..., str]
 ) -> None:

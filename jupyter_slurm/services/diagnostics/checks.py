@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.domain.queries.disk_quota import DISK_SPACE_SCRIPT, parse_room
 from jupyter_slurm.errors import CommandMissing, TunnelError
 from jupyter_slurm.services.environments.path_visibility import file_system_type, visibility_warning
 from jupyter_slurm.services.slurm.client import SlurmClient, decode_output
@@ -25,6 +26,7 @@ from jupyter_slurm.transport.ssh.prompts import Prompter
 __all__ = ["job_folder", "node_access", "ports", "python"]
 
 _MAX_PORTS: Final = 12
+_MIN_SPACE: Final = 5e9  # bytes; a full home locks its user out on some sites
 _PYTHON: Final = "import sys; print('%d.%d.%d' % sys.version_info[:3]); print(sys.executable)"
 _OLDEST_PYTHON: Final = (3, 8)
 _ROUTE_NAMES: Final = {
@@ -55,6 +57,11 @@ async def job_folder(transport: Transport, location: ClusterLocation, nodes: Seq
     if visibility_warning(path, nodes, location.host, mounts):
         said = f"{folder} can be written, and lies on a local file system ({kind}) as it seems"
         todo = "If jobs do not find their files: `job_root` under [slurm] in the profile names a folder that nodes see."
+        return Finding("warning", about, said, todo)
+    room = parse_room(decode_output((await transport.run(["/bin/sh", "-c", DISK_SPACE_SCRIPT, "sh", folder])).stdout))
+    if room is not None and room.free < _MIN_SPACE:
+        said = f"{folder} can be written. Only {room.free / 1e9:.1f} GB are {room.description}."
+        todo = "Delete files, or set `job_root` under [slurm] in the profile to a folder on a larger file system."
         return Finding("warning", about, said, todo)
     return Finding("ok", about, f"{folder} can be written" + (f" ({kind})" if kind else ""))
 
