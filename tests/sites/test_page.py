@@ -1,4 +1,4 @@
-"""Tests of the page that compares the guides' commands with jupyter_slurm's, parsed by jupyter_slurm's own parsers."""
+"""Tests of the pages that compare the guides' commands with jupyter_slurm's, parsed by jupyter_slurm's own parsers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from jupyter_slurm.magics.srun import LINE_KEYWORDS
 from jupyter_slurm.sites.profile import parse_profile
 from jupyter_slurm.sites.shipped import shipped_names
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-PAGE = (EXAMPLES / "clusters.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs" / "clusters").glob("*.md"))}
+PAGE = re.sub(r"^```.*?^```$", "", "\n".join(PAGES.values()), flags=re.MULTILINE | re.DOTALL)
 # The last column of a table has jupyter_slurm's commands; `|` is escaped in tables.
 ROWS = [re.split(r"(?<!\\)\|", row)[1:-1] for row in re.findall(r"^\|.*\|$", PAGE, re.MULTILINE)]
 PROSE = re.sub(r"^\|.*\|$", "", PAGE, flags=re.MULTILINE)
@@ -34,7 +35,7 @@ OURS = sorted(
         span.replace("\\|", "|")
         for text in (PROSE, *(row[-1] for row in ROWS))
         for span in re.findall(r"`([^`]+)`", text)
-        if re.match(r"%|jupyter slurm ", span) and " " in span
+        if re.match(r"%(?!load_ext)|jupyter slurm ", span) and " " in span
     }
 )
 
@@ -96,19 +97,28 @@ def _parse_image(words: list[str]) -> None:
     assert not options.rest
 
 
-def test_every_cluster_that_ships_has_its_notebook_and_its_part_of_the_page() -> None:
+def test_every_cluster_that_ships_has_its_notebook_and_its_page() -> None:
     for name in shipped_names():
-        assert (EXAMPLES / f"{name}.ipynb").is_file()
-        assert f"[{name}.ipynb]({name}.ipynb)" in PAGE
-        assert f"`jupyter slurm init --profile {name}`" in PAGE
-    assert len(OURS) > 40
+        assert (ROOT / "examples" / f"{name}.ipynb").is_file()
+        assert f"(../../examples/{name}.ipynb)" in PAGES[name]
+        assert f"$ jupyter slurm init {name} --user ana\n" in PAGES[name]
+        assert f"]({name}.md)" in PAGES["index"]
+        assert "| In the guide | With jupyter_slurm |" in PAGES[name]
+    assert len(OURS) > 80
 
 
 def test_the_profile_of_a_sixth_cluster_is_one() -> None:
-    (text,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    profile = parse_profile("sixth", text.encode(), "clusters.md")
+    (text,) = re.findall(r"^```toml\n(.*?)^```", PAGES["your-cluster"], re.MULTILINE | re.DOTALL)
+    profile = parse_profile("sixth", text.encode(), "your-cluster.md")
     assert profile.known.keys() == {"partitions", "accounts", "qos", "gpus"}
     assert len(profile.notes) == 2
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_the_profile_that_a_page_shows_extends_the_one_of_the_cluster(name: str) -> None:
+    for text in re.findall(r"^```toml\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL):
+        assert text.startswith(f'extends = "{name}"\n')
+        assert parse_profile(name, text.encode(), f"{name}.md").user == "ana"
 
 
 @pytest.mark.parametrize("line", OURS)
