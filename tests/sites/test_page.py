@@ -101,7 +101,7 @@ def test_every_cluster_that_ships_has_its_notebook_and_its_page() -> None:
     for name in shipped_names():
         assert (ROOT / "examples" / f"{name}.ipynb").is_file()
         assert f"(../../examples/{name}.ipynb)" in PAGES[name]
-        assert f"$ jupyter slurm init {name} --user ana\n" in PAGES[name]
+        assert f"$ jupyter slurm init {name} --user ana --yes\n" in PAGES[name]
         assert f"]({name}.md)" in PAGES["index"]
         assert "| In the guide | With jupyter_slurm |" in PAGES[name]
     assert len(OURS) > 80
