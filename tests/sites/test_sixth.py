@@ -1,4 +1,4 @@
-"""Tests of another cluster from two files, by the checks of the built-in sites: the command in CONTRIBUTING.md."""
+"""Tests of another cluster from two files, by the checks of the built-in sites: the command in docs/development/replicas.md."""
 
 from __future__ import annotations
 
