@@ -50,7 +50,7 @@ PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not bench an
 # These compute, or count what a whole machine does: one after the other.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
 
-.PHONY: help demo lab test test-fast lint docs bench setup clean
+.PHONY: help demo lab test test-fast lint docs docs-outputs bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -69,6 +69,9 @@ test: .build/test-system .build/installed lint ## check everything, on the insta
 
 test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and two cells on one: three minutes
 	@$(PYTEST_FAST) $(PYTEST_ARGS)
+
+docs-outputs: .build/test-system .build/installed ## run the executed pages of the documentation, and store their outputs
+	@JUPYTER_SLURM_STORE_OUTPUTS=1 $(BIN)/pytest -n 4 --dist loadgroup tests/docs/test_executed_pages.py -k each_block $(PYTEST_ARGS)
 
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)

@@ -21,6 +21,7 @@ extensions = [
     "sphinx_design",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "executed_pages",
     "reference_pages",
 ]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]

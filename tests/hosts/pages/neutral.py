@@ -1,0 +1,82 @@
+"""Outputs for readers: without the names, numbers, paths and colors of a test."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["FIRST_JOB", "PERSON", "Neutral", "plain"]
+
+PERSON = "ana"
+"""The user in all examples of the documentation."""
+
+FIRST_JOB = 1201
+"""Number of a page's first job."""
+
+_MAX_JOBS = 1000
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[=>]")
+_TOKEN = re.compile(r"(?<=token=)[0-9a-f]{8,}")
+
+
+def plain(text: str) -> str:
+    """Return a text as a terminal shows it in the end: without colors, and without what was written over."""
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2].rstrip() for line in lines).strip("\n")
+
+
+class Neutral:
+    """Replaces what belongs to one run; columns of tables stay aligned.
+
+    Parameters
+    ----------
+    users : iterable of str
+        Login names; each becomes ``ana``.
+    words : mapping
+        Other texts, such as paths and host names, and their replacements.
+    first_job : int
+        Number of the first job of the run, which becomes :data:`FIRST_JOB`; 0 keeps all numbers.
+    """
+
+    def __init__(self, users: Iterable[str], words: Mapping[str, str], first_job: int = 0) -> None:
+        names = "|".join(_cut_names(user) for user in users)
+        self._user = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
+        self._words = sorted(words.items(), key=lambda pair: -len(pair[0]))
+        self._first_job = first_job
+
+    def __call__(self, text: str) -> str:
+        """Return a text for readers."""
+        text = plain(text)
+        for word, instead in self._words:
+            text = re.sub(rf"{re.escape(word)}(?![\w-])", lambda match, instead=instead: instead, text)
+        text = _replace_aligned(_TOKEN.sub("…", text), self._user, r"user(?:name)?", lambda name: PERSON)
+        if self._first_job:
+            text = _replace_aligned(text, re.compile(r"(?<![\w.-])\d{4,}(?!\w|\.\d)"), r"job_?id", self._job)
+        return text
+
+    def _job(self, number: str) -> str:
+        place = int(number) - self._first_job
+        return str(FIRST_JOB + place) if 0 <= place < _MAX_JOBS else number
+
+
+def _cut_names(user: str) -> str:
+    """Return an expression for a name, also as Slurm cuts it at a column's width: squeue without a sign, sacct with."""
+    name = "(?<!/)root" if user == "root" else re.escape(user)
+    return rf"{name}|{re.escape(user[:8])}|{re.escape(user[:6])}\w*\+" if len(user) > 8 else name
+
+
+def _replace_aligned(text: str, words: re.Pattern[str], heading: str, replaced: Callable[[str], str]) -> str:
+    """Replace words; below a heading that begins or ends in the same column, the width is kept."""
+    lines, column = [], None
+    for line in text.split("\n"):
+
+        def replace(match: re.Match[str], column: re.Match[str] | None = column) -> str:
+            word, width = replaced(match[0]), len(match[0])
+            if column is not None and match.start() == column.start():
+                return word.ljust(width)
+            if column is not None and match.end() == column.end():
+                return word.rjust(width)
+            return word
+
+        lines.append(words.sub(replace, line).rstrip())
+        column = re.search(rf"\b{heading}\b", line, re.IGNORECASE) or column
+    return "\n".join(lines)

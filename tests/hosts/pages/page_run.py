@@ -1,0 +1,150 @@
+"""Run of a page: its cells in one kernel, its commands in one shell, in the page's order."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+from jupyter_client.manager import AsyncKernelManager
+from jupyter_core.utils import run_sync
+from nbclient import NotebookClient
+from page_outputs import Output
+from traitlets import List, Unicode
+
+from pages.neutral import plain
+from pages.surroundings import Surroundings
+from pages.terminal import Terminal
+
+if TYPE_CHECKING:
+    from page_blocks import Block, Page
+
+__all__ = ["BlockRun", "run_page"]
+
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_PAUSE = '__import__("time").sleep(0.3)'
+_OUTPUT_TIMEOUT_S = 60.0
+
+
+@dataclass
+class BlockRun:
+    """Result of a block: its outputs for readers, and what was wrong (empty: nothing)."""
+
+    block: Block
+    outputs: list[Output] = field(default_factory=list)
+    fault: str = ""
+
+
+class _PrefixedKernel(AsyncKernelManager):
+    prefix = List(Unicode())
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        return [*self.prefix, *super().format_kernel_cmd(extra_arguments)]
+
+
+def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
+    """Run the blocks of a page until one has a fault; return those that were run."""
+    cells = [nbformat.v4.new_code_cell(place.typed(block.source)) for block in page.blocks]
+    pause = nbformat.v4.new_code_cell(_PAUSE)
+    notebook = nbformat.v4.new_notebook(cells=[*cells, pause])
+    client = NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True)
+    client.km = _PrefixedKernel(
+        kernel_name="python3", transport="ipc", connection_file=str(place.home / "run" / "k.json"), prefix=place.prefix
+    )
+    client.owns_km = True
+    terminal = Terminal(place.env, place.home, place.prefix, place.answers)
+    runs: list[BlockRun] = []
+    client.reset_execution_trackers()
+    with _kernel(client, place):
+        for number, block in enumerate(page.blocks):
+            if block.kind == "terminal":
+                runs.append(_run_terminal(block, terminal, place))
+            else:
+                runs.append(_run_cell(client, number, block, place))
+            if runs[-1].fault:
+                break
+        client.execute_cell(pause, len(cells))
+        for run, cell in zip(runs, cells, strict=False):
+            if run.block.kind == "cell":
+                run.outputs = list(_outputs(cell, place))
+    return runs
+
+
+@contextlib.contextmanager
+def _kernel(client: NotebookClient, place: Surroundings) -> Iterator[None]:
+    context = client.async_setup_kernel(env=dict(place.env), cwd=str(place.home))
+    run_sync(context.__aenter__)()
+    try:
+        yield
+    finally:
+        run_sync(context.__aexit__)(None, None, None)
+
+
+def _run_cell(client: NotebookClient, number: int, block: Block, place: Surroundings) -> BlockRun:
+    cell, pause = client.nb.cells[number], client.nb.cells[-1]
+    client.execute_cell(cell, number)
+    failed = any(output.output_type == "error" for output in cell.outputs)
+    deadline = time.monotonic() + _OUTPUT_TIMEOUT_S
+    while failed == block.fails and not re.search(block.expected, _text(cell, place), re.MULTILINE):
+        if time.monotonic() > deadline:
+            return BlockRun(block, fault=f"no {block.expected!r} in the output:\n{_text(cell, place)}")
+        client.execute_cell(pause, len(client.nb.cells) - 1)
+    return BlockRun(block, fault=_fault(block, failed, _text(cell, place)))
+
+
+def _run_terminal(block: Block, terminal: Terminal, place: Surroundings) -> BlockRun:
+    run = BlockRun(block)
+    failed = False
+    for command in block.commands:
+        said = terminal.run(place.typed(command))
+        run.outputs.append(Output(place.neutral(said.text)))
+        failed = said.code != 0
+        if failed:
+            break
+    text = "\n".join(output.text for output in run.outputs)
+    run.fault = _fault(block, failed, text)
+    if not run.fault and not re.search(block.expected, text, re.MULTILINE):
+        run.fault = f"no {block.expected!r} in the output:\n{text}"
+    return run
+
+
+def _fault(block: Block, failed: bool, text: str) -> str:
+    if failed == block.fails:
+        return ""
+    return f"it failed:\n{text}" if failed else f"it did not fail:\n{text}"
+
+
+def _text(cell: Any, place: Surroundings) -> str:
+    return "\n".join(output.text for output in _outputs(cell, place))
+
+
+def _outputs(cell: Any, place: Surroundings) -> Iterator[Output]:
+    """Yield the outputs of a cell; texts that follow each other are one."""
+    texts: list[str] = []
+    for output in cell.get("outputs", []):
+        picture = output.get("data", {}).get("image/png")
+        if picture is None:
+            texts.append(_text_of(output))
+            continue
+        if text := place.neutral("\n".join(filter(None, texts))):
+            yield Output(text)
+        texts = []
+        yield Output(picture=base64.b64decode(picture))
+    if text := place.neutral("\n".join(filter(None, texts))):
+        yield Output(text)
+
+
+def _text_of(output: Any) -> str:
+    if output.output_type == "stream":
+        return plain(output.text)
+    if output.output_type == "error":
+        shown = plain("\n".join(output.traceback))
+        return f"{output.ename}: {output.evalue}" if "Traceback (most recent call last)" in shown else shown
+    if _WIDGET in output.data:
+        return ""
+    return plain(str(output.data.get("text/plain", "")))
