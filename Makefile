@@ -50,7 +50,7 @@ PYTEST_BROWSER = $(BIN)/pytest -n 2 --dist loadfile -m "browser and not bench an
 # These compute, or count what a whole machine does: one after the other.
 PYTEST_ALONE = $(BIN)/pytest -m "alone and not browser and not bench and not remote"
 
-.PHONY: help demo lab test test-fast lint docs docs-outputs bench setup clean
+.PHONY: help demo lab test test-fast lint docs docs-outputs docs-images bench setup clean
 .DELETE_ON_ERROR:
 
 help: ## show this
@@ -72,6 +72,9 @@ test-fast: .build/demo-system .build/installed lint ## what needs no Slurm, and 
 
 docs-outputs: .build/test-system .build/installed ## run the executed pages of the documentation, and store their outputs
 	@JUPYTER_SLURM_STORE_OUTPUTS=1 $(BIN)/pytest -n 4 --dist loadgroup tests/docs/test_executed_pages.py -k each_block $(PYTEST_ARGS)
+
+docs-images: .build/test-system .build/installed ## take the pictures of the documentation in a browser, and record its animation
+	@JUPYTER_SLURM_STORE_PICTURES=1 $(BIN)/pytest tests/e2e/test_pictures.py $(PYTEST_ARGS)
 
 bench: .build/test-system .build/installed ## print figures beside those of other packages
 	@$(BIN)/pytest -m bench -s tests/bench $(PYTEST_ARGS)

@@ -42,4 +42,5 @@ html_static_path = []
 copybutton_prompt_text = r"\$ "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
+copybutton_selector = "div:not(.executed-output) > div.highlight > pre"
 pygments_style = "friendly"

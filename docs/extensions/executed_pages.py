@@ -87,8 +87,15 @@ class _Terminal(_Executed):
         return [self._literal("\n".join(parts), "console", "executed-input")]
 
 
+def _add_style(app: Sphinx) -> None:
+    style = Path(__file__).with_suffix(".css")
+    app.config.html_static_path.append(str(style))
+    app.add_css_file(style.name)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
     app.add_directive("cell", _Cell)
     app.add_directive("terminal", _Terminal)
+    app.connect("builder-inited", _add_style)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
