@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
 from jupyter_slurm.errors import SlurmError
 
-__all__ = ["add_verbatim", "ask_until_valid", "for_terminal", "yes"]
+__all__ = ["PlainHelp", "add_verbatim", "ask_until_valid", "for_terminal", "yes"]
 
 
 def ask_until_valid(question: str, default: str = "", *, check: Callable[[str], bool] = lambda answer: True) -> str:
@@ -24,19 +25,25 @@ def ask_until_valid(question: str, default: str = "", *, check: Callable[[str], 
         try:
             answer = input(f"{question} [{default}]: " if default else f"{question}: ").strip() or default
         except EOFError:
+            plain = question.removesuffix(_YES_NO).removesuffix("?")
             raise SlurmError(
-                f"Nobody can be asked here: {question}?",
-                hint="Run it in a terminal; --help tells how to say it before.",
+                f"There is no terminal to ask this question: {plain}?",
+                hint="Run the command in a terminal, or give the answer as an option (see --help).",
             ) from None
         if answer and check(answer):
             return answer
 
 
-def yes(question: str, *, default: bool) -> bool:
-    """Ask a yes-or-no question; y and n suffice."""
+_YES_NO = " (yes/no)"
+
+
+def yes(question: str, *, default: bool, is_quick: bool = False) -> bool:
+    """Ask a yes-or-no question; y and n suffice. ``is_quick``: use the default without a question."""
     words = ("yes", "y", "no", "n")
+    if is_quick:
+        return default
     answer = ask_until_valid(
-        f"{question} (yes/no)", "yes" if default else "no", check=lambda said: said.lower() in words
+        f"{question}{_YES_NO}", "yes" if default else "no", check=lambda answer: answer.lower() in words
     )
     return answer.lower() in words[:2]
 
@@ -59,6 +66,16 @@ def for_terminal(text: str) -> str:
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text
+
+
+class PlainHelp(argparse.HelpFormatter):
+    """Formatter that wraps paragraphs of a description, and keeps lists and examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        wrapper = textwrap.TextWrapper(width, break_on_hyphens=False, break_long_words=False)  # addresses stay whole
+        return "\n\n".join(
+            one if "\n" in one or one.startswith(" ") else wrapper.fill(one) for one in text.strip("\n").split("\n\n")
+        )
 
 
 def add_verbatim(subparsers: Any, name: str, *, summary: str, usage: str, description: str) -> None:

@@ -28,7 +28,7 @@ from jupyter_slurm.domain.profile_tables import (
 )
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile_checks import line_number, profile_names
-from jupyter_slurm.sites.shipped import shipped_names, shipped_text
+from jupyter_slurm.sites.shipped import nearest_shipped, resolve_shipped, shipped_names, shipped_text
 
 __all__ = [
     "Profile",
@@ -178,10 +178,11 @@ def read_profile(name: str, folders: Sequence[str]) -> tuple[str, bytes]:
             except OSError as error:
                 raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint="Check its permissions.") from None
     known = ", ".join(list_profiles(folders)) or "none"
-    hint = f"`jupyter slurm init --profile {name}` sets up the one that ships." if name in shipped_names() else ""
-    raise ConfigError(
-        f"There is no site profile {name!r} (known: {known}).", hint=hint or "`jupyter slurm init` writes one."
-    )
+    if (near := resolve_shipped(name) or nearest_shipped(name)) is not None:
+        hint = f"`jupyter slurm init {name if resolve_shipped(name) else near}` sets up the built-in profile {near}."
+    else:
+        hint = f"`jupyter slurm init {name}` writes one."
+    raise ConfigError(f"There is no site profile {name!r} (known: {known}).", hint=hint)
 
 
 def list_profiles(folders: Sequence[str]) -> list[str]:

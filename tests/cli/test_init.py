@@ -48,8 +48,8 @@ def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) ->
     dialogue: Script = [
         ("Name of the cluster", "far"),
         (r"Login node \(host name\)", "login"),
-        ("Your user name there", site.user),
-        ("Hosts on the way", gateway),
+        ("Your user name on the cluster", site.user),
+        ("Jump hosts", gateway),
         (rf"Make one .*, and have {gateway} and login let it in .*yes\]", ""),
         ("Enter passphrase", passphrase),
         ("Enter same passphrase again", passphrase),
@@ -83,7 +83,7 @@ def test_who_has_all_of_it_answers_three_questions_and_the_host(laptop: Any, ssh
     dialogue: Script = [
         ("Name of the cluster", "far"),
         ("2  login\n(.*\n)*Login node", "2"),
-        (f"this machine -> {ssh_site.user}@gateway -> {ssh_site.user}@login\nIs that right.*yes\\]", ""),
+        (f"Connection: this computer -> {ssh_site.user}@gateway -> {ssh_site.user}@login\nIs this correct.*yes\\]", ""),
         ("erification code", ssh_site.codes.next),
     ]
     said = laptop.slurm("init", dialogue=dialogue)
@@ -91,7 +91,7 @@ def test_who_has_all_of_it_answers_three_questions_and_the_host(laptop: Any, ssh
     assert said.text.count("erification code") == 1
     after = [laptop.printed(*words).returncode for words in (("doctor", "far"), ("connect", "far"))]
     assert after == [0, 0], "one code serves all of it"
-    assert "(yes/no)" not in said.text.partition("Is that right")[2].partition("\n")[2], "nobody is offered a key"
+    assert "(yes/no)" not in said.text.partition("Is this correct")[2].partition("\n")[2], "nobody is offered a key"
     assert tomllib.loads((laptop.home / "sites" / "far.toml").read_text()) == {"login": {"host": "login"}}
 
 
@@ -119,14 +119,14 @@ def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
 
     # A second run: the file has the key, but others may write to it, so that sshd refuses it.
     keys.chmod(0o666)
-    again: Script = [("Write it anew.*no\\]", "Y"), ("Is that right.*yes\\]", "y"), *passwords]
+    again: Script = [("Overwrite it.*no\\]", "Y"), ("Is this correct.*yes\\]", "y"), *passwords]
     again += [("Have gateway let", "no"), offers[1]]
     said = laptop.slurm("init", "far", "--host", "login", dialogue=again)
     assert "login knows it, and does not take it" in said.text
     assert len(keys.read_text().splitlines()) == 3
-    said = laptop.slurm("init", "far", dialogue=[("Write it anew.*no\\]", "")])
+    said = laptop.slurm("init", "far", dialogue=[("Overwrite it.*no\\]", "")])
     assert said.code == 1
-    assert "It stays" in said.text
+    assert "Kept " in said.text
 
 
 @pytest.mark.root
@@ -144,8 +144,8 @@ def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost
     host.authorize(host.user, key.with_suffix(".pub").read_text())
     refused = laptop.printed(*argv)
     assert refused.returncode == 1
-    assert "Nobody can be asked here" in refused.stderr
-    assert "Write it anew" in refused.stderr
+    assert "There is no terminal to ask this question: " in refused.stderr
+    assert "Overwrite it" in refused.stderr
     done = laptop.printed(*argv, "--overwrite", "--yes")
     assert f"log-in: {host.user} is let in by key {key}" in done.stdout
     assert key.read_bytes() == made
@@ -177,13 +177,13 @@ def test_a_ready_made_profile_gets_only_the_name_of_the_person(init: Callable[..
     dialogue: Script = [("Your user name on login.invalid", "a b"), ("user .*\n.*Your user name", "ana")]
     said = init(dialogue, "--profile", str(tmp_path / "far.toml"), "--key", "no")
     assert said.code == 1
-    assert "this profile runs on login.invalid:\n    module load slurm\n" in said.text
+    assert "This profile runs on login.invalid before every command:\n    module load slurm\n" in said.text
     written = (tmp_path / "sites" / "far.toml").read_text()
     expected = tomllib.loads(ready)
     expected["login"] |= {"user": "ana", "jump": ["known", "ana@gate.invalid"]}
     assert tomllib.loads(written) == expected
     assert written.startswith('# Ours\ntitle = "Far away"\n\n[login]  # the way\nuser = "ana"\n')
-    said = init([("is there. Write it anew", "no")], "--profile", str(tmp_path / "far.toml"))
+    said = init([("exists. Overwrite it", "no")], "--profile", str(tmp_path / "far.toml"))
     assert said.code == 1
     assert (tmp_path / "sites" / "far.toml").read_text() == written
     said = init([], "--profile", str(tmp_path / "none.toml"))
@@ -191,8 +191,80 @@ def test_a_ready_made_profile_gets_only_the_name_of_the_person(init: Callable[..
     assert "No such file" in said.text
     (tmp_path / "odd.toml").write_text('login = {host = "login.invalid"}\n')
     said = init([], "odd", "--profile", str(tmp_path / "odd.toml"), "--user", "ana")
-    assert "cannot be written into" in said.text
+    assert "`user` cannot be written into" in said.text
     assert not (tmp_path / "sites" / "odd.toml").exists()
+
+
+def _login_of(tmp_path: Path, name: str) -> tuple[str | None, dict[str, Any]]:
+    profile = tomllib.loads((tmp_path / "sites" / f"{name}.toml").read_text())
+    return profile.get("extends"), profile["login"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "extends", "login"),
+    [
+        (("unipi", "--host", "login.invalid"), "unipi", "unipi", {"host": "login.invalid", "user": "ana"}),
+        (("hpc2019", "--host", "login.invalid"), "hpc2019", "unipi", {"host": "login.invalid", "user": "ana"}),
+        (
+            ("aau-aicloud", "--jump", "none", "--host", "login.invalid"),
+            "aau-aicloud",
+            "aau-aicloud",
+            {"host": "login.invalid", "user": "ana", "jump": []},
+        ),
+        (
+            ("aau", "--profile", "aau-aicloud", "--jump", "a.invalid,eva@b.invalid"),
+            "aau",
+            "aau-aicloud",
+            {"user": "ana", "jump": ["ana@a.invalid", "eva@b.invalid"]},
+        ),
+        (("arandu", "--profile", "none", "--host", "login.invalid"), "arandu", None, {"host": "login.invalid"}),
+    ],
+)
+def test_a_built_in_profile_gets_the_options_of_the_login(
+    init: Callable[..., Said], tmp_path: Path, words: tuple[str, ...], name: str, extends: str, login: dict[str, Any]
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host known\n    HostName known.invalid\n")
+    said = init([], *words, "--user", "ana", "--ssh-config", str(config), "--key", "no", "--yes")
+    assert said.code == 1
+    assert f"Wrote {tmp_path}/sites/{name}.toml." in said.text
+    assert ".invalid, reached: " in said.text, "the connection was checked with these options"
+    expected = {"user": "ana", "ssh_config": str(config), **login}
+    assert _login_of(tmp_path, name) == (extends, expected)
+
+
+def test_built_in_profiles_are_listed_and_a_near_name_is_offered(init: Callable[..., Said], tmp_path: Path) -> None:
+    options = ("--host", "login.invalid", "--key", "no")
+    dialogue: Script = [(r"Name of the cluster \(a built-in profile, or a new name\)", "skynet"), ("user name", "ana")]
+    said = init(dialogue, *options)
+    for line in ("Built-in profiles:", "  skynet       SkyNet (Georgia Tech)", "also called hpc2019", "Needs a VPN."):
+        assert line in said.text
+    assert _login_of(tmp_path, "skynet") == ("skynet", {"host": "login.invalid", "user": "ana"})
+    # An answer of "yes" would contact the real host; the question about the user ends it before.
+    for typed, near in (("SkyNet", "skynet"), ("aau", "aau-aicloud"), ("hpc-2019", "unipi"), ("ARANDU", "arandu")):
+        said = init([(f"no built-in profile {typed}. Use the built-in profile {near}.*yes\\]", "\4")], typed)
+        assert said.code == 1
+        assert not (tmp_path / "sites" / f"{typed}.toml").exists()
+    said = init([("Use the built-in profile skynet", "no"), ("Login node", "\4")], "skynett")
+    assert "There is no terminal to ask this question: Login node" in said.text
+
+
+def test_options_replace_what_a_profile_says_and_keep_the_rest(init: Callable[..., Said], tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("")
+    (tmp_path / "far.toml").write_text(_READY + '[launch]\ntime = "1:00:00"\n')
+    words = ("--host", "other.invalid", "--jump", "none", "--user", "eva", "--ssh-config", str(tmp_path / "config"))
+    init([], "--profile", str(tmp_path / "far.toml"), *words, "--key", "no")
+    written = (tmp_path / "sites" / "far.toml").read_text()
+    expected = tomllib.loads(_READY + '[launch]\ntime = "1:00:00"\n')
+    config = str(tmp_path / "config")
+    expected["login"] = {"host": "other.invalid", "jump": [], "user": "eva", "ssh_config": config}
+    assert tomllib.loads(written) == expected
+    assert written.startswith('# Ours\ntitle = "Far away"\n\n[login]  # the way\n')
+    said = init([], "bad", "--profile", str(tmp_path / "far.toml"), "--jump", "a;b,c", "--user", "eva")
+    assert "--jump eva@a;b,eva@c cannot be used: " in said.text
+    assert not (tmp_path / "sites" / "bad.toml").exists()
+    said = init([], "--profile", "skynat")
+    assert "Did you mean the built-in profile skynet?" in said.text
 
 
 def test_what_is_typed_becomes_a_profile(init: Callable[..., Said], tmp_path: Path) -> None:
@@ -200,9 +272,9 @@ def test_what_is_typed_becomes_a_profile(init: Callable[..., Said], tmp_path: Pa
     dialogue: Script = [
         ("Login node \\(host name\\)", "-oProxyCommand=x"),
         ("host.*\n.*Login node", "login.invalid"),
-        ("Your user name there", "a b"),
+        ("Your user name on the cluster", "a b"),
         ("user.*\n.*Your user name", "ana"),
-        ("Hosts on the way", "first.invalid ana@second.invalid"),
+        ("Jump hosts", "first.invalid, ana@second.invalid"),
     ]
     said = init(dialogue, "far", "--ssh-config", str(tmp_path / "config"), "--key", "no")
     assert said.code == 1

@@ -39,7 +39,7 @@ def sites(tmp_path: Path) -> Run:
 
 
 def test_one_that_ships_becomes_ones_own_and_is_overridden(sites: Run, tmp_path: Path) -> None:
-    assert "arandu           Arandu (C4AI, USP)" in sites("list").stdout
+    assert "  arandu       Arandu (C4AI, USP)\n" in sites("list").stdout
     assert 'host = "c4aiscm1"' in sites("show", "arandu").stdout
     done = sites("add", "aau-aicloud", "aau", "--user", "ana")
     assert done.returncode == 0, done.stderr
@@ -87,11 +87,11 @@ def test_a_file_that_is_handed_on_is_checked_and_taken(sites: Run, tmp_path: Pat
         (("show", "nosuch"), "There is no site profile 'nosuch'"),
         (("show", "nosuch.toml"), "nosuch.toml cannot be read"),
         (("check", "../.."), "cannot be read: Is a directory"),
-        (("add", "nosuch"), "Name a file, or one of aau-aicloud, arandu"),
+        (("add", "nosuch"), "Name a file, or a built-in profile: aau-aicloud, arandu"),
         (("add", "arandu", "local", "--user", "a"), "is the name of this machine's own Slurm"),
         (("add", "arandu", "a/b", "--user", "a"), "A cluster cannot be called 'a/b'"),
         (("add", "arandu", "--user=-oProxyCommand=x"), "cannot be used"),
-        (("add", "arandu"), "Nobody can be asked here"),
+        (("add", "arandu"), "There is no terminal to ask this question: Your user name on c4aiscm1?"),
     ],
 )
 def test_what_makes_no_sense_is_told(sites: Run, tmp_path: Path, words: tuple[str, ...], said: str) -> None:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.setup.site_templates import (
+from jupyter_slurm.cli.setup.login_options import (
+    LoginOptions,
+    add_login_options,
     as_toml,
+    split_hosts,
+    without_place,
+)
+from jupyter_slurm.cli.setup.site_templates import (
+    describe_shipped,
     is_name,
     personal,
     print_notes,
     site_template,
-    without_place,
     write_profile,
 )
 from jupyter_slurm.cli.setup.ssh_hosts import host_names
-from jupyter_slurm.cli.terminal import ask_until_valid, yes
+from jupyter_slurm.cli.terminal import PlainHelp, ask_until_valid, yes
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import Profile, parse_profile
+from jupyter_slurm.sites.shipped import nearest_shipped, resolve_shipped, shipped_names
 
 if TYPE_CHECKING:
     from jupyter_slurm.config import Settings
@@ -33,22 +40,26 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     init = subparsers.add_parser(
         "init",
-        help="set up the way to a cluster: a profile, and a key",
-        description="Ask how a cluster is reached, write its site profile, make a key and have it let in if you want, "
-        "and look the way over. What an option says is not asked.",
+        help="set up a connection to a cluster",
+        description="Set up a connection to a cluster. Uses the built-in profile of that name, or asks for the login "
+        "node and your user name. Writes a site profile, offers to create an SSH key and to copy it to the cluster, "
+        "then checks the connection. Options given on the command line are not asked for.",
+        epilog=f"Built-in profiles:\n{describe_shipped()}\n\n{page_url('getting-started/quickstart-laptop')}",
+        formatter_class=PlainHelp,
     )
-    init.add_argument("cluster", nargs="?", metavar="CLUSTER", help="what you will call it")
-    init.add_argument("--profile", metavar="FILE", help="a ready-made profile, instead of the questions")
-    init.add_argument("--host", metavar="HOST", help="the login node, as ~/.ssh/config names it, or a host name")
-    init.add_argument("--user", metavar="NAME", help="your user name there")
-    init.add_argument("--jump", metavar="HOSTS", help="hosts on the way, the first one first, with commas; or none")
+    init.add_argument("cluster", nargs="?", metavar="NAME", help="a built-in profile, or a new name for the cluster")
     init.add_argument(
-        "--key", choices=("yes", "no"), help="whether hosts that lack it are given your key, or a new one"
+        "--profile",
+        metavar="FILE|NAME",
+        help=f"a file, or a built-in profile ({', '.join(shipped_names())}); none to be asked instead",
     )
-    init.add_argument("--no-passphrase", action="store_true", help="none for a key that is made")
-    init.add_argument("--overwrite", action="store_true", help="write the profile anew if it is there")
-    init.add_argument("--yes", action="store_true", help="take what is offered, where no option says otherwise")
-    init.add_argument("--ssh-config", metavar="FILE", help="instead of ~/.ssh/config; the profile says so, too")
+    add_login_options(init)
+    init.add_argument(
+        "--key", choices=("yes", "no"), help="copy your public key, or a new one, to the hosts that lack it; or not"
+    )
+    init.add_argument("--no-passphrase", action="store_true", help="create the key without a passphrase")
+    init.add_argument("--overwrite", action="store_true", help="overwrite an existing profile of that name")
+    init.add_argument("--yes", action="store_true", help="accept the default answers")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,17 +72,22 @@ def run(args: argparse.Namespace) -> int:
     folders = settings.sites
     if not folders:
         raise ConfigError(
-            "Settings.sites names no folder for profiles.", hint="Take it out of jupyter_slurm_config.py."
+            "The setting `sites` names no folder for profiles.",
+            hint="Remove c.JupyterSlurm.sites from jupyter_slurm_config.py.",
         )
-    ready = site_template(args.profile) if args.profile else None
-    name = _name(args, ready)
+    name, source = _choose(args)
+    template = site_template(source) if source else None
     path = os.path.join(folders[0], f"{name}.toml")
-    if os.path.exists(path) and not (args.overwrite or yes(f"{path} is there. Write it anew?", default=False)):
-        print(f"It stays. `jupyter slurm doctor {name}` looks it over.")
+    if os.path.exists(path) and not (args.overwrite or yes(f"{path} exists. Overwrite it?", default=False)):
+        print(f"Kept {path}. `jupyter slurm doctor {name}` checks the connection.")
         return 1
-    profile, text = _Interview(args, name, path).text() if ready is None else _personal_profile(args, name, path, ready)
+    options = LoginOptions.from_args(args)
+    if template is None or source is None:
+        profile, text = _Interview(options, name, path, is_quick=args.yes).text()
+    else:
+        profile, text = personal(template, name, path, source, options, is_quick=args.yes)
     write_profile(path, text)
-    print(f"Written: {path}")
+    print(f"Wrote {path}.")
     print_notes(profile)
     _end_old(name, settings)
     wish = args.key or ("yes" if args.yes else None)
@@ -79,8 +95,34 @@ def run(args: argparse.Namespace) -> int:
     print()
     code = examine(name, settings, arrived=bearer)
     if code == 0:
-        print(f"`%slurm use {name}` in a notebook uses it, `--cluster {name}` in a terminal.")
+        print(f"Use it with `%slurm use {name}` in a notebook, or `--cluster {name}` in a terminal.")
     return code
+
+
+def _choose(args: argparse.Namespace) -> tuple[str, str | None]:
+    """Return the name of the cluster, and its profile: a file, a built-in profile, or None for the questions."""
+    if args.profile and args.profile != "none":
+        offered = os.path.basename(args.profile).removesuffix(".toml")
+        site_template(args.profile)  # an error about the profile comes before a question about the name
+        return _name(args.cluster or offered), args.profile
+    if args.cluster is None and args.profile is None:
+        print(f"Built-in profiles:\n{describe_shipped()}")
+    name = _name(args.cluster, "" if args.profile else " (a built-in profile, or a new name)")
+    if args.profile == "none":
+        return name, None
+    if (shipped := resolve_shipped(name)) is not None:
+        return name, shipped
+    near = nearest_shipped(name) if args.host is None else None
+    question = f"There is no built-in profile {name}. Use the built-in profile {near}?"
+    if near is not None and yes(question, default=True, is_quick=args.yes):
+        return near, near
+    return name, None
+
+
+def _name(given: str | None, explanation: str = "") -> str:
+    if given and is_name(given):
+        return given
+    return ask_until_valid(f"Name of the cluster{explanation}", check=is_name)
 
 
 def _end_old(name: str, settings: Settings) -> None:
@@ -98,25 +140,9 @@ def _end_old(name: str, settings: Settings) -> None:
             return
         users = other_clients(known[0])
         if users and not may_end(name, users):
-            print(f"The log-in to {name} stays: the new profile counts from the next one on.")
+            print(f"Kept the present connection to {name}. The new profile is used from the next login on.")
             return
         client.post(f"/v1/clusters/{name}/disconnect")
-
-
-def _name(args: argparse.Namespace, ready: str | None) -> str:
-    if args.cluster and is_name(args.cluster):
-        return str(args.cluster)
-    offered = os.path.basename(args.profile).removesuffix(".toml") if ready is not None else ""
-    if offered and not args.cluster and is_name(offered):
-        return offered
-    return ask_until_valid("Name of the cluster", check=is_name)
-
-
-def _personal_profile(args: argparse.Namespace, name: str, path: str, ready: str) -> tuple[Profile, str]:
-    for option in ("host", "jump", "ssh_config"):
-        if getattr(args, option):
-            raise UsageError(f"--{option.replace('_', '-')} is not for a ready-made profile.", hint="The file says it.")
-    return personal(ready, name, path, args.profile, args.user, is_quick=args.yes)
 
 
 # Questions ------------------------------------------------------------------------------------------------------------
@@ -125,29 +151,28 @@ def _personal_profile(args: argparse.Namespace, name: str, path: str, ready: str
 class _Interview:
     """Interview about the connection to a cluster."""
 
-    def __init__(self, args: argparse.Namespace, name: str, path: str) -> None:
-        self._args, self._name, self._path = args, name, path
-        config = os.path.abspath(args.ssh_config) if args.ssh_config else None
-        self._login: dict[str, object] = {"ssh_config": config} if config else {}
-        self._configured_hosts = host_names(config or os.path.expanduser("~/.ssh/config"))
+    def __init__(self, options: LoginOptions, name: str, path: str, *, is_quick: bool) -> None:
+        self._options, self._name, self._path, self._is_quick = options, name, path, is_quick
+        self._login: dict[str, object] = {"ssh_config": options.ssh_config} if options.ssh_config else {}
+        self._configured_hosts = host_names(options.ssh_config or os.path.expanduser("~/.ssh/config"))
 
     def text(self) -> tuple[Profile, str]:
         """Return the profile, and its text."""
         self._host()
         is_known = self._login["host"] in self._configured_hosts
-        said = self._args.user is not None or self._args.jump is not None
-        if not is_known or said or not self._is_right():
-            self._user("as ~/.ssh/config says" if is_known else "as here")
-            self._jump("as ~/.ssh/config says" if is_known else "none")
+        is_given = self._options.user is not None or self._options.jump is not None
+        if not is_known or is_given or not self._is_right():
+            self._user("as in ~/.ssh/config" if is_known else "as on this computer")
+            self._jump("as in ~/.ssh/config" if is_known else "none")
         return self._read(), as_toml(self._login)
 
     def _host(self) -> None:
-        if self._args.host is None:
+        if self._options.host is None:
             for number, host in enumerate(self._configured_hosts, 1):
                 print(f"  {number:>3}  {host}")
         number_of = {str(number): host for number, host in enumerate(self._configured_hosts, 1)}
         question = "Login node (a number, or a host name)" if self._configured_hosts else "Login node (host name)"
-        self._ask_setting("host", self._args.host, question, "", lambda answer: number_of.get(answer, answer))
+        self._ask_setting("host", self._options.host, question, "", lambda answer: number_of.get(answer, answer))
 
     def _is_right(self) -> bool:
         """Ask whether the connection is the one in ``~/.ssh/config``."""
@@ -158,24 +183,22 @@ class _Interview:
         except SlurmError as error:
             print(f"{error.message}\n{error.hint}")
             return False
-        print("The way there: " + " -> ".join(["this machine", *(f"{host.user}@{host.name}" for host in way)]))
-        return self._args.yes or yes("Is that right?", default=True)
+        print("Connection: " + " -> ".join(["this computer", *(f"{host.user}@{host.name}" for host in way)]))
+        return yes("Is this correct?", default=True, is_quick=self._is_quick)
 
     def _user(self, default: str) -> None:
-        question = "Your user name there"
+        question = "Your user name on the cluster"
         self._ask_setting(
-            "user", self._args.user, question, default, lambda answer: None if answer == default else answer
+            "user", self._options.user, question, default, lambda answer: None if answer == default else answer
         )
 
     def _jump(self, default: str) -> None:
-        question = "Hosts on the way, the first one first, with spaces between"
+        question = "Jump hosts, separated by commas, the first one first"
 
         def hosts(answer: str) -> list[str] | None:
-            if answer == default:
-                return None
-            return [] if answer == "none" else [self._named(host) for host in re.split(r"[ ,]+", answer.strip())]
+            return None if answer == default else [self._named(host) for host in split_hosts(answer)]
 
-        self._ask_setting("jump", self._args.jump, question, default, hosts)
+        self._ask_setting("jump", self._options.jump, question, default, hosts)
 
     def _named(self, host: str) -> str:
         """Return a jump host with its user name, by default that of the login node."""
@@ -185,7 +208,7 @@ class _Interview:
     def _ask_setting(
         self, key: str, given: str | None, question: str, default: str, value: Callable[[str], Any]
     ) -> None:
-        def takes(answer: str) -> bool:
+        def accepts(answer: str) -> bool:
             before = dict(self._login)
             chosen = value(answer)
             self._login.pop(key, None)
@@ -199,12 +222,14 @@ class _Interview:
                 return False
             return True
 
-        if given is None and self._args.yes and default:
+        if given is None and self._is_quick and default:
             given = default
         if given is None:
-            ask_until_valid(question, default, check=takes)
-        elif not takes(given):
-            raise UsageError(f"--{key} {given} cannot be used.", hint="`jupyter slurm init --help` says what it takes.")
+            ask_until_valid(question, default, check=accepts)
+        elif not accepts(given):
+            raise UsageError(
+                f"--{key} {given} cannot be used.", hint="`jupyter slurm init --help` explains the option."
+            )
 
     def _read(self) -> Profile:
         return parse_profile(self._name, as_toml({"host": "x", **self._login}).encode(), self._path)

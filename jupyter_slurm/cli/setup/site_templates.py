@@ -7,15 +7,15 @@ import getpass
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
 
+from jupyter_slurm.cli.setup.login_options import LoginOptions, check_setting, with_login
 from jupyter_slurm.cli.setup.ssh_hosts import host_names
 from jupyter_slurm.cli.terminal import ask_until_valid
-from jupyter_slurm.errors import ConfigError, UsageError
+from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile, parse_profile
-from jupyter_slurm.sites.shipped import shipped_names
+from jupyter_slurm.sites.shipped import nearest_shipped, resolve_shipped, shipped_names, shipped_profiles
 
-__all__ = ["as_toml", "is_name", "personal", "print_notes", "site_template", "without_place", "write_profile"]
+__all__ = ["describe_shipped", "is_name", "personal", "print_notes", "site_template", "write_profile"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")  # also of a file
 _MAX_PROFILE_BYTES = 1_000_000
@@ -25,23 +25,12 @@ def is_name(answer: str) -> bool:
     """Return whether a cluster can have this name; print the reason if not."""
     try:
         if not _NAME.fullmatch(answer):
-            raise ConfigError("A name has letters, digits and . _ - only.")
+            raise ConfigError("The name of a cluster has only letters, digits and the characters . _ - in it.")
         parse_profile(answer, b'[login]\nhost = "x"\n', answer)
     except ConfigError as error:
         print(error.message)
         return False
     return True
-
-
-def as_toml(login: Mapping[str, object]) -> str:
-    """Return the text of a profile with only the connection to the login node."""
-    # A JSON string or list of ASCII is valid TOML.
-    return "[login]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in login.items())
-
-
-def without_place(message: str, path: str) -> str:
-    """Return an error about an answer, without the path of the file."""
-    return re.sub(rf"^{re.escape(path)}(?::\d+)?: ", "", message)
 
 
 def site_template(named: str) -> str:
@@ -52,23 +41,33 @@ def site_template(named: str) -> str:
     ConfigError
         Neither exists.
     """
-    names = shipped_names()
-    if named in names and not os.path.exists(named):
-        return f"extends = {json.dumps(named)}\n\n[login]\n"
+    shipped = resolve_shipped(named)
+    if shipped and not os.path.exists(named):
+        return f"extends = {json.dumps(shipped)}\n\n[login]\n"
     try:
         with open(named, encoding="utf-8") as file:
             return file.read(_MAX_PROFILE_BYTES)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise ConfigError(
-            f"{named} cannot be read: {reason}.", hint=f"Name a file, or one of {', '.join(names)}."
-        ) from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        near = None if named.endswith(".toml") or os.sep in named else nearest_shipped(named)
+        known = f"Name a file, or a built-in profile: {', '.join(shipped_names())}."
+        hint = f"Did you mean the built-in profile {near}? {known}" if near else known
+        raise ConfigError(f"The profile {named} cannot be read: {reason}.", hint=hint) from None
+
+
+def describe_shipped() -> str:
+    """Return two lines for each built-in profile: its name, cluster and site, and a description."""
+    lines = []
+    for one in shipped_profiles():
+        other = f", also called {', '.join(one.aliases)}" if one.aliases else ""
+        lines += [f"  {one.name:<12} {one.title}{other}", f"{'':15}{one.about}"]
+    return "\n".join(lines)
 
 
 def personal(
-    text: str, name: str, path: str, source: str, user: str | None, *, is_quick: bool = False
+    text: str, name: str, path: str, source: str, options: LoginOptions, *, is_quick: bool = False
 ) -> tuple[Profile, str]:
-    """Return a profile with the user's name in it, if it has none.
+    """Return a profile with the options about the login in it, and with a user name if it has none.
 
     Parameters
     ----------
@@ -76,58 +75,47 @@ def personal(
         Text of the profile, and its origin.
     name, path : str
         Name of the cluster, and path of the new file.
-    user : str or None
-        User name on the cluster, if given.
+    options : LoginOptions
+        Values that replace those of the profile.
     is_quick : bool
         Whether to use the local user name without a question.
 
     Raises
     ------
     ConfigError, UsageError
-        The profile is not valid.
+        The profile, or an option, is not valid.
     """
     profile = parse_profile(name, text.encode(), source)
     if profile.prelude:
-        print(f"Before every command, this profile runs on {profile.host}:\n{_indented(profile.prelude)}")
-    known = host_names(profile.ssh_config or os.path.expanduser("~/.ssh/config"))
-    hosts = [*(profile.jump or ()), profile.host]
-    unnamed = [host for host in hosts if "@" not in host and host not in known]
-    if profile.user is not None or (not unnamed and user is None):
-        return profile, text
-    here = getpass.getuser()
+        print(f"This profile runs on {profile.host} before every command:\n{_indented(profile.prelude)}")
+    known = host_names(options.ssh_config or profile.ssh_config or os.path.expanduser("~/.ssh/config"))
+    host, jump = options.host or profile.host, options.jump_hosts
+    if jump is None:
+        jump = list(profile.jump) if profile.jump is not None else None
+    unnamed = [one for one in (*(jump or ()), host) if "@" not in one and one not in known]
+    user = options.user
+    if user is None and profile.user is None and unnamed:
+        user = getpass.getuser() if is_quick else _ask_user(name, host)
+    given = {"host": options.host, "user": user, "ssh_config": options.ssh_config}
+    changes: dict[str, object] = {key: value for key, value in given.items() if value is not None}
+    who = user or (profile.user if options.jump is not None else None)
+    if jump is not None:
+        named = [f"{who}@{one}" if who and one in unnamed else one for one in jump]
+        if options.jump is not None or named != list(profile.jump or ()):
+            changes["jump"] = named
+    return with_login(name, path, text, changes)
 
-    def takes(answer: str) -> bool:
+
+def _ask_user(name: str, host: str) -> str:
+    def accepts(answer: str) -> bool:
         try:
-            parse_profile(name, as_toml({"host": "x", "user": answer}).encode(), path)
+            check_setting(name, "user", answer)
         except ConfigError as error:
-            print(without_place(error.message, path))
+            print(error.message)
             return False
         return True
 
-    user = user or (here if is_quick else ask_until_valid(f"Your user name on {profile.host}", here, check=takes))
-    if not takes(user):
-        raise UsageError(f"--user {user} cannot be used.", hint="As you would write it for ssh.")
-    named = [f"{user}@{host}" if host in unnamed else host for host in profile.jump or ()]
-    return _with_name(name, path, text, user, named)
-
-
-def _with_name(name: str, path: str, text: str, user: str, jump: Sequence[str]) -> tuple[Profile, str]:
-    """Write a user name into the text of a profile, without other changes."""
-    before = parse_profile(name, text.encode(), path)
-    hosts = f"jump = {json.dumps(list(jump))}"
-    said, count = re.subn(r"(?ms)^\s*jump\s*=\s*\[.*?\]", lambda found: hosts, text, count=1) if jump else (text, 1)
-    lines = f"user = {json.dumps(user)}" + ("" if count else f"\n{hosts}")  # hosts of the base profile
-    said = re.sub(r"(?m)^(\s*\[login\][^\n]*)$", lambda found: f"{found[1]}\n{lines}", said, count=1)
-    try:
-        profile = parse_profile(name, said.encode(), path)
-    except ConfigError:
-        profile = before
-    if (profile.user, profile.jump or ()) != (user, tuple(jump)):
-        raise ConfigError(
-            f"Your user name cannot be written into {path}.",
-            hint='Copy the file, and write `user = "…"` under [login].',
-        )
-    return profile, said
+    return ask_until_valid(f"Your user name on {host}", getpass.getuser(), check=accepts)
 
 
 def _indented(text: str) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from jupyter_slurm.cli.setup.login_options import LoginOptions, add_login_options
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import list_profiles, parse_profile, profile_items, read_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
@@ -31,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
     add = verbs.add_parser("add", help="make a profile that ships, or a file, one of yours")
     add.add_argument("profile", metavar="PROFILE", help="the name of one that ships, or a file")
     add.add_argument("name", nargs="?", metavar="CLUSTER", help="what you will call the cluster; else as it is called")
-    add.add_argument("--user", metavar="NAME", help="your user name there")
+    add_login_options(add)
     add.add_argument("--yes", action="store_true", help="take what is offered instead of being asked")
     add.add_argument("--overwrite", action="store_true", help="write the profile anew if it is there")
     check = verbs.add_parser("check", help="say what is wrong with profiles: file, line and key")
@@ -51,9 +52,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(folders: list[str]) -> int:
+    from jupyter_slurm.cli.setup.site_templates import describe_shipped
     from jupyter_slurm.client.render.terminal import printable
 
-    own, ready = list_profiles(folders), shipped_names()
+    own = list_profiles(folders)
     for name in own:
         try:
             path, raw = read_profile(name, folders)
@@ -63,9 +65,8 @@ def _list(folders: list[str]) -> int:
             print(printable(f"{name:<16} {error.message}"))
     if own:
         print()
-    print("Those that ship (`jupyter slurm init --profile NAME` sets one up):")
-    for name in ready:
-        print(f"{name:<16} {parse_profile(name, shipped_text(name).encode(), name).title}")
+    print("Built-in profiles (`jupyter slurm init NAME` sets one up):")
+    print(describe_shipped())
     return 0
 
 
@@ -96,7 +97,8 @@ def _add(args: argparse.Namespace, folders: list[str]) -> int:
     path = os.path.join(folders[0], f"{name}.toml")
     if os.path.exists(path) and not args.overwrite:
         raise UsageError(f"{path} is there.", hint="Say --overwrite, or another name after the profile.")
-    profile, text = personal(site_template(args.profile), name, path, args.profile, args.user, is_quick=args.yes)
+    options = LoginOptions.from_args(args)
+    profile, text = personal(site_template(args.profile), name, path, args.profile, options, is_quick=args.yes)
     write_profile(path, text)
     print(f"Written: {path}")
     print_notes(profile)
