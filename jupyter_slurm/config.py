@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,110 +19,114 @@ from traitlets.config.loader import ConfigFileNotFound, JSONFileConfigLoader, Py
 
 from jupyter_slurm.errors import ConfigError
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["JupyterSlurm", "SettingValue", "Settings", "describe_settings", "load_settings"]
 
 
 class Settings(Configurable):
     """Settings of a user. Times are in seconds unless the name says otherwise."""
 
-    job_root = Unicode(help="Folder of the job directories; the compute nodes must see it too.").tag(config=True)
+    job_root = Unicode(
+        help="Directory of the job directories on this computer's Slurm. The compute nodes must see it, too."
+    ).tag(config=True)
     runtime_dir = Unicode(
-        help="Folder of the agent's socket; never on a network file system. Empty: found by itself."
+        help="Directory of the agent's socket, on a local disk. If empty, jupyter_slurm chooses a private directory."
     ).tag(config=True)
     state_dir = Unicode(
-        help="Folder of the agent's disposable index, of its log, and of the key by which it knows again what it has "
-        "staged, on a local disk."
+        help="Directory on a local disk for the agent's index and log, its staging key, its list of tunnels, and the "
+        "pages that open sessions."
     ).tag(config=True)
     agent_host = Enum(
         ["auto", "daemon", "server", "inprocess"],
         "auto",
-        help="Where the agent lives: a process of its own, the Jupyter server, or the kernel or command that needs it.",
+        help="Process in which the agent runs: its own (daemon), the Jupyter server (server), or the kernel or command "
+        "that needs it (inprocess).",
     ).tag(config=True)
     agent_socket = Enum(
         ["auto", "unix", "tcp"],
         "auto",
-        help="How the agent is reached: a Unix socket, or a port of 127.0.0.1 with a secret where there are none.",
+        help="Connection to the agent: a Unix socket (unix), or a port of 127.0.0.1 with a secret (tcp).",
     ).tag(config=True)
-    agent_idle_exit = Float(1800.0, help="An agent that holds nothing leaves after this time without a request.").tag(
+    agent_idle_exit = Float(1800.0, help="Stop an agent that holds nothing after this time without a request.").tag(
         config=True
     )
-    poll_shortest = Float(10.0, min=10.0, help="The shortest time between two looks at the queue.").tag(config=True)
+    poll_shortest = Float(10.0, min=10.0, help="Shortest time between two queries of the queue.").tag(config=True)
     poll_longest = Float(
-        300.0, min=10.0, help="The longest time between two looks at a queue in which nothing changes."
+        300.0, min=10.0, help="Longest time between two queries of the queue, if nothing changes in it."
     ).tag(config=True)
-    command_timeout = Float(60.0, min=1.0, help="How long a Slurm command may take.").tag(config=True)
-    submit_timeout = Float(30.0, min=1.0, help="How long sbatch may take until its answer is looked up instead.").tag(
-        config=True
-    )
+    command_timeout = Float(60.0, min=1.0, help="Time limit of a Slurm command.").tag(config=True)
+    submit_timeout = Float(
+        30.0, min=1.0, help="Time limit of sbatch. After it, the agent looks for the job in the queue."
+    ).tag(config=True)
     retention_days = Float(
-        30.0, min=0.0, help="Directories of finished jobs are removed after so many days; 0 keeps all."
+        30.0, min=0.0, help="Remove the directories of finished jobs after this many days. 0 keeps them."
     ).tag(config=True)
     cluster = Unicode(
-        help="The cluster to use, by the name of its site profile; empty: the one that the Slurm commands here reach."
+        help="Cluster to use by default, by the name of its site profile. If empty, the Slurm of this computer is used."
     ).tag(config=True)
-    sites = List(Unicode(), help="Folders of site profiles (NAME.toml); the first one that has a profile wins.").tag(
-        config=True
-    )
-    on_interrupt = Enum(["ask", "cancel", "keep"], "ask", help="What an interrupted wait does with the job.").tag(
-        config=True
-    )
+    sites = List(
+        Unicode(),
+        help="Directories of site profiles (NAME.toml). The first one with a profile of that name is used.",
+    ).tag(config=True)
+    on_interrupt = Enum(
+        ["ask", "cancel", "keep"], "ask", help="Action for the job when a user interrupts a cell that waits for it."
+    ).tag(config=True)
     output_limit = Integer(
-        262_144, min=1024, help="Bytes of a job's output that are kept in the notebook (its end); the file has all."
+        262_144,
+        min=1024,
+        help="Bytes of a job's output that the notebook keeps (the end). The file in the job directory is complete.",
     ).tag(config=True)
     display_limit = Integer(
         33_554_432,
         min=1024,
-        help="Bytes of a job's figures and tables that are shown in the notebook; its file has all.",
+        help="Bytes of a job's figures and tables that the notebook shows. The job directory keeps up to 64 MB.",
     ).tag(config=True)
     values_limit = Integer(
         268_435_456,
         min=0,
-        help="Bytes of variables that may travel with a cell (in=), and of each one that comes back.",
+        help="Largest size in bytes of the variables sent with a cell (in=), and of each variable that is copied back.",
     ).tag(config=True)
     environments = Dict(
-        help="Environments of jobs on this machine's Slurm by name (env=NAME), as [env.NAME] of a profile has them."
+        help="Environments of jobs on this computer's Slurm by name (env=NAME), with the keys of [env] of a profile."
     ).tag(config=True)
     container = Dict(
-        help="What holds for containers of jobs on this machine's Slurm, as [container] of a profile: runtime, bind …"
+        help="Containers of jobs on this computer's Slurm, with the keys of [container] of a profile."
     ).tag(config=True)
     advice = Dict(
-        help="What is advised about jobs on this machine's Slurm, as [advice] of a profile: cpus_per_gpu, memory."
+        help="Advice about jobs on this computer's Slurm, with the keys of [advice] of a profile: cpus_per_gpu, memory."
     ).tag(config=True)
     cost = Dict(
-        help="What an hour costs on this machine's Slurm, as [cost] of a profile: unit, gpu_hour, cpu_hour."
+        help="Prices on this computer's Slurm, with the keys of [cost] of a profile: unit, gpu_hour, cpu_hour."
     ).tag(config=True)
     launch = Dict(
-        help="What stands first in the form that launches a session on this machine's Slurm, as [launch] of a profile."
+        help="Initial values of the launch form on this computer's Slurm, with the keys of [launch] of a profile."
     ).tag(config=True)
     storage = Dict(
-        help="Where files of jobs go on this machine's Slurm (stage=), as [storage] of a profile: shared, local …"
+        help="Storage of job files on this computer's Slurm (stage=), with the keys of [storage] of a profile."
     ).tag(config=True)
     allocation_lease = Float(
         1800.0,
         min=60.0,
-        help="How long an allocation of %salloc stays open without a step in it or a kernel that uses it.",
+        help="Release an allocation of %salloc after this time without a step or a kernel that uses it.",
     ).tag(config=True)
     kernel_lease = Float(
         3600.0,
         min=60.0,
-        help="How long a kernel on a node goes on without its notebook, and its allocation without a kernel.",
+        help="Stop a remote kernel after this time without its notebook, and its allocation without a kernel.",
     ).tag(config=True)
-    session_idle = Float(
-        86_400.0, min=60.0, help="A session (a Jupyter in a job) ends when nobody has used it for so long."
-    ).tag(config=True)
+    session_idle = Float(86_400.0, min=60.0, help="Stop a session after this time without use.").tag(config=True)
     node_ports = List(
         Integer(min=1024, max=65_535),
         maxlen=2,
-        help="First and last port of nodes of this machine's Slurm on which sessions may be reached from here, where "
-        "its nodes take neither ssh nor a step; empty: none.",
+        help="First and last port of nodes of this computer's Slurm on which sessions may be reached, if its nodes "
+        "accept neither ssh nor a step. If empty, none.",
     ).tag(config=True)
-    live_output = Bool(True, help="Show a job's output under its cell while it runs.").tag(config=True)
+    live_output = Bool(True, help="Show a job's output below its cell while the job runs.").tag(config=True)
 
     @validate("node_ports")
     def _check_node_ports(self, proposal: Bunch) -> list[int]:
         ports: list[int] = proposal["value"]
         if ports and (len(ports) != 2 or ports[0] > ports[1]):
-            raise TraitError(f"{ports} is no first and last port")
+            raise TraitError(f"{ports} is not a first and a last port")
         return ports
 
     @default("job_root")
@@ -140,7 +146,35 @@ class Settings(Configurable):
         return os.path.join(os.path.abspath(self.state_dir), f"{stem}-{socket.gethostname()}{ending}")
 
 
-def load_settings(config: Config | None = None) -> Settings:
+class JupyterSlurm(Settings):
+    """Section of configuration files and command lines with the settings; ``Settings`` is its former name."""
+
+
+@dataclass(frozen=True)
+class SettingValue:
+    """A setting, for a list of all settings.
+
+    Attributes
+    ----------
+    name, help : str
+        Name and description.
+    kind : str
+        Allowed values.
+    default, value : object
+        Default and current value.
+    source : str or None
+        File of the current value; None: the default.
+    """
+
+    name: str
+    help: str
+    kind: str
+    default: object
+    value: object
+    source: str | None
+
+
+def load_settings(config: Config | None = None) -> JupyterSlurm:
     """Read the settings.
 
     Parameters
@@ -153,13 +187,49 @@ def load_settings(config: Config | None = None) -> Settings:
     ConfigError
         A configuration file cannot be read, or a value in it is not allowed.
     """
+    merged = Config()
+    for _, found in _read_files():
+        merged.merge(found)
+    if config is not None:
+        merged.merge(_checked(config, "Jupyter's configuration or command line"))
+    return JupyterSlurm(config=merged)
+
+
+def describe_settings() -> list[SettingValue]:
+    """Return all settings with their default, current value and its file, sorted by name.
+
+    Raises
+    ------
+    ConfigError
+        A configuration file cannot be read, or a value in it is not allowed.
+    """
+    sources: dict[str, str] = {}
+    merged = Config()
+    for path, found in _read_files():
+        merged.merge(found)
+        sources.update(dict.fromkeys(found.get(_SECTION, {}), path))
+    values, defaults = JupyterSlurm(config=merged), JupyterSlurm()
+    return [
+        SettingValue(
+            name, trait.help, _allowed(trait), getattr(defaults, name), getattr(values, name), sources.get(name)
+        )
+        for name, trait in sorted(JupyterSlurm.class_traits(config=True).items())
+    ]
+
+
+_SECTION = JupyterSlurm.__name__
+_SECTIONS = (Settings.__name__, _SECTION)  # the former name first: the present one overrides it within a file
+
+
+def _read_files() -> Iterator[tuple[str, Config]]:
+    """Yield the configuration files that exist, each with its settings; later ones override earlier ones."""
     from jupyter_core.paths import jupyter_config_path  # only when needed: it reads the disk
 
-    merged = Config()
     for folder in reversed(jupyter_config_path()):
         for loader in (JSONFileConfigLoader, PyFileConfigLoader):
             name = "jupyter_slurm_config" + (".json" if loader is JSONFileConfigLoader else ".py")
-            if not os.path.isfile(os.path.join(folder, name)):
+            path = os.path.join(folder, name)
+            if not os.path.isfile(path):
                 continue
             try:
                 found = loader(name, path=folder).load_config()
@@ -167,46 +237,47 @@ def load_settings(config: Config | None = None) -> Settings:
                 continue
             except Exception as error:
                 raise ConfigError(
-                    f"{os.path.join(folder, name)} cannot be read: {error}", hint="Correct the file or move it away."
+                    f"{path} cannot be read: {error}", hint="Correct the file or move it away."
                 ) from error
-            merged.merge(_checked(found, os.path.join(folder, name)))
-    if config is not None:
-        merged.merge(_checked(config, "Jupyter's configuration or command line"))
-    return Settings(config=merged)
+            yield path, _checked(found, path)
 
 
-_told: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
 def _checked(config: Config, source: str) -> Config:
     """Return the settings of one source; refuse an invalid value, and warn once about an unknown name."""
     checked, known = Config(), Settings.class_traits(config=True)
-    given = config.get("Settings", {})
-    if not isinstance(given, dict):
-        raise ConfigError(f"{source}: Settings = {given!r} is not allowed.", hint="Set c.Settings.NAME, one for each.")
-    for name, value in given.items():
-        if name not in known:
-            _warn_about_unknown(name, known, source)
-            continue
-        one = Config({"Settings": {name: value}})
-        try:
-            Settings(config=one)
-        except TraitError:
+    for section in _SECTIONS:
+        given = config.get(section, {})
+        if not isinstance(given, dict):
             raise ConfigError(
-                f"{source}: c.Settings.{name} = {value!r} is not allowed.", hint=_allowed(known[name])
-            ) from None
-        checked.merge(one)
+                f"{source}: c.{section} = {given!r} is not allowed.", hint=f"Set c.{_SECTION}.NAME for each setting."
+            )
+        for name, value in given.items():
+            if name not in known:
+                _warn_about_unknown(section, name, known, source)
+                continue
+            one = Config({_SECTION: {name: value}})
+            try:
+                JupyterSlurm(config=one)
+            except TraitError:
+                raise ConfigError(
+                    f"{source}: c.{section}.{name} = {value!r} is not allowed.",
+                    hint=f"Allowed: {_allowed(known[name])}. {known[name].help}",
+                ) from None
+            checked.merge(one)
     return checked
 
 
 def _allowed(trait: Any) -> str:
     least = getattr(trait, "min", None)
-    return f"Allowed: {trait.info()}{'' if least is None else f', at least {least:g}'}. {trait.help}"
+    return str(trait.info()) + ("" if least in (None, -math.inf) else f", at least {least:g}")
 
 
-def _warn_about_unknown(name: str, settings: Collection[str], source: str) -> None:
-    if (source, name) not in _told:
-        _told.add((source, name))
+def _warn_about_unknown(section: str, name: str, settings: Collection[str], source: str) -> None:
+    if (source, name) not in _warned:
+        _warned.add((source, name))
         near = get_close_matches(name, settings, n=1)
-        meant = f" Did you mean c.Settings.{near[0]}?" if near else f" There are: {', '.join(sorted(settings))}."
-        sys.stderr.write(f"Warning: {source}: there is no c.Settings.{name}.{meant}\n")
+        meant = f"Did you mean c.{_SECTION}.{near[0]}?" if near else "`jupyter slurm config` lists the settings."
+        sys.stderr.write(f"Warning: {source}: there is no setting c.{section}.{name}. {meant}\n")

@@ -45,6 +45,7 @@ _COMMANDS = {
     "doctor": ("doctor", "look over the way to a cluster and say what is wrong"),
     "sites": ("setup.sites", "list, show, add or check site profiles: yours, and those that ship"),
     "ssh-config": ("setup.ssh_config", "an entry of ~/.ssh/config for the node of a running job"),
+    "config": ("config", "print all settings"),
     "clean": ("clean", "remove the directories of jobs that ended long ago"),
     "agent": ("agent", "look at, stop, or read the log of the agent"),
     "embedded": ("embedded", "a real Slurm on this machine, for trying things out"),

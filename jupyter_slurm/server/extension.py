@@ -10,7 +10,7 @@ from jupyter_core.paths import jupyter_path
 from jupyter_server.extension.application import ExtensionApp
 
 from jupyter_slurm.client.shutdown import leave
-from jupyter_slurm.config import Settings
+from jupyter_slurm.config import JupyterSlurm
 from jupyter_slurm.server.agent_access import AgentAccess
 from jupyter_slurm.server.agent_handler import AgentHandler
 from jupyter_slurm.server.allowed_paths import fits_sessions
@@ -27,11 +27,11 @@ __all__ = ["SlurmExtension", "has_panel"]
 class SlurmExtension(ExtensionApp):
     """Serves ``<base_url>jupyter-slurm/api/v1/…``, and sessions beside it.
 
-    The agent runs in this server if ``Settings.agent_host`` says so.
+    The agent runs in this server if ``JupyterSlurm.agent_host`` says so.
     """
 
     name = "jupyter_slurm"
-    classes = [Settings]  # noqa: RUF012  (traitlets reads a plain class attribute)
+    classes = [JupyterSlurm]  # noqa: RUF012  (traitlets reads a plain class attribute)
 
     def initialize_handlers(self) -> None:
         """Add the handlers to the server."""
