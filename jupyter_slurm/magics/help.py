@@ -85,8 +85,8 @@ Give one back, with all that runs in it: %salloc release [on=NAME]
 The cell does not wait: below it stands why the allocation pends and when it could start, then nodes, GPUs and the time
 left. %srun and %%srun run commands and cells in it. It is a batch job of yours that holds it (so the options are those
 of sbatch); it outlives a lost connection, and ends with the kernel that asked for it, at its time limit, with
-`release`, or after half an hour (c.Settings.allocation_lease) without a step in it and a kernel that uses it; without
-`keep`, also five minutes after that kernel was killed, if nobody uses it by then and no step runs.
+`release`, or after half an hour (c.JupyterSlurm.allocation_lease) without a step in it and a kernel that uses it;
+without `keep`, also five minutes after that kernel was killed, if nobody uses it by then and no step runs.
 
 Words (ours have no dashes, Slurm's have):
     as=NAME       its name, and a Python variable for it

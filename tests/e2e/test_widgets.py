@@ -29,7 +29,7 @@ NOTEBOOK = "c.JupyterNotebookApp.expose_app_in_browser = True"
 @pytest.fixture(scope="module")
 def lab_files(lab_files: dict[str, str]) -> dict[str, str]:
     """Provide the site's settings of sessions."""
-    return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.Settings.launch = {"memory": "2G"}\n'}
+    return {**lab_files, ".jupyter/jupyter_slurm_config.py": 'c.JupyterSlurm.launch = {"memory": "2G"}\n'}
 
 
 def _mean_it(place: Locator, word: str) -> None:

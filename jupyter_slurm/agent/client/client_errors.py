@@ -59,7 +59,7 @@ def stranger(uid: int | None) -> AgentRefused:
     """Return the error for a listener of another user."""
     return AgentRefused(
         f"What listens at the agent's address belongs to user {uid}, not to you; nothing was sent.",
-        hint="Tell the administrator; set Settings.runtime_dir to a folder of yours.",
+        hint="Tell the administrator; set c.JupyterSlurm.runtime_dir to a folder of yours.",
     )
 
 

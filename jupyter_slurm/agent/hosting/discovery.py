@@ -191,12 +191,12 @@ def check_folder(folder: str) -> None:
     info = os.lstat(folder)
     if not stat.S_ISDIR(info.st_mode):
         raise AgentRefused(
-            f"{folder} is not a directory but a link or a file.", hint="Remove it, or set Settings.runtime_dir."
+            f"{folder} is not a directory but a link or a file.", hint="Remove it, or set c.JupyterSlurm.runtime_dir."
         )
     if info.st_uid != os.geteuid():
         raise AgentRefused(
             f"{folder} belongs to user {info.st_uid}, not to you.",
-            hint="Somebody made it before you. Tell the administrator; set Settings.runtime_dir to a folder of yours.",
+            hint="Set c.JupyterSlurm.runtime_dir to a directory of your own, and tell the administrator.",
         )
     if info.st_mode & 0o077:
         raise AgentRefused(f"{folder} is open to others (mode {info.st_mode & 0o7777:o}).", hint=f"chmod 700 {folder}")
@@ -204,12 +204,12 @@ def check_folder(folder: str) -> None:
     if kind:
         raise AgentRefused(
             f"{folder} lies on a network file system ({kind}), which other machines see too.",
-            hint="Set Settings.runtime_dir to a folder on a local disk.",
+            hint="Set c.JupyterSlurm.runtime_dir to a folder on a local disk.",
         )
     if len(os.fsencode(_place(folder).socket)) > _MAX_SOCKET_PATH_BYTES:
         raise AgentRefused(
             f"{folder} makes too long a name for a socket (over {_MAX_SOCKET_PATH_BYTES} bytes).",
-            hint="Set Settings.runtime_dir to a shorter path.",
+            hint="Set c.JupyterSlurm.runtime_dir to a shorter path.",
         )
 
 
@@ -261,7 +261,7 @@ def place_to_start(settings: Settings) -> AgentLocation:
             return _place(folder)
     raise AgentUnreachable(
         "There is no folder for the agent's socket. " + " ".join(reasons),
-        hint="Set Settings.runtime_dir to a folder of yours on a local disk.",
+        hint="Set c.JupyterSlurm.runtime_dir to a folder of yours on a local disk.",
     )
 
 

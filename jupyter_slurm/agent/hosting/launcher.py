@@ -162,7 +162,7 @@ def _spawn(settings: Settings) -> None:
     except OSError as error:
         raise AgentUnreachable(
             f"The log of the agent cannot be written: {error}",
-            hint="Make room there, remove what is not a file of yours, or set Settings.state_dir.",
+            hint="Make room there, remove what is not a file of yours, or set c.JupyterSlurm.state_dir.",
         ) from error
     try:
         process = subprocess.Popen(
@@ -195,7 +195,7 @@ def _failure(settings: Settings, message: str) -> AgentUnreachable:
     tail = log_tail(settings)
     return AgentUnreachable(
         message + (f" The end of its log:\n{tail}" if tail else ""),
-        hint=f"The log is {log_path(settings)}. Settings.agent_host = 'inprocess' does without a process of its own.",
+        hint=f"Read the log, {log_path(settings)}, or set c.JupyterSlurm.agent_host = 'inprocess'.",
         log=tail,
     )
 

@@ -169,7 +169,7 @@ def _check_local_slurm() -> None:
         raise ConfigError(
             f"This machine has no Slurm, and no cluster is chosen. There are: {', '.join(names)}.",
             hint=f"`%slurm use {names[0]}` in a notebook, --cluster {names[0]} in a terminal; "
-            f'`c.Settings.cluster = "{names[0]}"` in jupyter_slurm_config.py for good.',
+            f'`c.JupyterSlurm.cluster = "{names[0]}"` in jupyter_slurm_config.py for good.',
         )
 
 

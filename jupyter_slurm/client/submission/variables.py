@@ -50,7 +50,7 @@ class PackedVariables:
         try:
             self._items = packed(self.sent, namespace, limit, array_variables)
         except TooLarge as error:
-            hint = "Let the job read it from a file, or set c.Settings.values_limit."
+            hint = "Let the job read it from a file, or set c.JupyterSlurm.values_limit."
             raise UsageError(f"What travels with the cell is {error}.", hint=hint) from error
         except CannotTravel as error:
             raise UsageError(f"Not submitted: {error}") from error

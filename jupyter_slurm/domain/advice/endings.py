@@ -112,7 +112,7 @@ def explain_end(record: JobRecord) -> tuple[str, str]:
         return (
             f"The job's output file could not be opened{where}, so it never started.",
             "Create the folder of --output where the nodes see it, and check that you may write there. Where you gave "
-            "none, set c.Settings.job_root, or job_root in the profile of a cluster behind SSH, to one that they see.",
+            "none, set c.JupyterSlurm.job_root (over SSH: job_root in the profile) to one that they see.",
         )
     if state.name == "CANCELLED" and state.by is not None:
         return f"The job was cancelled by user {state.by}.", ""

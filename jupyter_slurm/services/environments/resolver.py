@@ -202,7 +202,7 @@ class Environments:
             raise UsageError(
                 f"The environment {environment.name} is not there: "
                 f"{self._location.host} has no {printable(missing[0])}.",
-                hint="Correct it where it is described: the profile of the cluster, or c.Settings.environments here.",
+                hint="Correct its description in the profile of the cluster, or in c.JupyterSlurm.environments.",
             )
 
     async def _with_variables(self, environment: Environment) -> Environment:

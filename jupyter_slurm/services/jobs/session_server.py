@@ -32,7 +32,7 @@ __all__ = [
 
 _MAX_NOTE_BYTES = 65_536
 _MAX_WARNINGS = 10
-_NO_LISTENER_HINT = "Another node may have a free port; the range is `node_ports` of its profile, or of c.Settings."
+_NO_LISTENER_HINT = "Another node may have a free port; the range is `node_ports` of its profile, or of c.JupyterSlurm."
 
 
 class TunnelLike(Protocol):

@@ -135,12 +135,12 @@ def local_location(settings: Settings, slurm_conf: str | None, path: str | None)
         slurm_conf,
         path,
         settings.poll_shortest,
-        environments=check_environments(settings.environments, "c.Settings.environments"),
-        container=check_container(settings.container, "c.Settings.container"),
-        cost=cast("CostTable", check_table("cost", settings.cost, "c.Settings.cost")),
-        advice=cast("AdviceTable", check_table("advice", settings.advice, "c.Settings.advice")),
-        launch=cast("LaunchTable", check_table("launch", settings.launch, "c.Settings.launch")),
-        storage=cast("StorageTable", check_table("storage", settings.storage, "c.Settings.storage")),
+        environments=check_environments(settings.environments, "c.JupyterSlurm.environments"),
+        container=check_container(settings.container, "c.JupyterSlurm.container"),
+        cost=cast("CostTable", check_table("cost", settings.cost, "c.JupyterSlurm.cost")),
+        advice=cast("AdviceTable", check_table("advice", settings.advice, "c.JupyterSlurm.advice")),
+        launch=cast("LaunchTable", check_table("launch", settings.launch, "c.JupyterSlurm.launch")),
+        storage=cast("StorageTable", check_table("storage", settings.storage, "c.JupyterSlurm.storage")),
         node_ports=(settings.node_ports[0], settings.node_ports[1]) if settings.node_ports else None,
     )
 

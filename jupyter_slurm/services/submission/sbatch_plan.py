@@ -395,6 +395,6 @@ def _literal(path: str) -> str:
     if "\\" in path:
         raise UsageError(
             f"job directories cannot lie below {posixpath.dirname(path)}: a backslash is in the name",
-            hint="Name another folder: c.Settings.job_root here, job_root in the profile of a cluster behind SSH.",
+            hint="Name another folder: c.JupyterSlurm.job_root here, job_root in the profile of a cluster behind SSH.",
         )
     return path.replace("%", "%%")

@@ -99,7 +99,7 @@ class DirectRoute:
         raise TunnelUnproven(
             f"who listens on port {port} of {self._goal.node} cannot be proven: the node takes neither ssh nor a step",
             hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile (on the login node "
-            "itself: c.Settings.node_ports). If you trust it all the same: `unproven = true` in the profile.",
+            "itself: c.JupyterSlurm.node_ports). If you trust it all the same: `unproven = true` in the profile.",
             why="unproven",
         )
 

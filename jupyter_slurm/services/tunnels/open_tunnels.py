@@ -315,7 +315,9 @@ class Tunnels:
         try:
             make_private(folder)
         except OSError as error:
-            raise TunnelError(f"{folder} cannot be made: {error.strerror}", hint="Set Settings.runtime_dir.") from error
+            raise TunnelError(
+                f"{folder} cannot be made: {error.strerror}", hint="Set c.JupyterSlurm.runtime_dir."
+            ) from error
         return os.path.join(folder, secrets.token_hex(4))
 
     # -- ends of jobs and their tunnels

@@ -54,4 +54,4 @@ async def test_job_folders_that_the_node_does_not_see_are_told(far, open_desk, t
         job = await desk.finished((await desk.submit(text, python=python))["key"])
         assert (job["state"], job["nodes"]) == ("FAILED", "far1")
         assert "output file could not be opened" in job["reason_text"]
-        assert "c.Settings.job_root" in job["next_step"]
+        assert "c.JupyterSlurm.job_root" in job["next_step"]

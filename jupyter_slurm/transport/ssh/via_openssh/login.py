@@ -334,7 +334,7 @@ def _executable(folder: str, text: str) -> str:
     if not os.access(path, os.X_OK):
         raise TransportError(
             f"programs in {folder} cannot be run (noexec?)",
-            hint="Set Settings.runtime_dir to a folder of yours on another local disk.",
+            hint="Set c.JupyterSlurm.runtime_dir to a folder of yours on another local disk.",
         )
     return path
 

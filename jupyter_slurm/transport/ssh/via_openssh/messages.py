@@ -272,8 +272,8 @@ def _odd(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | No
         (r"Bad configuration option.*|.*Bad owner or permissions.*", "Correct ~/.ssh/config, or the file it names."),
         (r"Bad server host key: .*", SHORT_KEY_HINT),
         (r"Unable to negotiate with .*", "The server is old, or ~/.ssh/config restricts algorithms: ask the site."),
-        (r"ssh_askpass: exec.*", "Is the folder of the agent's socket mounted noexec? Set Settings.runtime_dir."),
-        (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set Settings.runtime_dir to a shorter path."),
+        (r"ssh_askpass: exec.*", "Is the folder of the agent's socket mounted noexec? Set c.JupyterSlurm.runtime_dir."),
+        (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set c.JupyterSlurm.runtime_dir to a shorter path."),
     ):
         if match := re.search(words, message):
             return TransportError(f"OpenSSH to {route[-1].name}: {match[0][:500]}", hint=hint, host=route[-1].name)
