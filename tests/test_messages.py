@@ -15,7 +15,7 @@ from jupyter_slurm import errors
 PACKAGE = Path(jupyter_slurm.__file__).parent
 
 # Packages and modules whose messages follow the rules, and those that are still to be reworded.
-COVERED = ("errors.py",)
+COVERED = ("errors.py", "services")
 NOT_COVERED = (
     "agent",
     "cli",
@@ -26,7 +26,6 @@ NOT_COVERED = (
     "magics",
     "runner",
     "server",
-    "services",
     "sites",
     "transport",
     "widgets",
@@ -39,7 +38,7 @@ _CLASSES = {name for name in errors.__all__ if name[0].isupper()} | {"LinkLost",
 # Calls whose text is that of their first argument.
 _TRANSPARENT = {"printable", "shortened", "strip", "rstrip"}
 _OPENING = re.compile(r"[A-Z0-9{`'\"%~.#/\-]|sbatch|scontrol|sacctmgr|scancel|srun|rsync|launcher=|stage=|sweep=|sync=")
-_ENDING = re.compile(r"[.?…][)'\"`]*$|:\n?\{\}$")
+_ENDING = re.compile(r"[.?…][)'\"`]*(?: \{\})?$|:\n?\{\}$")
 _HINT_ENDING = re.compile(r"(?:[.…`]|\{\})$|^Did you mean .*\?$|https?://\S+$", re.DOTALL)
 
 

@@ -206,7 +206,7 @@ def test_jobs_on_a_real_cluster(
     assert (nobody.returncode, nobody.stdout, "999999" in nobody.stderr) == (1, "", True)
     refused = cli("release", number, "999999", env=env)
     assert (refused.returncode, refused.stdout) == (1, f"{number} was released: RUNNING\n"), refused
-    assert refused.stderr.startswith("999999: you have no job 999999")
+    assert refused.stderr.startswith("999999: You have no job 999999.")
     cancelled = cli("cancel", number, env=env)
     assert (cancelled.returncode, number in cancelled.stdout) == (0, True), cancelled.stderr
     over = f"{number} was over already: CANCELLED\n"
@@ -216,13 +216,13 @@ def test_jobs_on_a_real_cluster(
     assert signalled.returncode == 1
     assert "nothing was sent" in signalled.stdout
     brought = cli("bring", number, env=env)
-    assert (brought.returncode, f"No folder travels with {number}" in brought.stderr) == (1, True), brought
+    assert (brought.returncode, f"Job {number} has no staged folder" in brought.stderr) == (1, True), brought
     cleaned = cli("clean", "--dry-run", "--older-than", "0", env=env)
     assert cleaned.stdout.endswith("0 would be removed, 0 kept\n"), cleaned
     done = cli("show", "999999", env=env)
     assert done.returncode == 1
     assert "999999" in done.stderr
-    assert "`squeue --me` shows the queue, `jupyter slurm jobs --all`" in done.stderr
+    assert "`squeue --me` shows your jobs in the queue, `jupyter slurm jobs --all`" in done.stderr
     assert "%" not in done.stderr
 
 

@@ -24,7 +24,7 @@ def test_a_prompt_waits_for_its_answer(client: AgentClient, wait_for: Callable[.
         connecting = pool.submit(client.post, "/v1/clusters/local/connect")
         prompt = wait_for(lambda: client.get("/v1/prompts"), "the prompt")[0]
         assert prompt["questions"] == [{"text": "Password: ", "echo": False}]
-        with pytest.raises(UsageError, match="1 questions, and 2 answers"):
+        with pytest.raises(UsageError, match="1 questions, but 2 answers"):
             client.post(f"/v1/prompts/{prompt['id']}", json={"answers": ["a", "b"]})
         assert client.post(f"/v1/prompts/{prompt['id']}", json={"answers": ["hush"]}) is not None
         assert connecting.result(10)["id"] == "local"

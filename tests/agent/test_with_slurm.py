@@ -171,7 +171,7 @@ def test_a_job_is_submitted_again_once_for_one_key(slurm: tuple[AgentClient, str
     alone = client.post(f"{path}/jobs/{first['id']}_4/resubmit", json=task)
     assert alone["array"] == "4"
     verbatim = cluster.run("sbatch", "--parsable", "--hold", "--wrap", "true").stdout.strip()
-    with pytest.raises(UsageError, match="nothing is recorded of it"):
+    with pytest.raises(UsageError, match="there is no record of it"):
         client.post(f"{path}/jobs/{verbatim}/resubmit", json={"key": _submission("", cluster)["key"]})
 
 

@@ -210,7 +210,7 @@ def test_slurm_that_only_a_login_shell_finds(
     assert said.lines("failed") == ["Slurm: sbatch is not on the PATH there"], said.text
     assert "login_shell = true" in said.todo("Slurm")
     assert "sessions: 2 at once" in said.lines("ok")
-    assert "SFTP: switched off; files go by the shell" in said.lines("ok")
+    assert "SFTP: not available; files are sent through the shell" in said.lines("ok")
     assert any(line.startswith("job folder: ") for line in said.lines("ok") + said.lines("warning"))
     assert any(line.startswith("Python: 3.") for line in said.lines("ok"))
     assert not any(line.startswith("controller") for line in said.lines("ok"))
@@ -273,7 +273,7 @@ def test_ports_that_are_taken(doctor: Callable[..., Said], ssh_host: Callable[..
         assert failed.endswith(f"none is free; taken: {port} by you")
         assert "ports = [FIRST, LAST]" in said.todo("ports")
     said = doctor(profile_of(host.ssh_config, "portless", f"[tunnels]\nports = [{port}, {port}]\n"))
-    assert f"ports: {port} to {port} on this machine, for tunnels: {port} is free" in said.lines("ok")
+    assert f"ports: {port} to {port} on this computer, for tunnels: {port} is free" in said.lines("ok")
 
 
 def test_a_profile_that_cannot_be_used(doctor: Callable[..., Said]) -> None:
@@ -379,7 +379,7 @@ def test_nodes_that_take_no_ssh(doctor: Callable[..., Said], new_ssh_site: Calla
     assert "node access: node1 is reached by a step of the job" in said.lines("warning"), "of a job that runs already"
     for ports, todo in (
         ("", "`node_ports = [FIRST, LAST]`"),
-        ("node_ports = [20000, 20999]\n", "Sessions open a port of"),
+        ("node_ports = [20000, 20999]\n", "Sessions use a port of"),
     ):
         direct = f'\n[tunnels]\nways = ["ssh", "direct"]\n{ports}'
         said = doctor(profile_of(site.ssh_config) + direct, site.codes.next)
@@ -456,4 +456,6 @@ def test_the_python_of_the_profile_is_looked_at(doctor: Callable[..., Said], ssh
     text = profile_of(ssh_site.ssh_config, more='[python]\npath = "/nowhere/python"\n')
     said = doctor(text, ssh_site.codes.next, options=["--submit"])
     assert "Python: the login node has no /nowhere/python; the nodes may have it" in said.lines("ok")
-    assert any("the Python of cells does not run there; there are python3 (" in line for line in said.lines("warning"))
+    assert any(
+        "the Python of cells does not run on the node; there are python3 (" in line for line in said.lines("warning")
+    )

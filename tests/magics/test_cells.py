@@ -316,7 +316,7 @@ def test_a_wait_has_an_end(kernel: Any, gate: Callable[[str], Path]) -> None:
     kernel.ok("%%sbatch --hold as=never out=x\n1")
     assert kernel.value("(never.cancel(), never.stdout, never.stderr)[1:]") == "('', '')"
     assert "Its log may say why" in kernel.run("never.outputs").traceback
-    assert "out=NAME in its line would have asked" in kernel.run("slow.outputs").traceback
+    assert "Add out=NAME to the line" in kernel.run("slow.outputs").traceback
 
 
 def test_tasks_of_an_array_have_their_own_output(kernel: Any) -> None:

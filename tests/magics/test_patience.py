@@ -112,7 +112,7 @@ def test_a_controller_that_is_away_is_told_in_the_words_of_jobs(
     ran = kernel.run("%squeue -h")
     assert ran.error == "ControllerError"
     assert "Slurm does not answer" in ran.traceback
-    assert "Jobs go on without it" in ran.traceback
+    assert "Jobs continue without the controller" in ran.traceback
     assert "--help" not in ran.traceback
 
 

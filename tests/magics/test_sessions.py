@@ -60,8 +60,8 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     asked = kernel.ok("%slurm launch arandu -p arandu --gpus 1 name=training idle=2h\n").display
     with socket.create_server(("127.0.0.1", 8765)):
         begun = slurm("launch", "-p", "arandu", "noopen", "name=second", "port=8765")
-        assert begun.stderr.startswith("Warning: 8765 here is taken by another program of yours: ")
-        assert "Free it, and `jupyter slurm open second` brings the session here" in begun.stderr
+        assert begun.stderr.startswith("Warning: Port 8765 on this computer is in use by another program of yours.")
+        assert "Free the port, then use `jupyter slurm open second`" in begun.stderr
         assert "(second): unreachable: no local port is free: 8765 is taken" in slurm("sessions").stderr
     assert re.search(r"^Session \d+ \(second\): starting\b", begun.stdout, re.MULTILINE), begun.stdout
     done = slurm("open", "--no-browser", "second")
@@ -164,7 +164,7 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     assert slurm("sessions").stdout == "No sessions that are not over; --all shows the others.\n"
     assert "There is no session that goes on." in slurm("log").stderr
     refused = kernel.run("%slurm launch -p arandu -- tensorboard --logdir runs")
-    assert "is not told on which port it is to listen" in refused.traceback
+    assert "does not name the port on which" in refused.traceback
     done = slurm("launch", "-p", "arandu", "noopen", "name=quoted", "--", "no-such --port {port}")
     assert "without quotes around them all" in done.stderr
     # The next step comes from the runner or from Slurm, whichever was first; the lines appear in both cases.
@@ -201,7 +201,7 @@ def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: 
     assert "which --no-requeue forbids" in kernel.run("%slurm launch -p arandu --no-requeue resume").traceback
     assert "There is no site profile 'nowhere'" in kernel.run("%slurm launch nowhere -p arandu").traceback
     assert "--test-only has no place here" in slurm("launch", "-p", "arandu", "--test-only").stderr
-    assert "--array has no place here" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
+    assert "--array cannot be used" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
     done = slurm("launch", "-p", "arandu", "python=/usr/bin/python3")
     assert done.returncode == 1
     assert "Session" not in done.stdout  # nothing was submitted

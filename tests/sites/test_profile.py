@@ -349,7 +349,7 @@ async def test_a_variable_of_the_login_node_can_name_the_folder_of_jobs(monkeypa
     transport = LocalTransport()
     try:
         if root is None:
-            with pytest.raises(TransportError, match="SCRATCH names no folder on far") as caught:
+            with pytest.raises(TransportError, match="SCRATCH is not set to a directory on far") as caught:
                 await inspect_location(transport, parse_profile("c", text, "c.toml"), 10.0)
             assert "login_shell" in caught.value.hint
         else:

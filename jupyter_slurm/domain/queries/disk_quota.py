@@ -44,9 +44,9 @@ def parse_room(text: str) -> DiskSpace | None:
     rows = [row for line in quota.splitlines() if len(row := line.split()) == _QUOTA_FIELDS and row[0] == fields[0]]
     if len(row := lustre.split()) == _QUOTA_FIELDS:  # a long name stands on its own line
         rows.append(row)
-    rooms = [DiskSpace(left, "left of your quota there") for row in rows if (left := _free_bytes(row)) is not None]
+    rooms = [DiskSpace(left, "left of your quota") for row in rows if (left := _free_bytes(row)) is not None]
     if fields[3].isdecimal():
-        rooms.append(DiskSpace(int(fields[3]) << 10, "free there"))
+        rooms.append(DiskSpace(int(fields[3]) << 10, "free"))
     return min(rooms, default=None)
 
 

@@ -70,7 +70,10 @@ class Kernels:
         """
         kernel = requested.get("kernel")
         if not kernel:
-            raise UsageError("a kernel needs to be told which one it is, and its secret")
+            raise UsageError(
+                "The request for a kernel has no kernel ID or no secret.",
+                hint="Update jupyter_slurm on this computer, then start the kernel again.",
+            )
         context = self._client.submission_context(requested.get("context") or {})
         prepared = await self._environments.prepare(requested, context) if requested.get("env") else None
         environment = prepared.environment if prepared else None
@@ -109,7 +112,10 @@ class Kernels:
             The step is not a kernel.
         """
         if entry.kind != "kernel" or entry.folder is None:
-            raise UsageError(f"job {entry.key or entry.id} is no kernel")
+            raise UsageError(
+                f"Job {entry.key or entry.id} is not a remote kernel.",
+                hint="`jupyter slurm kernel list` shows the remote kernels.",
+            )
         until, pause = asyncio.get_running_loop().time() + wait, _MIN_CHECK_INTERVAL_S
         while True:
             told = await self._read_place(entry)

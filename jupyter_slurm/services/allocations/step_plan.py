@@ -96,12 +96,12 @@ def record_step(
     text, name = asked.get("text") or "", "cell.sh"
     if kind == "command":
         if not args:
-            raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]")
+            raise UsageError("The line has no command.", hint="Write %srun [keywords] [options] COMMAND [arguments].")
         text, name = f"{shlex.join(args)}\n", "command"
     elif kind in ("python", "process", "kernel"):
         name = "cell.py" if kind == "python" else kind
         if not (step["python"] or asked.get("process")):
-            raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
+            raise UsageError("The request names no Python for the cell.", hint="Name it with python=PATH.")
     out = None if step["has_output"] else folder.file("stdout")
     record = JobRecordFile(
         format=FORMAT,

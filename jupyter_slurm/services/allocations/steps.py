@@ -87,10 +87,13 @@ class Steps:
             The step is not possible.
         """
         if not is_key(requested["key"]):
-            raise UsageError(f"{requested['key']!r} is not a submission key")
+            raise UsageError(
+                f"{requested['key']!r} is not a valid submission key.", hint="Run the cell again to get a new key."
+            )
         if allocation.kind != "allocation" or allocation.folder is None:
             raise UsageError(
-                f"job {allocation.id} is not an allocation that steps can be started in", hint="%salloc makes one."
+                f"Job {allocation.id} is not an allocation, so no step can be started in it.",
+                hint="Request an allocation with %salloc.",
             )
         lock = self._locks.setdefault(requested["key"], asyncio.Lock())
         async with lock:
@@ -99,7 +102,8 @@ class Steps:
                 return job_dict(known)
             if allocation.is_finished or allocation.state.name in ENDING_STATES:
                 raise JobError(
-                    f"The allocation {allocation.id} is over ({allocation.state.name}).", hint="%salloc makes another."
+                    f"Allocation {allocation.id} has ended ({allocation.state.name}).",
+                    hint="Request a new allocation with %salloc.",
                 )
             return await self._start(allocation, requested)
 
@@ -133,8 +137,8 @@ class Steps:
             self._tracker.drop(entry)
             if may_run(error):
                 raise SubmissionUnknown(
-                    f"Whether the step was asked for is not known: {error}",
-                    hint="If it was, .steps of its allocation has it when the link is back: look before you repeat it.",
+                    f"It is not known whether the step was requested, because the connection failed: {error}",
+                    hint="Look at .steps of its allocation when the connection is back, before you run the cell again.",
                 ) from error
             raise
         await self._handle_answer(entry, once)
@@ -146,7 +150,8 @@ class Steps:
         found = await self._shelf.get(key)
         if found is None:
             raise SubmissionUnknown(
-                f"another agent asks for the step {key}", hint="It is found with .steps of its allocation in a moment."
+                f"Another agent is requesting the step {key}.",
+                hint="Look at .steps of its allocation in a few seconds.",
             )
         return job_dict(found)
 
@@ -156,13 +161,16 @@ class Steps:
         if run.lock is not None:
             run.lock.release()
         if done is None:
-            entry.error = SubmissionUnknown("Whether the step was asked for is being found out.")
+            entry.error = SubmissionUnknown(
+                "It is not known yet whether the step was requested. The agent is checking.",
+                hint="Wait for the result before you run the cell again.",
+            )
         elif done.exit_code and entry.folder is not None:
             await self._client.transport.remove(entry.folder.path)
             self._tracker.drop(entry)
             raise JobError(
-                f"The step could not be asked for: {printable(decode_output(done.stderr)).strip()}",
-                hint="Is the disk of the job directories full?",
+                f"The step could not be requested: {printable(decode_output(done.stderr)).strip()}",
+                hint="Check the free space of the job folder on the cluster: `df ~`.",
             )
 
     @staticmethod
@@ -185,7 +193,8 @@ class Steps:
         """
         if signal not in _SIGNALS:
             raise UsageError(
-                f"a step is sent INT or KILL from here, not {signal}", hint=f"%scancel --signal {signal} {step.key}"
+                f"A step can only get the signals INT and KILL from jupyter_slurm, not {signal}.",
+                hint=f"Use %scancel --signal {signal} {step.key}.",
             )
         allocation = await self._allocation(step)
         if not step.is_finished and allocation is not None and allocation.folder is not None:
@@ -275,7 +284,11 @@ class Steps:
             return
         if not await self._has_ended(step):
             step.set_state(JobState("CANCELLED"), self._tracker.clock())
-            step.error = JobError("Its allocation ended.", hint="%salloc makes another one.", with_allocation=True)
+            step.error = JobError(
+                "The allocation of the step has ended.",
+                hint="Request a new allocation with %salloc.",
+                with_allocation=True,
+            )
             step.end_time = allocation.end_time if allocation else None
         await self._tracker.finish(step)
 

@@ -30,9 +30,9 @@ __all__ = ["JobActions"]
 
 _JOBS_PER_COMMAND = 50  # jobs in one command
 _QUEUE_TIMEOUT_S = 120.0  # seconds that jobs may wait in the queue of requests
-_UNKNOWN_STATE_HINT = "Its state may have changed meanwhile: look again."
+_UNKNOWN_STATE_HINT = "The state of the job may have changed. Refresh the list, then try again."
 _TIME_LIMIT_HINT = (
-    "While a job runs, its time can only be made shorter; before, partition and QOS say how long it can be."
+    "You can only shorten the time limit of a running job. Partition and QOS limit the time of a pending job."
 )
 _MAX_CHECKED_JOBS = (
     3  # for up to this number, ask Slurm at once; for more, the next query of the queue shows the result
@@ -89,7 +89,10 @@ class JobActions:
     async def _cancel_one(self, entry: TrackedJob, target: str, signal: str | None, task: int | None = None) -> None:
         if entry.id is None and not entry.is_finished:
             if signal:
-                raise SubmissionUnknown(f"{entry.key} has no id yet: it can get no signal", hint="Wait a moment.")
+                raise SubmissionUnknown(
+                    f"Submission {entry.key} has no job ID yet, so it cannot get a signal.",
+                    hint="Try again in a few seconds.",
+                )
             self._leases.note(entry, signal)
             self._recovery.cancel(entry)
         elif not entry.is_finished:
@@ -142,7 +145,9 @@ class JobActions:
             return None
         if _is_a_part(reference, entry):
             if act != "cancel":
-                raise UsageError(f"{reference} is only a part of job {entry.id}.", hint=f"Name all of it: {entry.id}.")
+                raise UsageError(
+                    f"{reference} is only a part of job {entry.id}.", hint=f"Give the ID of the whole job: {entry.id}."
+                )
             await self.cancel(reference)
             return None
         if not entry.is_finished:
@@ -211,12 +216,17 @@ class JobActions:
 def _minutes(act: str, time_limit: str | None) -> int | None:
     """Return the requested time limit in whole minutes, the unit of Slurm."""
     if (act == "limit") != (time_limit is not None):
-        raise UsageError("A time limit goes with `limit`, and with nothing else.", hint="Say both or neither.")
+        raise UsageError(
+            "A time limit was given without the action `limit`, or `limit` without a time limit.",
+            hint="Give both, or neither.",
+        )
     if time_limit is None:
         return None
     seconds = parse_time_limit(time_limit)
     if not seconds:
-        raise UsageError("A time limit has to be at least a minute, and to have an end.", hint="For example 4:00:00.")
+        raise UsageError(
+            "The time limit must be at least one minute and must not be unlimited.", hint="Write it like 4:00:00."
+        )
     return math.ceil(seconds / 60)
 
 
@@ -228,10 +238,10 @@ def _is_a_part(reference: str, entry: TrackedJob) -> bool:
 
 def _refused(entry: TrackedJob) -> SlurmError:
     if entry.is_step:
-        return UsageError("A step cannot be held or requeued.", hint="Its allocation can.")
+        return UsageError("A step cannot be held or requeued.", hint="Hold or requeue its allocation.")
     if entry.is_finished:
-        return JobError(f"Job {entry.id or entry.key} is over: {entry.state.name}.", hint="Submit it again.")
-    return JobError("The job is still being submitted.", hint="Try again when it has a number.")
+        return JobError(f"Job {entry.id or entry.key} has ended ({entry.state.name}).", hint="Submit it again.")
+    return JobError("The job is still being submitted and has no job ID yet.", hint="Try again when it has a job ID.")
 
 
 def _batches(cases: Sequence[_JobAction]) -> Iterator[list[_JobAction]]:

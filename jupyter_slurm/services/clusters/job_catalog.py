@@ -135,14 +135,14 @@ class JobCatalog:
             job = JobId(JobId.parse(reference).job)
         except SlurmError:
             raise JobNotFound(
-                f"there is no job {printable(reference)}", hint="`jupyter_slurm.jobs()` lists yours."
+                f"There is no job {printable(reference)}.", hint="List your jobs with `jupyter_slurm.jobs()`."
             ) from None
         records = await self._client.find_jobs(job) or await self._remembered(job)
         mine = [record for record in records if not record.user or record.user == self._user]
         if not mine:
             raise JobNotFound(
-                f"you have no job {job}" + (" (it belongs to somebody else)" if records else ""),
-                hint="`%squeue --me` shows the queue, `jupyter_slurm.jobs()` also what is over.",
+                f"You have no job {job}" + (", it belongs to another user." if records else "."),
+                hint="`%squeue --me` shows your jobs in the queue, `jupyter_slurm.jobs()` also those that have ended.",
             )
         entry = await self._from_directory(mine)
         if entry is None:

@@ -81,7 +81,8 @@ class ClusterRegistry:
             return self.site(profile).as_dict()
         if slurm_conf is not None and not posixpath.isabs(slurm_conf):
             raise UsageError(
-                f"SLURM_CONF must be an absolute path, not {slurm_conf!r}", hint="export SLURM_CONF=/…/slurm.conf"
+                f"SLURM_CONF must be an absolute path, not {slurm_conf!r}.",
+                hint="Set it like this: export SLURM_CONF=/etc/slurm/slurm.conf.",
             )
         async with self._registering:
             cluster = await self._known(slurm_conf, path)
@@ -116,7 +117,7 @@ class ClusterRegistry:
         if (site := self._sites.get(name)) is None:
             self.get(name)
         elif not site.is_usable:
-            raise NotConnected(f"Nobody is logged in to {name}.", hint=f"`%slurm use {name}` logs in.")
+            raise NotConnected(f"There is no connection to {name}.", hint=f"Connect with `%slurm use {name}`.")
 
     def list_prompts(self) -> list[api.Prompt]:
         """Return the prompts of hosts to the user."""
@@ -128,7 +129,10 @@ class ClusterRegistry:
             if site.desk.has(prompt):
                 site.desk.answer(prompt, answers)
                 return
-        raise PromptGone("This question is settled: it was answered somewhere else, or the log-in ended.")
+        raise PromptGone(
+            "The login prompt is no longer open: it was answered elsewhere, or the login has ended.",
+            hint="Connect again if you are not logged in.",
+        )
 
     async def list_names(self, name: str, kind: str, wait: float, partitions: str = "") -> api.Names:
         """Return names, see :meth:`NameCompletion.to_api`; without a login, those of the profile."""
@@ -153,7 +157,10 @@ class ClusterRegistry:
         try:
             return self._clusters[name]
         except KeyError:
-            raise UsageError(f"there is no cluster {name!r}", hint="Register it first (POST /v1/clusters).") from None
+            raise UsageError(
+                f"There is no cluster {name!r}.",
+                hint="Register it first (POST /v1/clusters), or list the clusters with `%slurm list`.",
+            ) from None
 
     def site(self, name: str) -> Site:
         """Return the cluster of a profile; read the profile again unless connected."""

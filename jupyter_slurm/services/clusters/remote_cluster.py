@@ -110,8 +110,9 @@ class Site:
         if self._cluster is None:
             name = self.profile.name
             raise NotConnected(
-                f"Nobody is logged in to {name}.",
-                hint=f"`%slurm use {name}` in a notebook, or `jupyter slurm connect {name}`.",
+                f"There is no connection to {name}.",
+                hint=f"Connect with `%slurm use {name}` in a notebook, or with `jupyter slurm connect {name}` "
+                "in a terminal.",
             )
         return self._cluster
 
@@ -148,7 +149,9 @@ class Site:
         except asyncio.CancelledError:
             if not connecting.cancelled():
                 raise  # the waiting caller was cancelled
-        raise NotConnected(f"The log-in to {self.profile.name} was ended.", hint="Connect again when you want to.")
+        raise NotConnected(
+            f"The login to {self.profile.name} was ended.", hint=f"Connect again with `%slurm use {self.profile.name}`."
+        )
 
     async def disconnect(self, message: str = "", *, keep: bool = False) -> None:
         """End the login; jobs continue. With ``keep``, keep a login that can outlive this process."""
@@ -211,9 +214,10 @@ class Site:
                 elif now() - since > _RECONNECT_TIMEOUT_S:
                     name = self.profile.name
                     raise TransportError(
-                        f"The connection to {name} is lost, and not back yet.",
-                        hint="It is tried again by itself, for as long as it takes. Is the network up here (VPN)? "
-                        f"After `jupyter slurm disconnect {name}`, which gives it up, `doctor` says what is wrong.",
+                        f"The connection to {name} is lost.",
+                        hint="jupyter_slurm reconnects automatically. Check the network and the VPN of this computer. "
+                        f"To stop trying and find the cause, use `jupyter slurm disconnect {name}`, then `jupyter "
+                        f"slurm doctor {name}`.",
                     )
         finally:
             coming.cancel()
@@ -258,7 +262,7 @@ class Site:
 
     def _expire(self) -> None:
         hours = (self.profile.max_age or 0) / 3600
-        ending = asyncio.ensure_future(self.disconnect(f"the log-in was {hours:.3g} h old"))
+        ending = asyncio.ensure_future(self.disconnect(f"the login was {hours:.3g} h old"))
         ending.add_done_callback(lambda task: task.exception())
 
     def _on_link_state(self, message: str, is_up: bool) -> None:

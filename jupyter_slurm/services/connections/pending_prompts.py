@@ -92,11 +92,14 @@ class PromptQueue:
         """
         if key not in self._open:
             raise PromptGone(
-                "This question is settled: it was answered somewhere else, or the log-in ended.",
-                hint="Nothing is to be done.",
+                "The login prompt is no longer open: it was answered elsewhere, or the login has ended.",
+                hint="Connect again if you are not logged in.",
             )
         told, answered = self._open[key]
         if answers is not None and len(answers) != len(told["questions"]):
-            raise UsageError(f"The prompt has {len(told['questions'])} questions, and {len(answers)} answers came.")
+            raise UsageError(
+                f"The prompt has {len(told['questions'])} questions, but {len(answers)} answers were sent.",
+                hint="Send one answer for each question.",
+            )
         if not answered.done():
             answered.set_result(None if answers is None else list(answers))

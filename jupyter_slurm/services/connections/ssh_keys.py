@@ -109,7 +109,7 @@ async def enrol_key(hops: Sequence[HopReport], number: int, public: str, transpo
     words = line.split()
     if len(words) < 2:
         raise TransportError(
-            f"{public} is no public key", hint="`ssh-keygen -y -f KEY` prints it from the private one."
+            f"{public} is not a public key.", hint="Create it from the private key: `ssh-keygen -y -f KEY > KEY.pub`."
         )
     mark = secrets.token_hex(8)
     script = f"set -- {quote_argv([line, words[1], mark])}\n{_ADD_KEY_SCRIPT}"
@@ -126,7 +126,8 @@ async def enrol_key(hops: Sequence[HopReport], number: int, public: str, transpo
     reason = said.replace(mark, "").strip()[-500:] or f"exit code {code}"
     raise TransportError(
         f"~/.ssh/authorized_keys on {hop.host.name} could not be written: {reason}",
-        hint="Is the home there in order, and not full? Many sites have a web page for keys.",
+        hint=f"Check the permissions and the free space of your home directory on {hop.host.name}. "
+        "Many sites have a web page where you can add keys.",
     )
 
 

@@ -33,7 +33,7 @@ _ROUTE_NAMES: Final = {
     "ssh": "by ssh",
     "nested": "by ssh from the login node",
     "step": "by a step of the job",
-    "direct": "by connections from the login node, of which nobody can say whose program answers",
+    "direct": "by connections from the login node, without a proof of whose program answers",
 }
 
 
@@ -48,15 +48,18 @@ async def job_folder(transport: Transport, location: ClusterLocation, nodes: Seq
     finally:
         await transport.remove(probe)
     if not same:
-        todo = "Is the disk there in order, and not full?"
-        return Finding("failed", about, f"what is written to {folder} comes back changed", todo)
+        todo = "Check the free space and the state of the disk on the cluster."
+        return Finding("failed", about, f"a test file in {folder} was not read as it was written", todo)
     found = await transport.run(["readlink", "-f", "--", folder])
     path = decode_output(found.stdout).rstrip("\n") or folder
     mounts = decode_output(await transport.read("/proc/self/mounts"))
     kind = file_system_type(path, mounts)
     if visibility_warning(path, nodes, location.host, mounts):
-        said = f"{folder} can be written, and lies on a local file system ({kind}) as it seems"
-        todo = "If jobs do not find their files: `job_root` under [slurm] in the profile names a folder that nodes see."
+        said = f"{folder} can be written, but seems to lie on a local file system ({kind})"
+        todo = (
+            "If jobs do not find their files, set `job_root` under [slurm] in the profile to a "
+            "directory that the nodes see."
+        )
         return Finding("warning", about, said, todo)
     room = parse_room(decode_output((await transport.run(["/bin/sh", "-c", DISK_SPACE_SCRIPT, "sh", folder])).stdout))
     if room is not None and room.free < _MIN_SPACE:
@@ -95,15 +98,14 @@ async def node_access(
         return Finding("ok", about, said)
     if kind == "direct":
         has_ports = profile is not None and profile.node_ports is not None
-        with_ports = "Sessions open a port of `node_ports` to you, and prove whose it is."
+        with_ports = "Sessions use a port of `node_ports`, and prove that it is yours."
         without = (
-            "Sessions need ports of nodes that the login node reaches: `node_ports = [FIRST, LAST]` under [tunnels]."
+            "Sessions need ports of nodes that the login node can reach: set `node_ports = [FIRST, "
+            "LAST]` under [tunnels]."
         )
-        todo = f"{with_ports if has_ports else without} Other tunnels need `unproven = true` there."
+        todo = f"{with_ports if has_ports else without} Other tunnels need `unproven = true` under [tunnels]."
         return Finding("warning", about, said, todo)
-    todo = (
-        "Tunnels take the way that works. ssh, rsync and VS Code (`jupyter slurm ssh-config`) need one that takes ssh."
-    )
+    todo = "Tunnels use a connection that works. ssh, rsync and VS Code (`jupyter slurm ssh-config`) need one by ssh."
     return Finding("warning", about, said, todo)
 
 
@@ -115,9 +117,9 @@ def ports(first: int, last: int) -> Finding:
         if first <= port <= last:
             taken.setdefault(uid, []).append(port)
     by = "; ".join(f"{_listed(mine)} by {_user(uid)}" for uid, mine in taken.items())
-    said = f"{first} to {last} on this machine, for tunnels: " + (f"{free} is free" if free else "none is free")
+    said = f"{first} to {last} on this computer, for tunnels: " + (f"{free} is free" if free else "none is free")
     if free is None:
-        todo = "Close tunnels, or write another range into the profile: `ports = [FIRST, LAST]` under [tunnels]."
+        todo = "Close unused tunnels, or set another range in the profile: `ports = [FIRST, LAST]` under [tunnels]."
         return Finding("failed", "ports", f"{said}; taken: {by or 'by processes that are not shown'}", todo)
     return Finding("ok", "ports", said + (f"; taken: {by}" if by else ""))
 
@@ -140,21 +142,24 @@ async def python(
     transport: Transport, location: ClusterLocation, profile: Profile, nodes: Sequence[str], *, is_asked_there: bool
 ) -> Finding:
     """Check the Python for cells on the login node; ``is_asked_there``: a probe job checks it on a node."""
-    todo = "`%%sbatch python=PATH` names another one; a `prelude` in the profile can load a module. Scripts need none."
+    todo = (
+        "Name another Python with `%%sbatch python=PATH`, or load a module with `prelude` in the "
+        "profile. Scripts need no Python."
+    )
     about = "Python"
     try:
         done = await transport.run([profile.python, "-c", _PYTHON], context=Context(cwd="/"))
     except CommandMissing:
         if profile.python != "python3":
             said = f"the login node has no {profile.python}; the nodes may have it" + (
-                "" if is_asked_there else ", `--job` looks"
+                "" if is_asked_there else ", `--job` checks"
             )
             return Finding("ok", about, said)
         return Finding("warning", about, "there is no python3 on the PATH, and cells in Python need one", todo)
     version, _, path = decode_output(done.stdout).strip().partition("\n")
     found = re.match(r"(\d+)\.(\d+)", version)
     if done.exit_code or found is None:
-        return Finding("warning", about, f"{profile.python} there does not run", todo)
+        return Finding("warning", about, f"{profile.python} does not run on the login node", todo)
     if (int(found[1]), int(found[2])) < _OLDEST_PYTHON:
         return Finding("warning", about, f"{path} is {version}, and cells in Python need 3.8", todo)
     said = f"{version} ({path}) on {location.host}"
@@ -163,4 +168,4 @@ async def python(
         return Finding("ok", about, said)
     doubt = visibility_warning(path, nodes, location.host, decode_output(await transport.read("/proc/self/mounts")))
     there = "the nodes may not have it" if doubt else "each node may have its own"
-    return Finding("ok", about, f"{said}; {there}, `--job` looks")
+    return Finding("ok", about, f"{said}; {there}, `--job` checks")

@@ -111,7 +111,7 @@ class ClusterCheck:
         except SlurmError as error:
             self._report(Finding("failed", check, error.message, error.hint))
         except OSError as error:  # of a file on the remote host
-            self._report(Finding("failed", check, str(error), "Are its permissions right, and is there room?"))
+            self._report(Finding("failed", check, str(error), "Check its permissions and the free space."))
         else:
             return True
         return False
@@ -139,13 +139,15 @@ class ClusterCheck:
             self._warn(
                 "shell",
                 "its start-up files are slow; every new session waits for them",
-                "In ~/.bashrc, `[[ $- == *i* ]] || return` before what takes long leaves that to terminals.",
+                "Put `[[ $- == *i* ]] || return` into ~/.bashrc before slow commands, so that only terminals run them.",
             )
         if seen.noise:
             self._warn(
                 "shell",
-                f"start-up files print, also for commands; we do not mind, scp and rsync do: {seen.noise[:200]}",
-                "Let them print to terminals only: `[[ $- == *i* ]] || return` before it in ~/.bashrc.",
+                "start-up files print, also for commands. jupyter_slurm ignores this, but scp and rsync "
+                f"fail: {seen.noise[:200]}",
+                "Put `[[ $- == *i* ]] || return` into ~/.bashrc before these commands, so that only "
+                "terminals run them.",
             )
 
         if self._profile.prelude:
@@ -158,8 +160,9 @@ class ClusterCheck:
             self._warn(
                 "prelude",
                 str(end),
-                "`prelude` under [shell] in the profile is text for /bin/sh. What does it say when you type it there, "
-                "after `sh`? A module may need another one before it, `module use FOLDER`, or `login_shell = true`.",
+                "`prelude` under [shell] in the profile is text for /bin/sh. Run `sh` on the login node "
+                "and type it there to see the error. A module may need another one before it, `module "
+                "use DIR`, or `login_shell = true`.",
             )
         else:
             self._ok("prelude", f"it prints: {end.output[:200]}" if end.output else "done")
@@ -168,20 +171,20 @@ class ClusterCheck:
         count = await count_sessions(self._link)
         if not count:
             raise TransportError(
-                "the server allows no session, and so no command",
-                hint="MaxSessions in its sshd_config is 0, or your account may only forward: ask the administrators.",
+                "The server allows no session, so no command can run.",
+                hint="Ask the administrators: MaxSessions in sshd_config is 0, or your account may only forward ports.",
             )
         if count == 1:
             self._warn(
                 "sessions",
                 "the server allows one session at a time: one command after the other",
-                "It works, slowly. Ask the administrators for MaxSessions 10, which is OpenSSH's own.",
+                "Everything works, but slowly. Ask the administrators for MaxSessions 10, the default of OpenSSH.",
             )
         else:
             self._ok("sessions", f"{count} at once" if count < _MIN_SESSIONS else f"{_MIN_SESSIONS} and more at once")
 
     async def _sftp(self) -> None:
-        self._ok("SFTP", "there" if await has_sftp(self._link) else "switched off; files go by the shell")
+        self._ok("SFTP", "there" if await has_sftp(self._link) else "not available; files are sent through the shell")
 
     # -- Slurm
 
@@ -189,7 +192,7 @@ class ClusterCheck:
         try:
             said = decode_output(await client.query(["sbatch", "--version"])).strip()
         except CommandMissing as error:
-            raise CommandMissing("sbatch is not on the PATH there", hint=await self._remedy()) from error
+            raise CommandMissing("sbatch is not on the PATH of the login node.", hint=await self._remedy()) from error
         version = re.search(r"^slurm\S* \d.*$", said, re.MULTILINE)  # a site wrapper may print more
         self._ok("Slurm", version[0] if version else said)
 
@@ -201,20 +204,21 @@ class ClusterCheck:
                 return "A login shell has it: write `login_shell = true` under [shell] in the profile."
         done = await self._transport.run(["/bin/sh", "-c", _FIND_SLURM_SCRIPT])
         for place in decode_output(done.stdout).splitlines()[:1]:
-            return f"It lies in {place}: write `prelude = 'PATH={place}:$PATH'` under [shell] in the profile."
+            return f"It is in {place}: write `prelude = 'PATH={place}:$PATH'` under [shell] in the profile."
         return (
-            "Where does the site say it is? With modules, `prelude = 'module load slurm'` under [shell] in the "
-            "profile, and `login_shell = true` where only terminals know that module. Is it a login node?"
+            "Check that the host is a login node. If Slurm is a module, write `prelude = 'module "
+            "load slurm'` under [shell] in the profile, and `login_shell = true` if only terminals "
+            "know that module."
         )
 
     async def _controller(self, client: SlurmClient, location: ClusterLocation) -> None:
         configuration = await client.configuration()
-        self._ok("controller", f"answers; the cluster calls itself {configuration.get('ClusterName') or '?'}")
+        self._ok("controller", f"answers; the cluster is named {configuration.get('ClusterName') or '?'}")
         nodes = await client.nodes()
         self._nodes = [node.hostname or node.name for node in nodes]
         up = sum(node.is_up for node in nodes)
         if not up:
-            self._warn("nodes", f"none of {len(nodes)} can start jobs now", "`%sinfo -R` tells why they are down.")
+            self._warn("nodes", f"none of {len(nodes)} can start jobs now", "`%sinfo -R` shows why they are down.")
         else:
             self._ok("nodes", f"{up} of {len(nodes)} can start jobs")
         accounts: set[str] | None = None
@@ -237,13 +241,13 @@ class ClusterCheck:
         try:
             said = decode_output(await client.query(argv))
         except SlurmError as error:
-            self._warn("accounts", f"they are not known: {error.message}", error.hint)
+            self._warn("accounts", f"they cannot be read: {error.message}", error.hint)
             return None
         accounts = {line.strip() for line in said.splitlines() if line.strip()}
         if accounts:
             self._ok("accounts", _names(sorted(accounts)))
         elif "associations" in enforced:
-            todo = "Ask the site for an account; without one no job is taken."
+            todo = "Ask the site for an account. Without one, no job is accepted."
             self._report(Finding("failed", "accounts", f"{location.user} has none", todo))
         else:
             self._ok("accounts", f"{location.user} has none, and needs none")
@@ -255,12 +259,12 @@ class ClusterCheck:
         mine = [each for each in partitions if _may_use(each, accounts, groups)]
         if not mine:
             todo = "Ask the site which partition is for you."
-            said = f"none of {len(partitions)} takes jobs of yours now"
+            said = f"none of {len(partitions)} accepts your jobs now"
             self._report(Finding("failed", "partitions", said, todo))
             return
         self._ok("partitions", _names([f"{each.name} (default)" if each.is_default else each.name for each in mine]))
         if not any(each.is_default for each in mine):
-            self._warn("partitions", "none of them is the default", "Say which one: `%%sbatch -p NAME`.")
+            self._warn("partitions", "none of them is the default", "Name one: `%%sbatch -p NAME`.")
 
     # -- needs of jobs
 
@@ -276,7 +280,7 @@ class ClusterCheck:
             job = running[0]
             await self._reach(client, location, expand_hosts(job.nodes)[0], str(job.raw_id or job.id.job))
         elif not self._has_job:
-            self._ok("node access", "not looked at, since no job of yours runs; `--job` starts a short one for that")
+            self._ok("node access", "not checked, because none of your jobs is running; `--job` starts a short one")
 
     async def _reach(self, client: SlurmClient, location: ClusterLocation, node: str, job: str) -> None:
         self._report(await node_access(self._transport, location, self._profile, client, self._prompter, node, job))

@@ -113,7 +113,11 @@ async def submit(client: SlurmClient, report: str, options: Sequence[str], pytho
     said = decode_output(client.check_result(argv, done).stdout)
     found = re.search(r"^(\d+)(?:;\S*)?$", said, re.MULTILINE)  # a wrapper may print more
     if found is None:
-        raise CommandError(f"sbatch did not say the number of the job: {said.strip()[:200]}", hint="Is it a wrapper?")
+        raise CommandError(
+            f"sbatch printed no job ID: {said.strip()[:200]}",
+            hint="If `sbatch` is a wrapper of the site, set `prelude` under [shell] in the profile so "
+            "that the real sbatch comes first on PATH.",
+        )
     return JobId.parse(found[1])
 
 
@@ -186,7 +190,7 @@ async def _wait(client: SlurmClient, job: JobId, report: str, timeout: float, no
         if now - begun > timeout:
             raise JobError(
                 f"Job {job} did not start within {timeout / 60:g} minutes, and was cancelled. {said}".strip(),
-                hint="Options may get it in sooner: `jupyter slurm doctor NAME --sbatch='-p PARTITION'`.",
+                hint="Use options with which it starts sooner: `jupyter slurm doctor NAME --sbatch='-p PARTITION'`.",
             )
         await asyncio.sleep(_CHECK_INTERVAL_S)
 
@@ -201,29 +205,36 @@ async def _poll_job(client: SlurmClient, job: JobId, before: JobRecord | None) -
 def _silent(job: JobId, record: JobRecord, report: str) -> SlurmError:
     folder = report.rpartition("/")[0]
     return JobFailed(
-        f"Job {job} ended on {record.nodes or 'no node'} ({record.state.name}) and left no word in {folder}.",
-        hint="Does that node see this folder? Name one that all nodes see: `job_root` under [slurm] in the profile.",
+        f"Job {job} ended on {record.nodes or 'no node'} ({record.state.name}) and wrote no result to {folder}.",
+        hint="Set `job_root` under [slurm] in the profile to a directory that all nodes see.",
     )
 
 
 def node_findings(report: ProbeReport) -> list[Finding]:
     """Report the findings of the job."""
     node, lines = report.node, report.lines
-    findings = [Finding("ok", "test job", f"{report.job} spoke on {node} {report.waited:.0f} s after its submission")]
+    findings = [
+        Finding("ok", "test job", f"{report.job} answered on {node} {report.waited:.0f} s after its submission")
+    ]
     has_home, _, home = (lines.get("home") or ["no ?"])[0].partition(" ")
     if has_home == "yes":
-        findings.append(Finding("ok", f"{node}, home", f"{home} is there, and so is the job folder"))
+        findings.append(Finding("ok", f"{node}, home", f"{home} exists on the node, and so does the job folder"))
     else:
-        todo = "Cells run in the home unless the profile or `--chdir` says otherwise; ask the site."
-        findings.append(Finding("warning", f"{node}, home", f"{home} is not there, or cannot be written", todo))
+        todo = (
+            "Cells run in the home directory, unless the profile or `--chdir` names another "
+            "directory. Ask the site which directory to use."
+        )
+        findings.append(
+            Finding("warning", f"{node}, home", f"{home} does not exist on the node, or cannot be written", todo)
+        )
     findings.append(_python(node, lines))
     gpus = [re.sub(r"^GPU \d+: | \(UUID:.*", "", line) for line in lines.get("gpu", [])]
     given = (lines.get("given") or [""])[0]
     if gpus or given:
-        names = ", ".join(f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)) or "the driver names none"
+        names = ", ".join(f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)) or "the driver shows none"
         findings.append(Finding("ok", f"{node}, GPUs", f"{names}; given to the job: {given or 'not said'}"))
     else:
-        said = "none for this job; --sbatch='--gpus 1' asks for one"
+        said = "none in this job; request one with --sbatch='--gpus 1'"
         findings.append(Finding("ok", f"{node}, GPUs", said))
     return findings
 
@@ -233,10 +244,13 @@ def _python(node: str, lines: dict[str, list[str]]) -> Finding:
     others = [f"{name} ({path})" for name, _, path in (line.partition(" ") for line in lines.get("found", []))]
     version, _, path = (lines.get("python") or [""])[0].partition(" ")
     number = re.match(r"(\d+)\.(\d+)", version)
-    name_one = "`%%sbatch python=PATH` names one; a `prelude` in the profile can load a module. Scripts need none."
+    name_one = (
+        "Name a Python with `%%sbatch python=PATH`, or load a module with `prelude` in the "
+        "profile. Scripts need no Python."
+    )
     if number is None:
         there = f"; there are {', '.join(others)}" if others else ""
-        return Finding("warning", about, f"the Python of cells does not run there{there}", name_one)
+        return Finding("warning", about, f"the Python of cells does not run on the node{there}", name_one)
     if (int(number[1]), int(number[2])) < _OLDEST_PYTHON:
         there = f"; there are {', '.join(others[1:])}" if others[1:] else ""
         return Finding("warning", about, f"{path} is {version}, and cells in Python need 3.8{there}", name_one)

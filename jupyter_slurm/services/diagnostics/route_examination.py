@@ -126,4 +126,7 @@ async def admit(site: Site, host: str) -> api.AdmitKeyResponse:
         if carried is not None and hops[number].host.name == host:
             found = await enrol_key(hops, number, public, carried.transport)
             return {"host": host, "public": public, "is_new": found.is_new, "is_taken": found.is_accepted}
-    raise UsageError(f"{host} is not a host of this log-in that lacks your key.", hint="`doctor` says which ones do.")
+    raise UsageError(
+        f"{host} is not a host of this connection that lacks your key.",
+        hint="`jupyter slurm doctor` shows the hosts that lack your key.",
+    )

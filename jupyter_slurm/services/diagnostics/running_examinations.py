@@ -41,7 +41,9 @@ class Examinations:
 
         site = self._site(cluster)
         if cluster in self._running:
-            raise AgentBusy(f"{cluster} is being looked over.", hint="Wait for its end.", retry_after=10)
+            raise AgentBusy(
+                f"A check of {cluster} is already running.", hint="Wait until it has ended.", retry_after=10
+            )
         self._last[cluster] = examination = Examination(site)
         self._running.add(cluster)
         try:
@@ -55,7 +57,9 @@ class Examinations:
     def to_api(self, cluster: str) -> api.Examination:
         """Return the findings of the last examination so far."""
         if cluster not in self._last:
-            raise UsageError(f"{cluster} was not looked over.", hint=f"`jupyter slurm doctor {cluster}` does it.")
+            raise UsageError(
+                f"There is no running check of {cluster}.", hint=f"Start one with `jupyter slurm doctor {cluster}`."
+            )
         return self._last[cluster].to_api()
 
     async def admit(self, cluster: str, host: str) -> api.AdmitKeyResponse:

@@ -12,7 +12,7 @@ from jupyter_slurm.transport.base import Transport
 
 __all__ = ["ended_without_jupyter", "jupyter_warnings"]
 
-_HINT = "jupyter=install puts one beside its Python; python=PATH names another Python in it."
+_HINT = "Install one with jupyter=install, or name another Python of the image with python=PATH."
 _CHECK_TIMEOUT_S = 5.0  # seconds
 _NO_JUPYTER_EXIT_CODE = 3
 # Of an unpacked image: the package folders of Python, conda and the user's home, which is bound.
@@ -40,7 +40,7 @@ async def jupyter_warnings(transport: Transport, entries: Iterable[TrackedJob], 
         default=None,
     )
     if last is not None:
-        said = f"Job {last.id}, the last session in {image}, had to end: {last.error.message if last.error else ''}"
+        said = f"Job {last.id}, the last session in {image}, failed: {last.error.message if last.error else ''}"
         return [printable(f"{said} {_HINT}")] if ended_without_jupyter(last.error) else []
     if not image.startswith("/") or any(_session_python(record)):
         return []
@@ -49,9 +49,7 @@ async def jupyter_warnings(transport: Transport, entries: Iterable[TrackedJob], 
     except SlurmError:
         return []
     return (
-        [printable(f"{image} has no Jupyter, as it seems. {_HINT}")]
-        if looked.exit_code == _NO_JUPYTER_EXIT_CODE
-        else []
+        [printable(f"{image} seems to have no Jupyter. {_HINT}")] if looked.exit_code == _NO_JUPYTER_EXIT_CODE else []
     )
 
 

@@ -78,6 +78,7 @@ def visibility_warning(path: str, hosts: Iterable[str], local_text: str, mounts:
     if not kind or kind in _SHARED_FILE_SYSTEMS or path.startswith(_NODE_FOLDERS):
         return None
     return (
-        f"{path} lies on a local file system ({kind}) of {short}: the nodes may not have it. "
-        "Say python=PATH with a Python that they see (in your home folder, or /usr/bin/python3)."
+        f"{path} lies on a local file system ({kind}) of {short}, so the nodes may not have it. "
+        "Give python=PATH with a Python that the nodes see, in your home directory or "
+        "/usr/bin/python3."
     )

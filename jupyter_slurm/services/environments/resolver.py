@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
 from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, Environment, inherits_environment
 from jupyter_slurm.errors import TransportError, UsageError
@@ -70,8 +71,8 @@ class PreparedEnvironment:
         is_carried = bool(environment.variables) or (kind == "script" and environment.is_activated)
         if is_carried and not inherits_environment(export):
             raise UsageError(
-                f"--export={export} would keep the environment {environment.name} from the job.",
-                hint="Leave it out, or say --export=ALL,NAME=value.",
+                f"--export={export} would remove the variables of the environment {environment.name} from the job.",
+                hint="Leave --export out, or use --export=ALL,NAME=value.",
             )
 
     def options(self, chosen: dict[str, str | None]) -> list[str]:
@@ -135,11 +136,12 @@ class Environments:
         known = self._location.environments
         if requested not in known:
             near = get_close_matches(requested, known, n=1)
-            there = f"There are: {', '.join(sorted(known))}" if known else "None has a name yet"
+            there = f"Named environments: {', '.join(sorted(known))}" if known else "No environment has a name yet"
             raise UsageError(
                 f"There is no environment {printable(requested)!r}." + (f" Did you mean {near[0]}?" if near else ""),
-                hint=f"{there}. A folder of a venv or of conda is taken as well: env=~/venvs/torch; and an image: "
-                "env=docker://NAME:TAG, or its path.",
+                hint=f"{there}. You can also give the directory of a venv or conda environment "
+                "(env=~/venvs/torch) or a container image (env=docker://NAME:TAG, or its path). See "
+                f"{page_url('how-to/choose-an-environment')}",
             )
         told: dict[str, Any] = dict(known[requested])
         if "image" in told:
@@ -162,11 +164,18 @@ class Environments:
                 return await self._with_variables(Environment.described(requested, {kind: path}))
         if path in there and (all(name in there for name in tree) if folder in there else path.endswith(_IMAGES)):
             return self._contained(requested, {"image": path})
-        host, lacks = self._location.host, "it has no pyvenv.cfg (venv), no conda-meta, and is no image"
+        host, lacks = (
+            self._location.host,
+            "it has neither pyvenv.cfg (venv) nor conda-meta, and it is not a container image",
+        )
         raise UsageError(
-            printable(f"{path} is no environment on {host}: {lacks}." if path in there else f"{host} has no {path}."),
-            hint="env= takes the folder that `python -m venv` or conda made, the name of an environment, a SIF file, "
-            "the folder of an unpacked image, or docker://NAME:TAG.",
+            printable(
+                f"{path} is not an environment on {host}: {lacks}."
+                if path in there
+                else f"{path} does not exist on {host}."
+            ),
+            hint="Give env= the directory of a venv or conda environment, the name of an environment, a "
+            "SIF file, the directory of an unpacked image, or docker://NAME:TAG.",
         )
 
     def _contained(self, name: str, text: Mapping[str, Any]) -> Environment:
@@ -200,9 +209,10 @@ class Environments:
         missing = sorted(paths - set(await self._transport.stat_all(sorted(paths))))
         if missing:
             raise UsageError(
-                f"The environment {environment.name} is not there: "
-                f"{self._location.host} has no {printable(missing[0])}.",
-                hint="Correct its description in the profile of the cluster, or in c.JupyterSlurm.environments.",
+                f"The environment {environment.name} cannot be used: {printable(missing[0])} does not "
+                f"exist on {self._location.host}.",
+                hint="Correct the environment in the profile of the cluster, or in c.Settings.environments of "
+                "this computer.",
             )
 
     async def _with_variables(self, environment: Environment) -> Environment:
@@ -243,10 +253,10 @@ class Environments:
         done = await self._transport.run(["/bin/sh", "-c", _FIND, "sh", name], context=context)
         found = decode_output(done.stdout).split("\n")[:-1]
         if len(found) != 1:
-            said = f"are several: {', '.join(found)}" if found else "is none in the usual places"
+            said = f"there are several, {', '.join(found)}" if found else "there is none in the usual places"
             raise UsageError(
-                printable(f"Which conda environment is {name!r} on {self._location.host}? There {said}."),
-                hint='Say its folder: conda = "/…/envs/NAME"; `conda env list` shows it.',
+                printable(f"The conda environment {name!r} is not clear on {self._location.host}: {said}."),
+                hint='Give its directory: conda = "/…/envs/NAME". `conda env list` shows it.',
             )
         return found[0]
 
@@ -260,7 +270,10 @@ class Environments:
         done = await self._transport.run(["bash", "-c", text], context=context)
         if done.exit_code:
             said = printable(decode_output(done.stderr)).strip()
-            raise UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
+            raise UsageError(
+                f"The modules of the environment cannot be loaded, so nothing was submitted: {said}",
+                hint="List the available modules with `module avail` on the cluster.",
+            )
         self._checked_modules[tried] = self._clock()
 
     def _absolute(self, path: str, context: Context) -> str:

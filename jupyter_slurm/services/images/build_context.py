@@ -28,7 +28,7 @@ ARCHIVE = "context.tar"
 _MAX_ENTRIES = 100_000  # files and folders
 _MAX_SCANNED_ENTRIES = 500_000  # including excluded ones
 _MAX_IGNORE_FILE_BYTES = 1 << 20  # bytes of a .dockerignore
-_HINT = "Copy it there; or have the folder on the cluster, and say context=FOLDER, as it is called there."
+_HINT = "Copy it into the folder, or use a directory on the cluster: context=DIR, with its path on the cluster."
 
 
 class PackedContext:
@@ -59,7 +59,10 @@ class PackedContext:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                raise UsageError(printable(f"{self._folder / name} cannot be read: {error.strerror}.")) from None
+                raise UsageError(
+                    printable(f"{self._folder / name} cannot be read: {error.strerror}."),
+                    hint="Check the name and the permissions of the file.",
+                ) from None
         return IgnoreRules()
 
     def add_source(self, source: str) -> None:
@@ -73,7 +76,7 @@ class PackedContext:
         path = os.path.normpath(source.split("**")[0] or ".")  # several folders: all below the common one
         if os.path.isabs(path) or path.split("/")[0] == "..":
             raise UsageError(
-                printable(f"{self._name} takes {source}, which lies outside of {self._folder}."), hint=_HINT
+                printable(f"{self._name} copies {source}, which lies outside of {self._folder}."), hint=_HINT
             )
         found = [path]
         if not os.path.lexists(self._folder / path):
@@ -81,8 +84,10 @@ class PackedContext:
         met = [self._add_named(one) for one in found]
         if path != "." and not any(self._has(one) for one in met):
             raise UsageError(
-                printable(f"{self._name} takes {source}, and {self._folder} has no such file that may go along."),
-                hint="Look at the name, and at .dockerignore, if there is one.",
+                printable(
+                    f"{self._name} copies {source}, but {self._folder} has no such file, or .dockerignore excludes it."
+                ),
+                hint="Check the name of the file, and .dockerignore.",
             )
 
     def _has(self, path: str) -> bool:
@@ -98,7 +103,7 @@ class PackedContext:
                 if (met := self._within(place)) is None:
                     raise UsageError(
                         printable(
-                            f"{self._name} takes {path}, and {place} is a link that leads out of {self._folder}."
+                            f"{self._name} copies {path}, but {place} is a link that leads out of {self._folder}."
                         ),
                         hint=_HINT,
                     )
@@ -133,9 +138,10 @@ class PackedContext:
         self._scanned += 1
         if self._scanned > _MAX_SCANNED_ENTRIES:
             raise UsageError(
-                printable(f".dockerignore leaves out more than {_MAX_SCANNED_ENTRIES:,} files of {self._folder}."),
-                hint="A line with ! and a wildcard may keep any of them, so that all are looked at. Name the folder "
-                "in that line: !data/*.csv instead of !**/*.csv; or context=FOLDER, with less in it.",
+                printable(f".dockerignore excludes more than {_MAX_SCANNED_ENTRIES:,} files of {self._folder}."),
+                hint="A line with ! and a wildcard makes jupyter_slurm read all of them. Name the folder in "
+                "that line (!data/*.csv instead of !**/*.csv), or give a smaller folder with "
+                "context=FOLDER.",
             )
         return os.lstat(self._folder / path)
 
@@ -150,7 +156,10 @@ class PackedContext:
         try:
             return sorted(os.listdir(self._folder / path))
         except OSError as error:
-            raise UsageError(printable(f"{self._folder / path} cannot be read: {error.strerror}.")) from None
+            raise UsageError(
+                printable(f"{self._folder / path} cannot be read: {error.strerror}."),
+                hint="Check its permissions, or exclude it in .dockerignore.",
+            ) from None
 
     def _add(self, path: str) -> os.stat_result:
         """Add an included path; skip pipes, sockets and devices."""
@@ -162,9 +171,9 @@ class PackedContext:
         if self._size > self._largest or len(self._paths) > _MAX_ENTRIES:
             many = f"{self._largest / 1e6:.0f} MB" if self._size > self._largest else f"{_MAX_ENTRIES:,} files"
             raise UsageError(
-                printable(f"What {self._name} takes along of {self._folder} is more than {many}."),
-                hint="A .dockerignore there leaves out what an image does not need; what it needs can be on the "
-                "cluster: context=FOLDER, as it is called there.",
+                printable(f"{self._name} copies more than {many} from {self._folder}."),
+                hint="Exclude in .dockerignore what the image does not need, or use a directory on the "
+                "cluster: context=DIR, with its path on the cluster.",
             )
         return found
 
@@ -191,7 +200,10 @@ class PackedContext:
                 member.size = len(content)
                 archive.addfile(member, io.BytesIO(content))
         except OSError as error:
-            raise UsageError(printable(f"{self._folder / path} cannot be read: {error.strerror}.")) from None
+            raise UsageError(
+                printable(f"{self._folder / path} cannot be read: {error.strerror}."),
+                hint="Check its permissions, or exclude it in .dockerignore.",
+            ) from None
 
 
 def _is_excluded_kept(mode: int) -> bool:
@@ -202,7 +214,7 @@ def _beginning(path: Path) -> bytes:
     """Read the start of a path that need not be a file: a pipe would block, a device has no end."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(0, "it is no file")
+            raise OSError(0, "it is not a file")
         return file.read(_MAX_IGNORE_FILE_BYTES)
 
 
@@ -235,7 +247,9 @@ def packed(folder: str, kind: Kind, name: str, text: str, largest: int = MAX_CON
         The files cannot be sent.
     """
     if not os.path.isdir(folder):
-        raise UsageError(printable(f"There is no folder {folder} on this machine."), hint="Look at context=.")
+        raise UsageError(
+            printable(f"The folder {folder} does not exist on this computer."), hint="Check the value of context=."
+        )
     made = PackedContext(folder, kind, name, largest)
     for source in context_sources(kind, text):
         made.add_source(source)

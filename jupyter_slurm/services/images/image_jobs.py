@@ -34,8 +34,8 @@ _RUNTIMES_OF_FILES = {
     "definition": ("apptainer", "singularity"),
 }
 _ALTERNATIVES = {
-    "dockerfile": "A definition file (Bootstrap: docker, From: …) is what Apptainer and Singularity take.",
-    "definition": "A Dockerfile is what Docker, Podman and Charliecloud take.",
+    "dockerfile": "Use a definition file (Bootstrap: docker, From: …) for Apptainer and Singularity.",
+    "definition": "Use a Dockerfile for Docker, Podman and Charliecloud.",
 }
 
 
@@ -117,7 +117,9 @@ class Images:
         """
         cluster = self._cluster(name)
         if not is_key(requested["key"]):
-            raise UsageError(f"{requested['key']!r} is not a submission key")
+            raise UsageError(
+                f"{requested['key']!r} is not a valid submission key.", hint="Run the command again to get a new key."
+            )
         site, storage = cluster.location.container, cluster.location.storage
         if local := storage.get("local"):  # a local disk of each node
             site = {"build_dir": local, **site}
@@ -125,8 +127,8 @@ class Images:
         is_kept = wish.get("runtime") not in ("docker", "podman")
         if is_kept and storage.get("home_on_nodes") is False and "image_dir" not in site:
             raise UsageError(
-                f"The nodes of {name} do not see your home, in which images would be kept.",
-                hint="image_dir in [container] of the cluster's profile names a folder that they see.",
+                f"The nodes of {name} do not see your home directory, which would hold the images.",
+                hint="Set image_dir under [container] in the profile of the cluster to a directory that the nodes see.",
             )
         begun = [
             _PYTHON,
@@ -171,9 +173,11 @@ class Images:
         wanted = reference(image)
         answer = await self._query_remote(self._cluster(name), "remove", image=wanted)
         if said := answer.get("error"):
-            raise UsageError(printable(f"{wanted} was not removed: {said}."), hint="Try it again when that is over.")
+            raise UsageError(
+                printable(f"The image {wanted} was not removed: {said}."), hint="Try again when that has ended."
+            )
         if not answer["removed"] and not answer["nodes"]:
-            raise UsageError(f"There is no image {wanted}.", hint="`%slurm image list` shows which there are.")
+            raise UsageError(f"There is no image {wanted}.", hint="List your images with `%slurm image list`.")
         return {"removed": answer["removed"], "nodes": answer["nodes"]}
 
     async def _query_remote(self, cluster: ImageCluster, subject: str, **more: str) -> ImageNotes:
@@ -191,8 +195,8 @@ class Images:
         if done.exit_code or not isinstance(answer, dict):
             said = printable(decode_output(done.stderr)).strip().rpartition("\n")[2] or f"exit code {done.exit_code}"
             raise CommandError(
-                f"The images of {cluster.location.host} could not be looked at: {said}.",
-                hint="It takes a python3 (3.8 or newer) there.",
+                f"The images on {cluster.location.host} could not be listed: {said}.",
+                hint=f"Check that python3 (3.8 or newer) is on the PATH of {cluster.location.host}.",
             )
         return cast("ImageNotes", answer)
 
@@ -207,16 +211,19 @@ async def _transferred_files(file: api.ImageWantedFile | None) -> TransferredFil
     if not made.skipped:
         return told
     left = printable(names(made.skipped))
-    return {**told, "warnings": [f"Links that lead out of {printable(folder)} did not go along: {left}."]}
+    return {**told, "warnings": [f"Links that lead out of {printable(folder)} were not sent: {left}."]}
 
 
 def _validated_request(requested: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task of the job; refuse an impossible one before anything is queued."""
     file, runtime = requested.get("file"), requested.get("runtime") or site.get("runtime")
     if requested["act"] == "build" and bool(file) == bool(requested.get("environment")):
-        raise UsageError("An image is built from a file or from the packages of a Python.", hint="Name one of them.")
+        raise UsageError(
+            "The request names neither a file nor the packages of a Python for the image.",
+            hint="Name one of them, not both.",
+        )
     if requested["act"] == "build" and requested.get("from"):
-        raise UsageError("What is an image already is pulled, not built.", hint="image pull NAME from=docker")
+        raise UsageError("An existing image is pulled, not built.", hint="Use `%slurm image pull NAME from=docker`.")
     if file:
         file = {**file, "kind": detect_kind(file["name"], file["text"])}
         if file.pop("context", None):  # a folder of this machine, useless to the cluster
@@ -224,16 +231,19 @@ def _validated_request(requested: Mapping[str, Any], site: Mapping[str, Any]) ->
         fit = _RUNTIMES_OF_FILES[file["kind"]]
         if runtime and runtime not in fit:
             raise UsageError(
-                printable(f"{runtime} makes no image from {file['name']}, which is a {_called(file['kind'])}."),
+                printable(f"{runtime} cannot build an image from {file['name']}, which is a {_called(file['kind'])}."),
                 hint=_ALTERNATIVES[file["kind"]],
             )
         if runtime == "charliecloud" and file["kind"] == "dockerfile" and has_add(file["text"]):
             raise UsageError(
-                printable(f"Charliecloud leaves out ADD, of which there is one in {file['name']}."),
-                hint="COPY does the same for files and folders; RUN can fetch and unpack.",
+                printable(f"Charliecloud ignores ADD, which {file['name']} uses."),
+                hint="Use COPY for files and folders. RUN can download and unpack archives.",
             )
     if requested.get("from") in ("docker", "podman") and runtime in ("docker", "podman"):
-        raise UsageError(f"{runtime} has what is in its store.", hint="runtime=apptainer or runtime=charliecloud")
+        raise UsageError(
+            f"An image cannot be pulled for {runtime}, which keeps images in its own store.",
+            hint="Use runtime=apptainer or runtime=charliecloud.",
+        )
     base = requested.get("base") or site.get("base")
     wish = {"name": reference(requested["image"]), "runtime": runtime, "file": file}
     wish |= {field: requested.get(field) for field in _REQUEST_KEYS} | {"base": reference(base) if base else None}

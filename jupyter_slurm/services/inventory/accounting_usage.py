@@ -89,7 +89,10 @@ class UsageReports:
         if start is None:
             start = (end or now - now % _CACHE_AGE_S) - _DEFAULT_DAYS * 86400
         if (end or now) <= start:
-            raise UsageError("The period ends before it begins.", hint="start= comes first; without end= it is now.")
+            raise UsageError(
+                "The period ends before it begins.",
+                hint="Give a start= before end=. Without end=, the period ends now.",
+            )
         report = await self._report(start, end, account)
         jobs = sorted(report.jobs, key=lambda job: (job.start or 0, job.id)) if has_jobs else []
         return {
@@ -132,7 +135,7 @@ class UsageReports:
         if above and account.lower() not in above:
             raise UsageError(
                 f"There is no account {printable(account)!r} on this cluster.",
-                hint="`%sacctmgr show associations user=$USER` lists yours.",
+                hint="List your accounts with `%sacctmgr show associations user=$USER`.",
             )
         return accounting_usage.below(account, above)
 

@@ -86,8 +86,8 @@ class SharedQuery(ABC, Generic[T]):
                     await asyncio.shield(self._query_task)
         if self._answer is None:
             raise self._error or ControllerError(
-                f"Slurm has not yet said {self.subject}.",
-                hint="Its answer is waited for; try again in a moment.",
+                f"Slurm has not reported {self.subject} yet.",
+                hint="Try again in a few seconds: jupyter_slurm is waiting for the answer.",
                 retry_after=_RETRY_AFTER_S,
             )
         said = "" if self._error is None else self._error.message

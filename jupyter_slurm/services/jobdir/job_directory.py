@@ -170,18 +170,19 @@ class JobFolder:
             The document is not valid, or is of a newer format.
         """
         if not isinstance(record, dict) or not isinstance(record.get("format"), int):
-            raise ParseError(f"{self.file('job.json')} is not a job record")
+            raise ParseError(f"{self.file('job.json')} is not a job record.")
         if record["format"] > FORMAT:
             raise ParseError(
-                f"{self.file('job.json')} has format {record['format']}, this version reads up to {FORMAT}",
-                hint="A newer version of jupyter_slurm wrote it: update this one.",
+                f"{self.file('job.json')} has format {record['format']}, but this version reads formats "
+                f"up to {FORMAT}.",
+                hint="Update jupyter_slurm: a newer version wrote the file.",
             )
         try:
             _validator()(record)
         except fastjsonschema.JsonSchemaValueException as error:
             raise ParseError(f"{self.file('job.json')} is not a job record: {error.message}") from error
         if record["key"] != self.key or not script_name(record["script"], "") == record["script"]:
-            raise ParseError(f"{self.file('job.json')} is not the record of this folder")
+            raise ParseError(f"{self.file('job.json')} is not the record of this directory.")
         return JobRecordFile.from_json(record)
 
     async def save(self, transport: Transport, record: JobRecordFile) -> None:

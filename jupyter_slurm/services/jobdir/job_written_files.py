@@ -44,8 +44,8 @@ async def read_whole(transport: Transport, path: str, limit: int = _MAX_OWN_FILE
     raw = await transport.read(path, 0, limit + 1)
     if len(raw) > limit:
         raise UsageError(
-            f"{path} is not read: it has grown beyond {limit / 1e6:.0f} MB since the job was submitted.",
-            hint="Only the job itself, or you, can have written to it.",
+            f"{path} was not read, because it is larger than {limit / 1000000.0:.0f} MB.",
+            hint="Check the file: after the submission, only the job or you can have written to it.",
         )
     return raw
 

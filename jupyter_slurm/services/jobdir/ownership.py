@@ -57,7 +57,7 @@ def _ownership_error(folder: str, status: FileStat) -> str:
     if status.owner not in (None, os.geteuid()):
         return printable(f"the job's folder {folder} belongs to another user (uid {status.owner})")
     shared = (status.mode or 0) & (stat.S_IWGRP | stat.S_IWOTH)
-    return printable(f"others can write to the job's folder {folder}") if shared else ""
+    return printable(f"other users can write to the job's folder {folder}") if shared else ""
 
 
 def read_values(path: str) -> bytes:
@@ -75,8 +75,8 @@ def read_values(path: str) -> bytes:
             if stat.S_ISREG(found.st_mode) and is_private and (content := file.read()).startswith(_VALUES):
                 return content
     except (OSError, ValueError) as error:
-        raise UsageError(f"the values of the cell cannot be read: {error}", hint="Submit the cell again.") from error
-    raise UsageError("the file of values is not a file of this user alone", hint="Submit the cell again.")
+        raise UsageError(f"The values of the cell cannot be read: {error}", hint="Submit the cell again.") from error
+    raise UsageError("The file with the values of the cell is not private to your user.", hint="Submit the cell again.")
 
 
 async def make_owned_folder(transport: Transport, folder: str) -> None:
@@ -101,17 +101,20 @@ async def make_owned_folder(transport: Transport, folder: str) -> None:
     me, *lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")
     seen = [found.groups() for line in lines if (found := _LINE.fullmatch(line))]
     if done.exit_code or not me.isdigit() or not seen:
-        raise TransportError(f"The shell there does not say whose {folder} is.", hint="It needs coreutils (stat, id).")
+        raise TransportError(
+            f"The remote shell does not report the owner of {folder}.",
+            hint="Ask the administrators for coreutils (stat, id) on the cluster.",
+        )
     for owner, bits, path in seen:
         mode = int(bits, 16)
         if owner not in (me, "0"):
             raise _foreign_folder_error(folder, f"{path} belongs to another user (uid {owner})")
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX and not stat.S_ISLNK(mode):
-            raise _foreign_folder_error(folder, f"everybody can write to {path}")
+            raise _foreign_folder_error(folder, f"all users can write to {path}")
 
 
 def _foreign_folder_error(folder: str, reason: str) -> ConfigError:
     return ConfigError(
         printable(f"Jobs cannot be kept in {folder}: {reason}."),
-        hint='Set a folder of your own in the profile: [slurm] job_root = "~/…".',
+        hint='Set a directory of your own in the profile: [slurm] job_root = "~/…".',
     )

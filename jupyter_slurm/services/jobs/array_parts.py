@@ -128,13 +128,17 @@ def divided(
         return []
     if asked.count() >= most:
         raise UsageError(
-            f"--array={_shortened(str(tasks))}: {asked.count():,} tasks are more than the {most - 1:,.0f} jobs that "
-            "this cluster holds at a time (MaxJobCount).",
-            hint="Submit fewer at once, or have each task do more.",
+            f"--array={_shortened(str(tasks))} asks for {asked.count():,} tasks, but this cluster "
+            f"holds at most {most - 1:,.0f} jobs at a time (MaxJobCount).",
+            hint="Submit fewer tasks at a time, or do more in each task.",
         )
     numbers = tuple(asked.split(size))
     if len(numbers) > 1:
-        _check_options(asked, chosen, f"Arrays here have at most {size:,} tasks (MaxArraySize); of several,")
+        _check_options(
+            asked,
+            chosen,
+            f"Arrays on this cluster have at most {size:,} tasks (MaxArraySize). In an array of several parts,",
+        )
     return [ArrayPart(key, str(tasks), size, numbers, number) for number in numbers]
 
 
@@ -145,13 +149,13 @@ def _check_options(requested: TaskRange, chosen: Mapping[str, str | None], why: 
         if re.search("%[0-9]*a", pattern) and not re.search("%[0-9]*[Aj]", pattern):
             raise OptionError(
                 f"{why} with --{option}={chosen[option]}, the tasks would write into the same files.",
-                hint=f"Use %A_%a, the number of the array and of the task; or leave --{option} out.",
+                hint=f"Use %A_%a (the IDs of array and task) in --{option}, or leave --{option} out.",
                 option=option,
             )
     if requested.limit is not None and "?" in (chosen.get("dependency") or ""):
         raise OptionError(
             f"{why} none can have both a throttle (%) and a dependency with `?`.",
-            hint="Leave one of them out.",
+            hint="Leave out the throttle or the dependency.",
             option="dependency",
         )
 
@@ -213,7 +217,7 @@ def check_task(reference: str, entry: TrackedJob) -> None:
     task, tasks = _reported_exit_code(reference, entry), entry.all_tasks
     if task is not None and tasks is not None and _local(entry, task) is None:
         named = entry.part.tasks if entry.part else str(replace(tasks, limit=None))
-        raise JobNotFound(f"job {reference.partition('_')[0]} has no task {task}", hint=f"Its tasks are {named}.")
+        raise JobNotFound(f"Job {reference.partition('_')[0]} has no task {task}.", hint=f"Its tasks are {named}.")
 
 
 def _reported_exit_code(reference: str, entry: TrackedJob) -> int | None:
@@ -326,6 +330,6 @@ def _missing_part_error(missing: Sequence[TaskRange], *, is_over: bool) -> JobEr
         return None
     named = ",".join(str(replace(tasks, limit=None)) for tasks in missing)
     return JobError(
-        f"Tasks {_shortened(named)} were not submitted: it ended before they were.",
-        hint="job.failed().resubmit() submits what has not run.",
+        f"Tasks {_shortened(named)} were not submitted, because the submission ended before.",
+        hint="Submit the missing tasks with job.failed().resubmit().",
     )

@@ -223,7 +223,7 @@ async def _parameters(transport: Transport, entry: TrackedJob) -> tuple[list[str
         names, found = [str(name) for name in table["names"]], table["rows"]
         return names, [[str(literal) for literal in found[task]] for task in _indices(entry)]
     except (FileNotFoundError, ValueError, LookupError, TypeError) as error:
-        raise ParseError(f"the parameters of the sweep cannot be read from {path}: {error}") from error
+        raise ParseError(f"The parameters of the sweep cannot be read from {path}: {error}") from error
 
 
 async def values(transport: Transport, parts: Sequence[TrackedJob], first: int) -> api.Values:
@@ -291,7 +291,9 @@ def _members(archive: bytes) -> Iterator[tuple[str, bytes]]:
                 if content is not None:
                     yield member.name, content.read()
     except tarfile.TarError as error:
-        raise TransportError(f"the files of the tasks could not be read: {error}") from error
+        raise TransportError(
+            f"The files of the tasks could not be read: {error}", hint="Try again when the connection is back."
+        ) from error
 
 
 def _task(name: str) -> int:

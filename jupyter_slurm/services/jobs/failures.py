@@ -24,8 +24,8 @@ _NEVER_SATISFIED_REASON = "DependencyNeverSatisfied"
 _ID = re.compile(r"(?<=:)(\d{1,10}(?:_\d{1,10})?)(?![\d_])")
 _MAX_MARKER_BYTES = 1_000_000
 _MAX_REASON_CHARACTERS = 4096  # characters of a runner's text
-_HINT_ANOTHER_PROCESS = "%%remote starts another one."
-_HINT_RESTART = "Its notebook can restart it."
+_HINT_ANOTHER_PROCESS = "Run %%remote again to start a new process."
+_HINT_RESTART = "Restart the kernel in its notebook."
 
 
 class EndMarker(TypedDict, total=False):
@@ -113,14 +113,14 @@ def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:
     """Return the error in the end marker of a session or a step, besides the exit code; None: no error."""
     if marker["exit_code"] and marker.get("with_allocation"):
         ended = "reached its time limit" if is_time_over(str(marker.get("lost") or marker.get("said"))) else "ended"
-        return JobError(f"Its allocation {ended}.", hint="%salloc asks for another one.", with_allocation=True)
+        return JobError(f"The allocation {ended}.", hint="Request a new allocation with %salloc.", with_allocation=True)
     if entry.kind == "session":
         return end_error(marker)
     if entry.kind == "kernel" and marker.get("said"):
         return _error_of_slurm(str(marker["said"]))
     if "refused" in marker and (step := advise_refused(str(marker["refused"]))):
         is_process = entry.kind == "process"
-        said = f"It ended before it began ({marker['refused']})." if is_process else "Slurm did not start it."
+        said = f"The process did not start ({marker['refused']})." if is_process else "Slurm did not start the step."
         return JobError(said, hint=step)
     return _error_of_lost_process(entry, marker) if "lost" in marker else None
 
@@ -128,9 +128,11 @@ def why_ended(entry: TrackedJob, marker: EndMarker) -> SlurmError | None:
 def _error_of_slurm(message: str) -> JobError:
     """Return the error of a kernel that was ended, with Slurm's reason if known."""
     if is_out_of_memory(message):
-        more = "It has the memory of its allocation: a kernel with a larger --mem has more."
-        return JobError(f"It used more memory than its allocation has ({message}).", hint=more)
-    return JobError(f"Slurm said: {message}")
+        more = "Start the kernel in an allocation with a larger --mem."
+        return JobError(f"The kernel used more memory than its allocation has ({message}).", hint=more)
+    return JobError(
+        f"The kernel was ended by Slurm: {message}", hint="Restart the kernel. Slurm's message names the cause."
+    )
 
 
 def _error_of_lost_process(entry: TrackedJob, marker: EndMarker) -> JobError:
@@ -138,4 +140,4 @@ def _error_of_lost_process(entry: TrackedJob, marker: EndMarker) -> JobError:
     why, is_kernel = str(marker["lost"]), bool(entry.record and entry.record.kernel)
     what, hint = ("kernel", _HINT_RESTART) if is_kernel else ("process", _HINT_ANOTHER_PROCESS)
     when = "before it began" if marker.get("interrupted") else f"while it ran: all variables of the {what} are gone"
-    return JobError(f"Its {what} ended {when} ({why}).", hint=advise_refused(why) or hint)
+    return JobError(f"The {what} ended {when} ({why}).", hint=advise_refused(why) or hint)

@@ -75,7 +75,7 @@ class SubmissionView:
                 raise
             task.uncancel()
             raise JobError(
-                f"{name} was given up while what it takes along was on the way: nothing was submitted.",
+                f"The submission of {name} was cancelled while its files were being sent, so nothing was submitted.",
                 hint="Run the cell again.",
             ) from None
         finally:

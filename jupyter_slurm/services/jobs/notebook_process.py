@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["find_owner", "process_key", "to_kernel_record"]
 
-_NEW_PROCESS_HINT = "%%remote starts another one."
-_RESTART_HINT = "Its notebook can restart it."
+_NEW_PROCESS_HINT = "Run %%remote again to start a new process."
+_RESTART_HINT = "Restart the kernel in its notebook."
 
 
 def process_key(entry: TrackedJob) -> str | None:
@@ -40,15 +40,18 @@ def find_owner(
         return None
     process = find(requested["process"])
     if process is None or process.kind not in ("process", "kernel") or process.allocation != allocation.key:
-        raise UsageError(f"{requested['process']!r} is not a process of this allocation")
+        raise UsageError(
+            f"{requested['process']!r} is not a process of this allocation.",
+            hint="Run the cell with %%remote, which starts a process.",
+        )
     if requested["kind"] != "python":
-        raise UsageError("only Python cells run in a process", hint="%%srun runs scripts, %srun commands.")
+        raise UsageError("Only Python cells run in a process.", hint="Use %%srun for scripts and %srun for commands.")
     if process.is_finished and process.kind == "kernel":
         raise JobError(f"The kernel {process.number or process.key} has ended.", hint=_RESTART_HINT)
     # If a process never started because one existed, its cells run in the existing process.
     if process.is_finished and not (process.number is None and process.exit_code == 0):
         if process.number is None and process.error is not None:
-            raise JobError(f"The process for this cell: {process.error.message}", hint=process.error.hint)
+            raise JobError(f"The process of this cell failed: {process.error.message}", hint=process.error.hint)
         raise JobError(f"The process {process.number or process.key} has ended.", hint=_NEW_PROCESS_HINT)
     return process
 

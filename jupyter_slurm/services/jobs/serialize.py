@@ -22,9 +22,9 @@ _Fields = dict[str, Any]  # some of the fields of ``api.Job``
 
 _NOT_FOUND_EXIT_CODE = 127
 _SIGNAL_EXIT_CODE_BASE = 128  # exit codes of programs killed by a signal are higher
-_PYTHON_HINT = "Say python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home folder."
+_PYTHON_HINT = "Give python=PATH with a Python that the nodes see: /usr/bin/python3, or one in your home directory."
 _FORGOTTEN_TEXT = (
-    "Slurm tells nothing of it any more, as of all tasks that are cancelled before they begin. Its resubmit() runs it."
+    "Slurm keeps no record of tasks that were cancelled before they started. Run the task with its resubmit()."
 )
 
 
@@ -92,7 +92,7 @@ def _explanation(entry: TrackedJob, latest: JobRecord | None, reason: str) -> tu
         words, step = explain(reason, ended, record.advised.memory if record and record.advised else None)
     python = _python(entry)
     if python and entry.exit_code == _NOT_FOUND_EXIT_CODE and entry.state.is_finished:
-        words, step = f"The node has no {python}, as it seems (exit code {_NOT_FOUND_EXIT_CODE}).", _PYTHON_HINT
+        words, step = f"The node seems to have no {python} (exit code {_NOT_FOUND_EXIT_CODE}).", _PYTHON_HINT
     if entry.state == UNKNOWN and entry.id is not None and entry.id.task is not None:
         step = _FORGOTTEN_TEXT
     return words, step

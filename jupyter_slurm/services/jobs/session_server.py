@@ -32,7 +32,9 @@ __all__ = [
 
 _MAX_NOTE_BYTES = 65_536
 _MAX_WARNINGS = 10
-_NO_LISTENER_HINT = "Another node may have a free port; the range is `node_ports` of its profile, or of c.JupyterSlurm."
+_NO_LISTENER_HINT = (
+    "Launch the session on another node, or change the range `node_ports` in the profile or in c.Settings."
+)
 
 
 class TunnelLike(Protocol):
@@ -125,13 +127,18 @@ async def read_token(transport: Transport, folder: JobFolder) -> str:
         The token is missing, or other users could have written it.
     """
     if why := await ownership_error(transport, folder.path):
-        raise JobError(f"the session is not opened: {why}", hint=f"chmod 700 {folder.path}, or launch another one.")
+        raise JobError(
+            f"The session is not opened: {why}.", hint=f"Run `chmod 700 {folder.path}`, or launch a new session."
+        )
     try:
         token = (await transport.read(folder.file("serving/token"), 0, _MAX_NOTE_BYTES)).decode("ascii")
     except (FileNotFoundError, UnicodeDecodeError) as error:
-        raise JobError("the session has no token", hint="Is it about to end? `jupyter slurm sessions`.") from error
+        raise JobError(
+            "The session has no token.",
+            hint="Check with `jupyter slurm sessions` whether the session is still running.",
+        ) from error
     if not token.isalnum():
-        raise JobError("the session has no token", hint="Launch another one.")
+        raise JobError("The token of the session is not valid.", hint="Launch a new session.")
     return token
 
 
@@ -155,7 +162,9 @@ async def read_door(transport: Transport, folder: JobFolder, port: int) -> Sessi
         if told.get("port") != port or not told.get("door"):
             return None
         if why := await ownership_error(transport, folder.path):
-            raise TunnelError(why, hint=f"chmod 700 {folder.path}, or launch another session.")
+            raise TunnelError(
+                f"The session is not opened: {why}.", hint=f"Run `chmod 700 {folder.path}`, or launch a new session."
+            )
         if "port" not in told["door"]:
             raise TunnelError(printable(str(told["door"]["error"])[:300]), hint=_NO_LISTENER_HINT)
         return SessionListener(int(told["door"]["port"]), await transport.read(folder.file(NAME), 0, _MAX_NOTE_BYTES))

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.session_server import SessionServer, read_token, session_path
 
-__all__ = ["route_to_api", "server_warnings", "session_dict"]
+__all__ = ["not_a_session", "route_to_api", "server_warnings", "session_dict"]
+
+
+def not_a_session(entry: TrackedJob) -> JobError:
+    """Return the error about a job that is no session of jupyter_slurm."""
+    return JobError(
+        f"Job {entry.id or entry.key} is not a jupyter_slurm session.",
+        hint="List your sessions with `jupyter slurm sessions`.",
+    )
 
 
 async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWay:
@@ -28,12 +36,12 @@ async def route_to_api(transport: Transport, entry: TrackedJob) -> api.SessionWa
     told, served, folder = session_dict(entry), entry.session.server, entry.folder
     record = entry.record
     if told is None or folder is None or record is None or record.session is None:
-        raise JobError("this is no session of ours")
+        raise not_a_session(entry)
     name, state = record.label, told["state"]
     port = told.get("local_port")
     if served is None or state != "ready" or port is None:
-        hint = f"`jupyter slurm open {name}` asks what has to be asked." if state == "unreachable" else ""
-        message = f"session {name} is {state}: {told['message']}".removesuffix(": ")
+        hint = f"Open it with `jupyter slurm open {name}`." if state == "unreachable" else ""
+        message = f"Session {name} is {state}: {told['message']}".removesuffix(": ").rstrip(".") + "."
         raise JobError(message, hint=hint, state=state, path=told["path"])
     if served.token is None and not record.session.command:
         served.token = await read_token(transport, folder)
@@ -115,7 +123,7 @@ def _state(entry: TrackedJob, served: SessionServer | None, tunnel: api.Tunnel |
     if entry.id is None:
         return "submitted", ""
     if not entry.state.is_running:
-        again = "it goes on under the same address; its kernels are gone" if entry.restarts else ""
+        again = "it will continue under the same address, without its kernels" if entry.restarts else ""
         return ("pending", again) if entry.state.is_pending else ("ending", "")
     if served is None:
         return "starting", entry.session.stage

@@ -74,11 +74,15 @@ def _missing(entry: TrackedJob, stream: str, path: str | None) -> JobOutputMissi
     """Return the message about a missing file."""
     if stream not in STREAMS:
         is_asked = bool(entry.record and entry.record.values and entry.record.values.outputs)
-        hint = "Its log may say why: job.stderr." if is_asked else "out=NAME in its line would have asked for one."
-        return JobOutputMissing("this job has left no values", hint=hint)
+        hint = (
+            "Look for the cause in job.stderr."
+            if is_asked
+            else "Add out=NAME to the line of the cell, and run it again."
+        )
+        return JobOutputMissing("The job left no values.", hint=hint)
     return JobOutputMissing(
-        f"there is no output at {path}" if path else "it is not known where this job wrote its output",
-        hint="Did the folder of --output exist on the node? Was the file moved?",
+        f"There is no output at {path}." if path else "It is not known where the job wrote its output.",
+        hint="Check that the directory of --output exists on the node, and that the file was not moved.",
     )
 
 

@@ -80,7 +80,9 @@ class ResultReader:
             with contextlib.suppress(FileNotFoundError):
                 return await read_whole(self._transport, folder.file(job_directory.SWEEP_SCRIPT))
         if cell is None:
-            raise UsageError(f"job {printable(reference)} is not a Python cell", hint="Its script is all there is.")
+            raise UsageError(
+                f"Job {printable(reference)} is not a Python cell.", hint="Read its script with job.script."
+            )
         return cell.source.encode("utf-8", "surrogateescape")
 
     async def record(self, reference: str) -> api.Record:
@@ -104,7 +106,9 @@ class ResultReader:
             and stream not in output.STREAMS
             and (why := await ownership_error(self._transport, entry.folder.path))
         ):
-            raise JobOutputMissing(f"what this job left is not read: {why}", hint="Its text is there: job.stdout.")
+            raise JobOutputMissing(
+                f"The results of the job were not read: {why}.", hint="Read its text output with job.stdout."
+            )
         return await output.read_output(self._transport, asked, stream, offset, limit, finished=entry.is_finished)
 
     async def stream(self, reference: str, offsets: dict[str, int]) -> AsyncIterator[Event]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["read_job_values", "recorded", "sweep_table"]
 
 _SECRET = re.compile("TOKEN|KEY|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
-_OWNERSHIP_HINT = "Whoever owns the folder can give it back (chown, chmod go-w); else run the cell again."
+_OWNERSHIP_HINT = "Ask the owner of the directory to correct it (chown, chmod go-w), or run the cell again."
 _RECORD_KEYS = (
     "key",
     "kind",
@@ -56,11 +56,11 @@ async def recorded(transport: Transport, entry: TrackedJob, reference: str) -> a
     record = entry.record
     if record is None or entry.folder is None:
         raise UsageError(
-            f"job {printable(reference)} was submitted in another way: nothing is recorded of it",
-            hint="`job.script` is its script, `%sbatch` submits one again.",
+            f"Job {printable(reference)} was not submitted by jupyter_slurm, so there is no record of it.",
+            hint="Read its script with `job.script`, and submit a script with `%sbatch`.",
         )
     if why := await ownership_error(transport, entry.folder.path):
-        raise UsageError(f"what is recorded of job {printable(reference)} is not believed: {why}", hint=_OWNERSHIP_HINT)
+        raise UsageError(f"The record of job {printable(reference)} is not trusted: {why}.", hint=_OWNERSHIP_HINT)
     request, slurm, used = record.request, record.slurm_version, await _used(transport, entry)
     document = record.to_json()
     told = {
@@ -123,7 +123,8 @@ async def read_job_values(transport: Transport, folder: JobFolder, limit: int) -
         except FileNotFoundError:
             pass
     raise UsageError(
-        f"the values that travelled with {folder.key} are gone", hint="Run its cell again, with in= and the variables."
+        f"The values that were sent with {folder.key} no longer exist.",
+        hint="Run its cell again, with in= and the variables.",
     )
 
 
@@ -136,5 +137,5 @@ async def sweep_table(transport: Transport, folder: JobFolder) -> api.Sweep | No
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(
-            f"the parameters of {folder.key} cannot be read: {error}", hint="Run its cell again."
+            f"The parameters of {folder.key} cannot be read: {error}", hint="Run its cell again."
         ) from None

@@ -39,19 +39,22 @@ async def report_to_api(client: SlurmClient, entry: TrackedJob, now: float) -> a
         The job is a whole array or a step, or has not started.
     """
     if entry.is_step:
-        raise UsageError("A step has no report of its own.", hint="That of its allocation: step.allocation.report()")
+        raise UsageError(
+            "A step has no usage report of its own.", hint="Use the report of its allocation: step.allocation.report()."
+        )
     if entry.id is None or not (entry.is_finished or entry.state.is_running):
-        raise UsageError("This job has not begun: nothing was used yet.", hint="job.reason_text says why it waits.")
+        raise UsageError("The job has not started, so it has used nothing.", hint="job.reason_text says why it waits.")
     if entry.is_array and entry.id.task is None:
         raise UsageError(
-            "Each task of an array has a report of its own.", hint=f"For example job[3].report(), or {entry.id}_3."
+            "An array has no usage report, but each of its tasks has one.",
+            hint=f"Use the report of one task, for example job[3].report() or `jupyter slurm report {entry.id}_3`.",
         )
     notes: list[str] = []
     source, found = await _used(client, entry, notes)
     known = await _allocated(client, entry, found, now)
     told = known.as_dict()
     if source != "sacct" and known.memory is not None and entry.is_finished:
-        notes.append("Memory is that of the largest process, as the runner saw it, where there is no control group.")
+        notes.append("Memory is that of the largest process, because the job has no control group.")
     gpus = await _gpus(client, entry, told["gpus_asked"], notes)
     own = {"id": str(entry.id), "state": entry.state.name, "source": source}
     return cast("api.Report", {**own, **told, "gpus": gpus, "notes": notes})
@@ -67,19 +70,21 @@ async def _used(client: SlurmClient, entry: TrackedJob, notes: list[str]) -> tup
             found = job_usage.parse_usage(await client.query(job_usage.sacct_usage_argv(entry.id, since, mark)), mark)
             if found is not None and found.elapsed is not None:
                 return "sacct", found
-            notes.append("Accounting does not know it yet; ask again in a minute.")
+            notes.append("Accounting does not know the job yet. Try again in a minute.")
         except (ControllerError, CommandError, ParseError):
-            notes.append("There is no accounting to ask (sacct).")
+            notes.append("The cluster has no accounting (sacct).")
         marker = await _marker(client, entry)
         if marker is not None:
             return "runner", marker
-        notes.append("Nobody else remembers what a script has used once it is over: ask while it runs.")
+        notes.append(
+            "The usage of a script is not recorded after its end. Ask for the report while the job is running."
+        )
         return None, Usage()
     raw = entry.latest.raw_id if entry.latest else None
     try:
         found = job_usage.parse_usage(await client.query(job_usage.sstat_usage_argv(raw or entry.id.job)))
     except SlurmError as error:
-        notes.append(f"Its nodes did not tell (sstat): {error.message}")
+        notes.append(f"The usage on its nodes could not be read (sstat): {error.message}")
         found = None
     return ("sstat", found) if found is not None else (None, Usage())
 
@@ -127,7 +132,11 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
     if requested is None:
         return []
     if entry.is_finished or entry.id is None:
-        notes.append("What its GPUs did is known while it runs only." if requested else "Slurm counts no GPU of it.")
+        notes.append(
+            "The usage of GPUs is known only while the job is running."
+            if requested
+            else "Slurm counts no GPU for the job."
+        )
         return []
     nodes = (entry.latest.node_count if entry.latest else None) or 1
     raw = (entry.latest.raw_id if entry.latest else None) or entry.id.job
@@ -140,7 +149,7 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
                 await client.query(["scontrol", "--details", "show", "job", str(raw)])
             )
             if not (given or requested):
-                notes.append("Slurm counts no GPU of it.")
+                notes.append("Slurm counts no GPU for the job.")
                 return []
             gpus = (
                 job_usage.parse_gpus(await client.query([*argv, f"--gres=gpu:{given}", *job_usage.GPU_QUERY]))
@@ -148,8 +157,8 @@ async def _gpus(client: SlurmClient, entry: TrackedJob, requested: int | None, n
                 else []
             )
     except SlurmError as error:
-        notes.append(f"Its GPUs could not be asked: {error.message}")
+        notes.append(f"The usage of its GPUs could not be read: {error.message}")
         return []
     if not gpus:
-        notes.append("nvidia-smi shows no GPU on its nodes.")
+        notes.append("nvidia-smi shows no GPU on the nodes of the job.")
     return gpus

@@ -36,21 +36,21 @@ async def sampled(transport: Transport, entry: TrackedJob) -> api.Usage:
     except (FileNotFoundError, TransportError):
         pass
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
-        return {**_EMPTY_SAMPLE, "note": "What was measured cannot be read: its file is damaged."}
+        return {**_EMPTY_SAMPLE, "note": "The measured values cannot be read, because their file is damaged."}
     if entry.is_finished:
-        return {**_EMPTY_SAMPLE, "note": "It was over before there was anything to draw."}
-    return {**_EMPTY_SAMPLE, "note": "Nothing was measured yet: look again in a minute."}
+        return {**_EMPTY_SAMPLE, "note": "The job ended before anything was measured."}
+    return {**_EMPTY_SAMPLE, "note": "Nothing has been measured yet. Try again in a minute."}
 
 
 def _unmeasured(entry: TrackedJob) -> str:
     if entry.is_step:
-        return "Steps are not measured: their allocation is."
+        return "Steps are not measured, but their allocation is."
     if entry.folder is None:
-        return "It was submitted in another way: only what runs by our own runner is measured."
+        return "The job was not submitted by jupyter_slurm, so it is not measured."
     if entry.kind not in _MEASURED:
-        return "A script runs as it is, and nobody measures it: Python cells, allocations and sessions are measured."
+        return "Scripts are not measured. Python cells, allocations and sessions are measured."
     if entry.is_array:
-        return "The tasks of an array are not measured: each would leave a file."
+        return "The tasks of an array are not measured, because each would leave a file."
     return ""
 
 
@@ -78,16 +78,18 @@ def _number(value: Any) -> float:
     """Return a number that is valid in JSON: the job can write anything, including NaN."""
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} is not a number")
     return number
 
 
 def _note(data: Any) -> str:
     said = []
     if data["source"] != "cgroup":
-        said.append("Measured are the processes of the job's runner: Slurm has made no control group for it.")
+        said.append(
+            "Only the processes of the job's runner are measured, because Slurm has made no control group for the job."
+        )
     if not data["gpus"]:
-        said.append("It has no GPU that could be measured.")
+        said.append("The job has no GPU that can be measured.")
     elif all(point[3] is None for point in data["points"]):
-        said.append("Its GPUs are not measured: there is no nvidia-smi on its node.")
+        said.append("Its GPUs are not measured, because its node has no nvidia-smi.")
     return " ".join(said)

@@ -20,9 +20,9 @@ def check_command(command: Sequence[str] | None) -> None:
     """Refuse a command without a placeholder for the port."""
     if command and not any("{port}" in word for word in command):
         raise UsageError(
-            printable(f"{shlex.join(command)} is not told on which port it is to listen."),
-            hint="Write {port} where it takes one, and {host} where it takes an address: "
-            "-- tensorboard --logdir runs --port {port}, for example.",
+            printable(f"{shlex.join(command)} does not name the port on which the server must listen."),
+            hint="Write {port} where the command takes a port, and {host} where it takes an address, for "
+            "example -- tensorboard --logdir runs --port {port}.",
         )
 
 

@@ -63,10 +63,15 @@ class LoginPages:
         try:
             make_private(self._folder)
             if not _is_private(self._folder):
-                raise TransportError(f"{self._folder} is no folder of yours alone", hint="Remove it, and ask again.")
+                raise TransportError(
+                    f"{self._folder} is not a directory of yours that other users cannot open.",
+                    hint=f"Remove {self._folder}, and try again.",
+                )
             _write(path, page)
         except OSError as error:
-            raise TransportError(f"{path} cannot be written: {error.strerror}", hint="Is the disk full?") from error
+            raise TransportError(
+                f"{path} cannot be written: {error.strerror}.", hint=f"Check the free space: `df {self._folder}`."
+            ) from error
         if before := self._timers.get(key):
             before.cancel()
         self._timers[key] = asyncio.get_running_loop().call_later(_PAGE_LIFETIME_S, self.remove, key)

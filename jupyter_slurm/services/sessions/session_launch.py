@@ -26,7 +26,7 @@ from jupyter_slurm.services.jobs.session_server import (
     read_token,
     session_path,
 )
-from jupyter_slurm.services.jobs.session_state import route_to_api, session_dict
+from jupyter_slurm.services.jobs.session_state import not_a_session, route_to_api, session_dict
 from jupyter_slurm.services.results.output import why_lost
 from jupyter_slurm.services.sessions.command import NAME, base_url_of, check_command, stem_of
 from jupyter_slurm.services.sessions.login_pages import LoginPages
@@ -50,8 +50,8 @@ _RESERVED_LOOKUPS = 3  # immediate queries about one job that are left to other 
 _RETRY_DELAYS_S = (2.0, 60.0)  # seconds between two attempts to connect: first, and longest
 
 _NO_PORT = (
-    "Free it, and `jupyter slurm open {0}` brings the session here; or `jupyter slurm stop {0}`, and launch it again "
-    "with another port=, or with none. `jupyter slurm tunnel --list` shows tunnels that may be closed."
+    "Free the port, then use `jupyter slurm open {0}`. Or use `jupyter slurm stop {0}`, and launch the session again "
+    "with another port=, or without. `jupyter slurm tunnel --list` shows tunnels that you can close."
 )
 
 
@@ -149,8 +149,8 @@ class Sessions:
         if entry.is_finished or not entry.state.is_running or not await self._check_listener(cluster, entry):
             session = session_dict(entry)
             state = session["state"] if session else ""
-            hint = "It is over: launch another one." if entry.is_finished else "Ask again when it is ready."
-            raise JobError(f"session {_name(entry)} is not ready: {state}", hint=hint, state=state)
+            hint = "Launch a new session." if entry.is_finished else "Try again when it is ready."
+            raise JobError(f"Session {_name(entry)} is not ready: {state}.", hint=hint, state=state)
         await self._reach(cluster, entry, is_requested=True)
         session, page = session_dict(entry), None
         if session is not None and session["command"] is None and (url := session["url"]):
@@ -172,9 +172,9 @@ class Sessions:
             if entry is not None and _is_session(entry):
                 return await route_to_api(cluster.client.transport, entry)
         raise JobNotFound(
-            "there is no session at this address",
-            hint="`jupyter slurm sessions --all` lists them; where their cluster asks for a log-in, "
-            "`jupyter slurm connect CLUSTER` comes first.",
+            "There is no session at this address.",
+            hint="List your sessions with `jupyter slurm sessions --all`. If their cluster is not "
+            "connected, use `jupyter slurm connect CLUSTER` first.",
         )
 
     async def end(self, name: str, reference: str) -> api.Job:
@@ -255,8 +255,8 @@ class Sessions:
             if _is_session(entry):
                 return entry
         raise JobNotFound(
-            f"there is no session {printable(reference)}",
-            hint="`jupyter slurm sessions` lists those that go on.",
+            f"There is no session {printable(reference)}.",
+            hint="List the running sessions with `jupyter slurm sessions`.",
         )
 
     def _is_check_due(self, cluster: SessionCluster, key: str) -> bool:
@@ -336,7 +336,7 @@ class Sessions:
     async def _write_page(self, cluster: SessionCluster, entry: TrackedJob, url: str) -> str:
         """Write the login page: the token is in no command line and no history."""
         if entry.folder is None:
-            raise JobError("this is no session of ours")
+            raise not_a_session(entry)
         token = await read_token(cluster.client.transport, entry.folder)
         return self._pages.write(str(entry.key), url, token)
 
@@ -353,13 +353,14 @@ class Sessions:
         taken = {_name(e) for e in others} | {one for where, one in self._launching if where == cluster.id}
         if name is not None and not NAME.fullmatch(name):
             raise UsageError(
-                f"{printable(name)!r} is no name of a session",
-                hint="A letter, then letters, digits, dots, dashes and underscores: name=training, for example.",
+                f"{printable(name)!r} is not a valid session name.",
+                hint="Use a letter, then letters, digits, dots, dashes and underscores, for example name=training.",
             )
         if name in taken:
             raise UsageError(
-                f"there is a session {name} already",
-                hint=f"`jupyter slurm open {name}` opens it, `jupyter slurm stop {name}` ends it; or name=ANOTHER.",
+                f"There is a session {name} already.",
+                hint=f"Open it with `jupyter slurm open {name}`, end it with `jupyter slurm stop {name}`, or "
+                "choose another name with name=.",
             )
         chosen = name or next(one for n in range(1, 10_000) if (one := f"{stem}-{n}") not in taken)
         self._launching.add((cluster.id, chosen))
@@ -391,4 +392,5 @@ def _name(entry: TrackedJob) -> str:
 def _port_warnings(port: int | None) -> list[str]:
     """Warn that a local port is taken; it may be free when the session is ready."""
     by = owner(port) if port is not None else ""
-    return [f"{port} here is taken{by}: unless it is free by then, the session is not reached."] if by else []
+    said = f"Port {port} on this computer is in use{by}. Free it before the session starts."
+    return [said] if by else []

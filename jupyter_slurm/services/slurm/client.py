@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.environment_variables import is_inside_job, question_environment, submission_environment
 from jupyter_slurm.domain.ids import JobId
 from jupyter_slurm.domain.options.commands import is_repeatable
@@ -55,7 +56,7 @@ _NOWHERE = re.compile(
     re.IGNORECASE,
 )
 
-_NO_HISTORY = "There is no history here (no slurmdbd); `jupyter_slurm.jobs()` lists your own."
+_NO_HISTORY = "This cluster keeps no history (it has no slurmdbd). List your own jobs with `jupyter_slurm.jobs()`."
 
 _MISTYPED = re.compile(rb"(unrecognized|invalid|ambiguous) option|requires an argument", re.IGNORECASE)
 
@@ -157,8 +158,8 @@ class SlurmClient:
             self._warned_commands.add(path)
         except FileNotFoundError:
             raise ConfigError(
-                f"SLURM_CONF names {printable(path)}, and there is no such file.",
-                hint="Set SLURM_CONF to the cluster's slurm.conf, or unset it where Slurm is found without.",
+                f"SLURM_CONF names {printable(path)}, which does not exist.",
+                hint="Set SLURM_CONF to the slurm.conf of the cluster, or unset it if Slurm is found without it.",
             ) from None
         except TransportError:
             pass  # not readable, or the disk is unavailable: the command itself reports that
@@ -345,15 +346,15 @@ def unanswered(argv: Sequence[str], done: Completed) -> SlurmError | None:
     if _NOWHERE.search(done.stderr):
         return ConfigError(
             f"Slurm is not found: {said.splitlines()[-1]}.",
-            hint="Set SLURM_CONF to the path of the cluster's slurm.conf, on a machine on which Slurm is set up; over "
-            "SSH that is `conf` under [slurm] in the profile, if its host is a login node. From a laptop without a "
-            "profile: `jupyter slurm init` in a terminal, then `%slurm use CLUSTER` in a notebook.",
+            hint="On a login node, set SLURM_CONF to the path of slurm.conf, or over SSH `conf` under "
+            "[slurm] in the profile. On a laptop, run `jupyter slurm init` in a terminal, then "
+            f"`%slurm use CLUSTER` in a notebook. See {page_url('getting-started/quickstart-laptop')}",
             **details,
         )
     if is_silence(done.stderr, argv):
         return ControllerError(
             f"Slurm does not answer: {said}",
-            hint="Jobs go on without it; what is shown is the last that was known. Try again in a minute.",
+            hint="Try again in a minute. Jobs continue without the controller, and the last known state is shown.",
             **details,
         )
     return None
@@ -374,21 +375,24 @@ def next_step(command: str, message: str) -> str:
     low = message.lower()
     help_of = "`%%sbatch?`" if command == "sbatch" else f"`%{command} --help`"
     if re.search(r"(?:unknown arguments|unrecognized option)[^|>]*(?:\||>)(?:\s|$)", low):
-        return f"| and > are a shell's, and none reads this line: `x = %{command} …` keeps what it says."
+        return f"Leave out | and >, because no shell reads this line. Keep the output with `x = %{command} …`."
     rules = [
         (
             "invalid job id",
-            "Is it still in the queue? `%squeue --me` shows what is; `jupyter_slurm.jobs()` lists yours.",
+            ("Check with `%squeue --me` whether it is still in the queue. `jupyter_slurm.jobs()` lists your jobs."),
         ),
         ("accounting storage is disabled", _NO_HISTORY),
         ("not running a supported accounting_storage", _NO_HISTORY),
         ("invalid user", "Check the user's name."),
         ("invalid partition", "`%sinfo -s` lists the partitions."),
-        ("access/permission denied", "That belongs to somebody else, or needs an operator."),
+        (
+            "access/permission denied",
+            ("The job belongs to another user, or the command needs an operator: ask the administrators."),
+        ),
         ("unrecognized option", f"{help_of} lists the options of this version."),
         ("invalid option", f"{help_of} lists the options of this version."),
     ]
-    return next((hint for sign, hint in rules if sign in low), f"{help_of} says what it takes.")
+    return next((hint for sign, hint in rules if sign in low), f"{help_of} shows its options.")
 
 
 def printable(text: str) -> str:

@@ -189,15 +189,15 @@ async def inspect_location(transport: Transport, profile: Profile, min_poll_inte
     facts = done.stdout.decode("utf-8", "surrogateescape").split("\n")
     if done.exit_code or len(facts) < 4 or not facts[1].startswith("/"):
         raise TransportError(
-            f"The shell on {profile.host} does not say who we are there.",
-            hint=f"`ssh {profile.host} 'id -un; echo $HOME'` shows what it does.",
+            f"The shell on {profile.host} does not report your user name and home directory.",
+            hint=f"Run `ssh {profile.host} 'id -un; echo $HOME'` to see its answer.",
         )
     user, home, host, folder = facts[:4]
     if named and not folder.startswith("/"):
         raise TransportError(
-            f"{profile.job_root}: {named[1]} names no folder on {profile.host}.",
-            hint="Say `login_shell = true` under [shell] in the profile, if a start-up file sets it; or write the "
-            "folder itself: job_root under [slurm].",
+            f"{profile.job_root}: {named[1]} is not set to a directory on {profile.host}.",
+            hint="Set `login_shell = true` under [shell] in the profile if a start-up file sets the "
+            "variable, or write the directory itself in job_root under [slurm].",
         )
     root = posixpath.join(folder, named[2]) if named else None
     return at_site(profile, user, home, host, min_poll_interval, root)

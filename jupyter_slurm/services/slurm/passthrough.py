@@ -26,9 +26,12 @@ async def pass_through(client: SlurmClient, argv: list[str], *, table: bool, con
         The command is not one of those passed through.
     """
     if not argv or argv[0] not in COMMANDS:
-        raise UsageError(f"{argv[0] if argv else ''!r} is not a Slurm command that is passed through")
+        raise UsageError(
+            f"{(argv[0] if argv else '')!r} is not a Slurm command that jupyter_slurm runs.",
+            hint="Use a magic of a Slurm command, for example %squeue.",
+        )
     if any("\0" in word for word in argv):
-        raise UsageError("a NUL byte cannot be part of a command line", hint="Take it out.")
+        raise UsageError("The command line holds a NUL byte, which no command can take.", hint="Remove the NUL byte.")
     check_ends(argv)
     mark = secrets.token_hex(8)
     env = context.get("env") or {}

@@ -58,8 +58,8 @@ class TokenBucket:
             self.return_tokens(cost)
             seconds = math.ceil(delay)
             raise Throttled(
-                "Slurm was asked too much in too short a time, and is not asked this.",
-                hint=f"Try again in {seconds} s. jupyter_slurm.jobs() knows all your jobs without asking for each.",
+                "There were too many queries to Slurm in a short time, so this one was not sent.",
+                hint=f"Try again in {seconds} s. Use jupyter_slurm.jobs() to read all your jobs at once.",
                 retry_after=seconds,
             )
         try:

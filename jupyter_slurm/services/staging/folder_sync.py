@@ -56,11 +56,19 @@ class FolderSync:
             One of the folders is gone.
         """
         if not await asyncio.to_thread(os.path.isdir, self.source):
-            raise CommandError(f"{self.source} is not there any more.", is_gone=True)
+            raise CommandError(
+                f"The folder {self.source} no longer exists on this computer.",
+                hint="Restore it, or run the cell again with another folder in stage=.",
+                is_gone=True,
+            )
         try:
             await self._transport.stat(self.dest)
         except FileNotFoundError:
-            raise CommandError(f"{self.dest} is gone.", is_gone=True) from None
+            raise CommandError(
+                f"The directory {self.dest} no longer exists on the cluster.",
+                hint="Submit the cell again to copy the folder.",
+                is_gone=True,
+            ) from None
 
     async def end_remains(self) -> None:
         """End the remains of a transfer whose connection broke, so that the next one can continue it."""
@@ -110,7 +118,7 @@ class FolderSync:
         Reasons are a filter, or changes on both sides.
         """
         named = [word for name in staging_rules.NOT_COPIED_BACK for word in ("-o", "-name", name)][1:]
-        found = (await self._run_rsync("look at", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
+        found = (await self._run_rsync("read", _FILES, "(", *named, ")")).stdout.decode("utf-8", "surrogateescape")
         there = (line.split(" ", 2) for line in found.split("\0") if line)
         signs = {path: FileSignature(int(size), int(time.partition(".")[0])) for size, time, path in there}
         return not signs.items() <= (await self.base()).items()
@@ -124,13 +132,13 @@ class FolderSync:
 
     async def check_room(self, needed: int) -> None:
         """Refuse a transfer that would fill the remote disk or exceed the user's quota."""
-        room = parse_room(decode_output((await self._run_rsync("look at", DISK_SPACE_SCRIPT)).stdout))
+        room = parse_room(decode_output((await self._run_rsync("read", DISK_SPACE_SCRIPT)).stdout))
         if room is not None and needed > room.free:
             raise UsageError(
-                f"{_size(needed)} are to go to {self.dest}, and {_size(room.free)} are {room.description}: nothing was "
-                "submitted.",
-                hint="Make room there, name another place (stage=DIR:DEST), or leave files out: a line `- NAME` each "
-                "in .rsync-filter of the folder.",
+                f"{_size(needed)} would be copied to {self.dest}, but {_size(room.free)} are "
+                f"{room.description}. Nothing was submitted.",
+                hint="Free some space, choose another destination (stage=DIR:DEST), or exclude files: write a "
+                "line `- NAME` for each into .rsync-filter of the folder.",
             )
 
     async def remove_deleted(self, deleted: list[str]) -> None:
@@ -138,7 +146,7 @@ class FolderSync:
         paths = [path for path in deleted if staging_rules.is_inside(path)]
         if not paths:
             return
-        found = (await self._run_rsync("look at", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
+        found = (await self._run_rsync("read", _LINKS)).stdout.decode("utf-8", "surrogateescape").split("\0")
         links = {path.removeprefix("./") for path in found}  # a job may have replaced a folder with a link
         kept = [path for path in paths if links.isdisjoint(_parents(path))]
         names = "".join(f"./{path}\0" for path in kept)
@@ -147,19 +155,26 @@ class FolderSync:
     async def expiring(self, expires: str, name: str) -> list[str]:
         """Return the files that the cluster of this name is about to erase, unchanged for the site's limit."""
         minutes = int(staging_rules.parse_age(expires) * (1 - _ERASE_WARNING_SHARE) / 60)
-        found = decode_output((await self._run_rsync("look at", _OLD, f"{minutes}")).stdout).splitlines()
+        found = decode_output((await self._run_rsync("read", _OLD, f"{minutes}")).stdout).splitlines()
         if not found:
             return []
         many = f"{len(found)}{' or more' if len(found) == _MAX_OLD_FILES else ''} file{'' if len(found) == 1 else 's'}"
         return [
-            f"{many} in {self.dest} are about to expire: {name} erases what was not changed for {expires}. For "
-            f"example {printable(found[0].removeprefix('./'))}; a `touch` here has a file travel anew."
+            (
+                f"{many} in {self.dest} are about to expire: {name} deletes files that were not changed "
+                f"for {expires}, for example {printable(found[0].removeprefix('./'))}. Use `touch` on a "
+                "file on this computer to copy it again."
+            )
         ]
 
     async def _run_rsync(self, subject: str, script: str, *args: str, stdin: bytes = b"") -> Completed:
         done = await self._transport.run(["/bin/sh", "-c", script, "sh", self.dest, *args], stdin=stdin, timeout=None)
         if done.exit_code:
-            raise CommandError(f"cannot {subject} {self.dest}: {printable(decode_output(done.stderr))[:500]}")
+            raise CommandError(
+                f"Cannot {subject} {self.dest}: {printable(decode_output(done.stderr))[:500]}",
+                hint="Check the permissions of the directory on the cluster, or choose another destination "
+                "(stage=DIR:DEST).",
+            )
         return done
 
     def _checked(self, done: Completed, *, is_pull: bool) -> Completed:
@@ -169,9 +184,9 @@ class FolderSync:
         shown = "\n".join(line for line in said if not line.startswith("rsync error: some")) or f"{done.exit_code}"
         ends = (self.dest, self.source) if is_pull else (self.source, self.dest)
         hint = (
-            "What is there lies in the folder of the cluster."
+            "The results are in the directory on the cluster."
             if is_pull
-            else "Nothing was submitted. A line `- NAME` in .rsync-filter of the folder leaves a file out."
+            else ("Nothing was submitted. Exclude files with a line `- NAME` in .rsync-filter of the folder.")
         )
         raise CommandError(f"rsync from {ends[0]} to {ends[1]} failed: {shown[:1000]}", hint=hint)
 

@@ -98,7 +98,10 @@ class Staging:
                 source.check_apart(dest)
             folders.append(FolderRecord(source=source.path, dest=dest, inode=source.inode))
         if len({folder.dest for folder in folders}) < len(folders):
-            raise UsageError("Two folders of stage= have one destination.", hint="Name another one: stage=DIR:DEST.")
+            raise UsageError(
+                "Two folders of stage= have the same destination.",
+                hint="Give one of them another destination: stage=DIR:DEST.",
+            )
         await check_rsync(self._transport, self._location.host)
         local, seal = (
             self._location.storage.get("local"),
@@ -114,7 +117,7 @@ class Staging:
         wanted = {posixpath.normpath(folder["source"]) for folder in stage["folders"]}
         if before is None or not wanted <= known or not await self._is_local_job(before):
             raise UsageError(
-                "The folders of that job were not staged from here, as far as this machine knows.",
+                "The folders of that job were not staged from this computer.",
                 hint="Run the cell again, with its stage=.",
             )
 
@@ -141,8 +144,8 @@ class Staging:
         dest = await self._expanded(message or posixpath.join(shared, f"{name}-{digest}"))
         if not posixpath.isabs(dest):
             raise UsageError(
-                f"{printable(dest)} is no folder of {self._location.host}.",
-                hint="A destination of stage= begins with /, ~/ or a variable of the cluster.",
+                f"{printable(dest)} is not a directory of {self._location.host}.",
+                hint="Begin the destination in stage= with /, ~/ or a variable of the cluster.",
             )
         return posixpath.normpath(dest)
 
@@ -158,8 +161,8 @@ class Staging:
         if missing := [name for name in names if not values.get(name)]:
             raise UsageError(
                 f"{path}: {missing[0]} is not set on {self._location.host}.",
-                hint="Say `login_shell = true` under [shell] in the profile, if a start-up file sets it; or name the "
-                "folder itself: stage=DIR:/…, or `shared` under [storage].",
+                hint="Set `login_shell = true` under [shell] in the profile if a start-up file sets the "
+                "variable, or name the directory itself: stage=DIR:/…, or `shared` under [storage].",
             )
         return _VARIABLE.sub(lambda found: values[found[1] or found[2]], path)
 
@@ -209,8 +212,8 @@ class Staging:
                 broken = error
                 await asyncio.sleep(_PAUSE[0])
         raise TransportError(
-            f"{sync.source} did not arrive on {self._location.host}: {broken.message}",
-            hint="Nothing was submitted. Run this again: what has arrived is not sent twice.",
+            f"{sync.source} was not copied to {self._location.host}: {broken.message}",
+            hint="Nothing was submitted. Run the cell again: files that were copied are not sent twice.",
         ) from broken
 
     async def _push(self, sync: FolderSync, stage: StageRecord, sent: Sent) -> list[str]:
@@ -229,7 +232,7 @@ class Staging:
         warnings = []
         if tree.leading_out:
             names = printable(staging_rules.names(tree.leading_out))
-            warnings.append(f"Links that lead out of {sync.source} did not travel: {names}.")
+            warnings.append(f"Links that lead out of {sync.source} were not copied: {names}.")
         if expires := self._location.storage.get("expires"):
             warnings += await sync.expiring(expires, self._location.id)
         return warnings
@@ -246,12 +249,16 @@ class Staging:
         """
         stage, name = entry.folders, entry.id or entry.key
         if stage is None:
-            raise UsageError(f"No folder travels with {name}.", hint="stage=DIR sends one along.")
+            raise UsageError(f"Job {name} has no staged folder.", hint="Stage a folder with stage=DIR.")
         if not entry.is_finished or entry.key is None:
-            raise UsageError(f"{name} is not over: what is new comes back at its end.", hint="Nothing to do.")
+            raise UsageError(
+                f"Job {name} has not ended, so its results are not copied back yet.",
+                hint="Wait: results are copied back when the job ends.",
+            )
         if not await self._is_local_job(stage):
             raise UsageError(
-                f"The results of {name} come back to the machine that it was submitted from.", hint="Say it there."
+                f"The results of {name} are copied back to the computer from which it was submitted.",
+                hint="Run the command on that computer.",
             )
         if entry.key not in self._bringing:
             _note_return(entry, replace(stage, back=None))

@@ -28,8 +28,8 @@ class LocalFolder:
         ours, theirs = os.path.realpath(self.path), os.path.realpath(dest)
         if os.path.commonpath([ours, theirs]) in (ours, theirs):
             raise UsageError(
-                f"{self.path} and {dest} lie within one another: nothing can be synchronised.",
-                hint="Name a destination elsewhere, or leave stage= out where the nodes see the folder.",
+                f"{self.path} and {dest} contain one another, so they cannot be synchronised.",
+                hint="Choose another destination, or leave stage= out if the nodes see the folder.",
             )
 
 
@@ -45,14 +45,22 @@ def check_source(path: str) -> LocalFolder:
     try:
         found = os.stat(path)
     except OSError as error:
-        hint = "stage=DIR[:DEST]: DIR is a folder of this machine, DEST begins with /, ~/ or a variable of the cluster."
+        hint = (
+            "Write stage=DIR[:DEST]: DIR is a folder of this computer, DEST begins with /, ~/ or a "
+            "variable of the cluster."
+        )
         raise UsageError(f"{path} cannot be staged: {error.strerror}.", hint=hint) from None
     if not stat.S_ISDIR(found.st_mode):
-        raise UsageError(f"{path} is no folder.", hint=f"stage={os.path.dirname(path)} stages the one it lies in.")
+        raise UsageError(
+            f"{path} is not a folder.", hint=f"Stage the folder that contains it: stage={os.path.dirname(path)}."
+        )
     if path == "/" or path == os.path.expanduser("~"):
-        raise UsageError(f"stage={path} would have all of your files travel.", hint="Name the folder of the project.")
+        raise UsageError(f"stage={path} would copy all of your files.", hint="Name the folder of the project.")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise UsageError(f"You may not write in {path}: results could not come back.", hint="Stage one of your own.")
+        raise UsageError(
+            f"You have no write permission in {path}, so results could not be copied back.",
+            hint="Stage a folder of your own.",
+        )
     return LocalFolder(path, found.st_ino)
 
 
@@ -66,7 +74,10 @@ def check_free_space(path: str, needed: int) -> None:
     """
     free = shutil.disk_usage(path).free
     if needed > free:
-        raise UsageError(f"{needed / 1e6:.1f} MB are to come to {path}, and {free / 1e6:.1f} MB are free there.")
+        raise UsageError(
+            f"{needed / 1000000.0:.1f} MB would be copied to {path}, but only {free / 1000000.0:.1f} MB are free.",
+            hint=f"Free some space on this computer: `df {path}`.",
+        )
 
 
 @dataclass
@@ -133,5 +144,5 @@ def _sign(status: os.stat_result) -> FileSignature:
     if stat.S_ISLNK(status.st_mode):
         return FileSignature(status.st_size, -1)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EEXIST, "it is no file")
+        raise OSError(errno.EEXIST, "it is not a file")
     return FileSignature(status.st_size, int(status.st_mtime))

@@ -46,7 +46,10 @@ class MachineSeal:
         try:
             return _digest(self._key() or self._new_key(), content)
         except OSError as error:
-            raise TransportError(f"{self._path} cannot be used: {error.strerror}", hint="Is the disk full?") from error
+            raise TransportError(
+                f"{self._path} cannot be used: {error.strerror}.",
+                hint=f"Check the free space and the permissions of {self._path}.",
+            ) from error
 
     def is_on(self, seal: object, content: Any) -> bool:
         """Return whether this data was sealed on this machine."""
@@ -74,7 +77,10 @@ class MachineSeal:
             or found.st_mode & 0o077
             or len(key) < _KEY_BYTES
         ):
-            raise TransportError(f"{self._path} is no file of yours alone", hint="Remove it, and try again.")
+            raise TransportError(
+                f"{self._path} is not a file of yours that other users cannot open.",
+                hint=f"Remove {self._path}, and try again.",
+            )
         return key
 
     def _new_key(self) -> bytes:

@@ -25,9 +25,15 @@ def parts_notice(parts: Sequence[ArrayPart]) -> list[str]:
     first, throttled = parts[0], parts[0].is_throttled and len(parts) > 1
     arrays = "1 array" if len(parts) == 1 else f"{len(parts)} arrays"
     said = [
-        f"Arrays here have at most {first.size:,} tasks (MaxArraySize): this one is {arrays} for Slurm, with "
-        "SLURM_ARRAY_TASK_ID from 0 in each. task_index is the number of a task.",
-        *(["They run one after the other, so that no more tasks run at once than was said behind %."] * throttled),
+        (
+            f"Arrays on this cluster have at most {first.size:,} tasks (MaxArraySize), so this one is "
+            f"{arrays} for Slurm, with SLURM_ARRAY_TASK_ID from 0 in each. Use task_index as the "
+            "number of a task."
+        ),
+        *(
+            [("They run one after the other, so that no more tasks run at once than the number after % allows.")]
+            * throttled
+        ),
     ]
     return [" ".join(said)]
 
@@ -125,7 +131,7 @@ class RemainingParts:
         """Cancel the submitted parts after a failed one, and report that."""
         numbers = ", ".join(str(entry.id) for entry in submitted if entry.id is not None)
         error.message = f"Tasks {part.named()} of this array: {error.message}"
-        error.hint = f"{error.hint or ''} What had been submitted of it is cancelled: {numbers}.".strip()
+        error.hint = f"{error.hint or ''} The parts that were submitted are cancelled: {numbers}.".strip()
         submitted[0].warnings.append(error.message)
         log.warning("submission %s: %s %s", part.array_key, error.message, error.hint)
         for entry in submitted:

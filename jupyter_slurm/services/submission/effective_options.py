@@ -13,9 +13,9 @@ __all__ = ["options_in_force"]
 
 # Options that turn sbatch into something other than the submission of this script.
 _NOT_HERE = {
-    "wrap": "the cell is the script; leave out --wrap",
-    "wait": "say `wait` (without dashes) to wait for the job",
-    "test-only": "on the line of %%sbatch, %sbatch or %salloc it says when the job could start",
+    "wrap": "the cell is the script",
+    "wait": "write `wait` (without dashes) to wait for the job",
+    "test-only": "only on the line of %%sbatch, %sbatch or %salloc it shows when the job could start",
     "help": "`%%sbatch?` shows the help",
     "usage": "`%%sbatch?` shows the help",
     "version": "`%sinfo --version` shows the version",
@@ -71,8 +71,8 @@ def _components(table: OptionTable, arguments: Sequence[str], *, is_typed: bool)
     split = table.split(arguments)
     if split.rest and is_typed:
         raise OptionError(
-            f"{split.rest[0]!r} is not an option of sbatch",
-            hint="Arguments of the script come after `--`.",
+            f"{split.rest[0]!r} is not an option of sbatch.",
+            hint="Write the arguments of the script after `--`.",
             option=split.rest[0],
         )
     found: list[dict[str, str | None]] = [{}]
@@ -87,5 +87,9 @@ def _components(table: OptionTable, arguments: Sequence[str], *, is_typed: bool)
 def _allowed(options: Sequence[Option]) -> Iterator[Option]:
     for option in options:
         if option.name in _NOT_HERE:
-            raise OptionError(f"--{option.name} has no place here: {_NOT_HERE[option.name]}", option=option.tokens[0])
+            raise OptionError(
+                f"--{option.name} cannot be used: {_NOT_HERE[option.name]}.",
+                hint=f"Leave --{option.name} out.",
+                option=option.tokens[0],
+            )
         yield option

@@ -35,8 +35,10 @@ def check_contained(requested: SubmissionRequest) -> None:
     """
     if requested.get("launcher") == "mpi":
         raise UsageError(
-            "launcher=mpi does not reach into the image that env= names: its MPI would have to be that of the cluster.",
-            hint="launcher=srun or torchrun does; a `#!` script without env= can say `srun --mpi=… apptainer exec …`.",
+            "launcher=mpi does not work with a container image in env=, because the MPI in the image "
+            "would have to match that of the cluster.",
+            hint="Use launcher=srun or launcher=torchrun, or write a `#!` script without env= that runs "
+            "`srun --mpi=… apptainer exec …`.",
         )
 
 
@@ -50,9 +52,9 @@ def check_components(requested: SubmissionRequest) -> None:
     """
     if name := requested.get("launcher"):
         raise UsageError(
-            f"launcher={name} is for a job of one piece: the ranks of a heterogeneous one would be those of its first "
-            "component only.",
-            hint="Leave out the components, or write a `#!` script that says `srun --het-group=0,1 …`.",
+            f"launcher={name} does not work with a heterogeneous job, because only its first "
+            "component would have ranks.",
+            hint="Leave out the components, or write a `#!` script that runs `srun --het-group=0,1 …`.",
         )
 
 
@@ -79,7 +81,7 @@ def with_resume(chosen: Mapping[str, str | None], time_limit: int | None, added:
     """
     if "no-requeue" in chosen:
         raise OptionError(
-            "resume has the job requeued, which --no-requeue forbids",
+            "`resume` requeues the job, which --no-requeue forbids.",
             hint="Leave one of them out.",
             option="no-requeue",
         )

@@ -169,8 +169,8 @@ class SubmissionRecovery:
             await self._watcher.wait_fresh()
         if not entry.is_finished and (not entry.is_current or self._tracker.find(str(entry.id)) is not entry):
             raise ControllerError(
-                f"job {entry.id} is left alone: whether that is still the number of this job is not known yet",
-                hint="Try again in a minute; `%squeue --me` shows what has the number now.",
+                f"Job {entry.id} was not changed: it is not known yet whether the ID still belongs to the job.",
+                hint="Try again in a minute. `%squeue --me` shows the job that has the ID now.",
             )
 
     async def scancel(self, entry: TrackedJob, target: str, signal: str | None = None) -> None:
@@ -191,8 +191,8 @@ class SubmissionRecovery:
                 await self._client.query(argv)
         except TimeoutError:
             raise JobError(
-                f"job {target} has not begun: nothing of it runs that could get a signal",
-                hint="job.cancel() without a signal withdraws it.",
+                f"Job {target} has not started, so it cannot get a signal.",
+                hint="Use job.cancel() without a signal to cancel it.",
             ) from None
 
     # -- recovery of one submission
@@ -272,8 +272,8 @@ class SubmissionRecovery:
 
     def _withdrawn(self, entry: TrackedJob) -> None:
         entry.error = SubmitRefused(
-            "The job was not submitted: it has no directory. The link broke before there was one, or another agent "
-            "has removed it since sbatch refused the job.",
+            "The job was not submitted: it has no job directory, because the connection failed "
+            "before, or another agent has removed the directory.",
             hint="Run the cell again.",
         )
         entry.slurm.regain_sight()
@@ -334,8 +334,8 @@ class SubmissionRecovery:
         """Record that it is unknown whether the job ran."""
         output = entry.record.outputs.stdout if entry.record else None
         error = SubmissionUnknown(
-            "Whether this job ran cannot be found out: sbatch gave no answer, and the queue, which does not show it, "
-            "forgets jobs that are over.",
+            "It cannot be found out whether the job ran: sbatch gave no answer, and the queue does "
+            "not show jobs that ended a while ago.",
             hint=f"Look for its output ({output}) before you run the cell again.",
         )
         await self._conclude(entry, UNKNOWN, error)
@@ -383,18 +383,18 @@ class SubmissionRecovery:
 
 def _unheard(trouble: str = "", *, is_cancelled: bool) -> SlurmError:
     if is_cancelled:
-        said = "sbatch has not answered yet: the job is cancelled as soon as it is found in the queue"
+        said = "sbatch has not answered yet. The job is cancelled as soon as it is found in the queue."
         return SubmissionUnknown(said, hint=trouble)
     return SubmissionUnknown(
-        "sbatch has not answered yet: whether the job is in the queue is being found out"
-        + (f" ({trouble})" if trouble else ""),
-        hint="Do not submit it again; it will be found here as soon as the controller answers.",
+        "sbatch has not answered yet. jupyter_slurm is checking whether the job is in the queue"
+        + (f" ({trouble})." if trouble else "."),
+        hint="Do not submit the job again. It will be found as soon as the controller answers.",
     )
 
 
 def _absent(answer: SbatchAnswer | None) -> SlurmError:
-    said = "; ".join(answer.remarks) if answer else "sbatch died without an answer"
+    said = "; ".join(answer.remarks) if answer else "sbatch ended without an answer"
     return ControllerError(
         f"The job is not in the queue ({said}).",
-        hint="It is neither in the queue nor are there traces of a run: run the cell again.",
+        hint="Run the cell again: there are no traces of a run.",
     )

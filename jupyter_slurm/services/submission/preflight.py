@@ -93,7 +93,12 @@ class Preflight:
         path = plan.record.work_dir if plan.record.stage is None else None
         home = self._where.home
         if path and self._where.storage.get("home_on_nodes") is False and f"{path}/".startswith(f"{home}/"):
-            return [f"The nodes do not see {printable(path)}, as all of {home}: stage=DIR sends a folder along."]
+            return [
+                (
+                    f"The nodes do not see {printable(path)}, like all of {home}. Copy a folder to the "
+                    "cluster with stage=DIR."
+                )
+            ]
         path = path if "chdir" in plan.chosen else None
         if not path or not posixpath.isabs(path):
             return []
@@ -103,7 +108,12 @@ class Preflight:
             return []
         if looked.exit_code != 1:
             return []
-        return [f"There is no folder {printable(path)} where sbatch runs: on a node without it the job runs in /tmp."]
+        return [
+            (
+                f"The directory {printable(path)} does not exist where sbatch runs. On a node without it, "
+                "the job runs in /tmp."
+            )
+        ]
 
 
 def _is_contained(plan: Plan) -> bool:

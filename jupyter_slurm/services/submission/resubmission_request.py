@@ -87,6 +87,6 @@ async def _open_dependency(cluster: JobSource, value: str) -> str | None:
         try:
             entry = await cluster.jobs.find_task(number)
         except JobNotFound as error:
-            raise UsageError(f"--dependency={value}: {error.message}.", hint=OMIT_DEPENDENCY_HINT) from None
+            raise UsageError(f"--dependency={value}: {error.message}", hint=OMIT_DEPENDENCY_HINT) from None
         endings[number] = JobEnd(f"job {number}", entry.state.name if entry.is_finished else None)
     return remaining_dependency(value, endings)

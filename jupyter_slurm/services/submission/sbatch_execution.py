@@ -30,6 +30,39 @@ _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTI
 _MAX_ANSWER_BYTES = 1 << 20  # bytes; sbatch prints little, and the job may write there, too
 _ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
 
+# Part of a message of sbatch in lower case, and the hint; the first that fits counts.
+_HINTS = (
+    (
+        "authentication error",
+        "MUNGE, which proves your identity to Slurm, does not work on this login node. Tell the administrators, or use "
+        "another login node.",
+    ),
+    ("accounting/qos policy", "`%sacctmgr show associations user=$USER` and `%sacctmgr show qos` show your limits."),
+    ("partition", "`%sinfo -s` lists the partitions and their limits."),
+    ("account", "Choose an account with `-A NAME`. `%sacctmgr show associations user=$USER` lists yours."),
+    (
+        "qos",
+        "Choose another QOS. `%sacctmgr show qos` lists them, `%sacctmgr show associations` those that you may use.",
+    ),
+    (
+        "node configuration",
+        "No node of the partition has what the job asks for. `%sinfo -o '%P %N %c %m %G'` shows what the nodes have.",
+    ),
+    ("generic resource", "`%sinfo -o '%P %G'` shows the GPU types of each partition."),
+    ("time limit", "Ask for less with --time. `%sinfo -s` shows the limit of each partition."),
+    ("memory", "Ask for less with --mem. `%sinfo -o '%P %m'` shows what the nodes have (MB)."),
+    ("dependency", "Name a job that is in the queue: `%squeue --me` lists yours."),
+    ("reservation", "`%scontrol show reservation` lists the reservations."),
+    ("constraint", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+    ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
+    (
+        "array specification",
+        "Write a list of tasks like --array=0-99,120%5. A job with components (`:`, hetjob) cannot be an array. If "
+        "MaxArraySize of the cluster (`%scontrol show config`) has changed, run the cell again.",
+    ),
+    ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
+)
+
 
 @dataclass(frozen=True)
 class SbatchAnswer:
@@ -113,7 +146,10 @@ def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> Slu
     """Return the error of a refusal by sbatch; ``known`` are the reasons known before."""
     said = "\n".join(line.removeprefix("sbatch: error: ") for line in answer.remarks) or f"exit code {answer.exit_code}"
     if is_failure(answer.exit_code, said):
-        return UsageError(f"Not submitted: {said}", hint="`module avail` there lists what can be loaded.")
+        return UsageError(
+            f"The modules of the environment cannot be loaded, so nothing was submitted: {said}",
+            hint="List the available modules with `module avail` on the cluster.",
+        )
     said = re.sub(r"^Batch job submission failed: ", "", said, flags=re.MULTILINE)
     return SubmitRefused(
         f"sbatch refused the job: {said}",
@@ -125,36 +161,5 @@ def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> Slu
 
 
 def _hint(message: str) -> str:
-    rules = [
-        (
-            "authentication error",
-            "By munge, machines of a cluster know each other: it does not work on that one. Tell the people who run "
-            "it, or use another login node, if there is one.",
-        ),
-        (
-            "accounting/qos policy",
-            "`%sacctmgr show associations user=$USER` and `%sacctmgr show qos` show your limits.",
-        ),
-        ("partition", "`%sinfo -s` lists the partitions and their limits."),
-        ("account", "`%sacctmgr show associations user=$USER` lists your accounts; say `-A NAME`."),
-        ("qos", "`%sacctmgr show qos` lists the QOS; `%sacctmgr show associations` those you may use."),
-        (
-            "node configuration",
-            "No node of its partition is what the job asks for: `%sinfo -o '%P %N %c %m %G'` shows what they have.",
-        ),
-        ("generic resource", "`%sinfo -o '%P %G'` shows the GPU types of each partition."),
-        ("time limit", "`%sinfo -s` shows each partition's limit; ask for less with --time."),
-        ("memory", "Ask for less with --mem; `%sinfo -o '%P %m'` shows what the nodes have (MB)."),
-        ("dependency", "The job it depends on must be in the queue: `%squeue --me`."),
-        ("reservation", "`%scontrol show reservation` lists the reservations."),
-        ("constraint", "`%sinfo -o '%P %f'` shows the features of the nodes."),
-        ("feature", "`%sinfo -o '%P %f'` shows the features of the nodes."),
-        (
-            "array specification",
-            "Is it a list of tasks as in --array=0-99,120%5? A job with components (`:`, hetjob) cannot be an array. "
-            "The cluster's MaxArraySize (`%scontrol show config`) may have changed, too: run the cell again.",
-        ),
-        ("limit", "`%sacctmgr show associations user=$USER` shows the limits that apply to you."),
-    ]
     low = message.lower()
-    return next((hint for sign, hint in rules if sign in low), "`%%sbatch?` shows the options and examples.")
+    return next((hint for sign, hint in _HINTS if sign in low), "`%%sbatch?` shows the options and examples.")

@@ -271,7 +271,7 @@ class _Start:
             return script_name(asked.get("script_name"), "cell.sh"), asked["text"]
         python = self._python()
         if not python:
-            raise UsageError("a Python cell needs to know which Python runs it", hint="Say python=PATH.")
+            raise UsageError("The request names no Python for the cell.", hint="Name it with python=PATH.")
         is_begun = self.is_python or self.is_contained or asked.get("resume")  # started by a helper beside the runner
         words = self._command(python, self._sibling_path() if is_begun else self.runner)
         activation = self.prepared.environment.activation() if self.prepared else ""
@@ -309,7 +309,7 @@ class _Start:
         if self.request["kind"] != "allocation":
             return None
         if not self.request.get("lease"):
-            raise UsageError("an allocation needs a lease: after how long without use it ends")
+            raise UsageError("The request for an allocation has no lease.", hint="Update jupyter_slurm.")
         return LeaseRecord.from_json(self.request["lease"])
 
     def _cell(self) -> CellRecord | None:
@@ -350,15 +350,15 @@ def _holder_options(requested: SubmissionRequest, chosen: Mapping[str, str | Non
     """Return the options for an allocation or a session: after an automatic restart it would serve nobody."""
     kind = requested["kind"]
     if "array" in chosen:
-        what = "an allocation" if kind == "allocation" else f"a {kind}"
-        raise OptionError(f"{what} is one job: --array has no place here", option="--array")
+        what = "An allocation" if kind == "allocation" else f"A {kind}"
+        raise OptionError(f"{what} is one job: --array cannot be used.", hint="Leave --array out.", option="--array")
     return [] if requested.get("resume") or {"requeue", "no-requeue"} & chosen.keys() else ["--no-requeue"]
 
 
 def _check_text(arguments: Sequence[str]) -> None:
     for word in arguments:
         if "\0" in word:
-            raise UsageError(f"a NUL byte cannot be part of a command line: {word!r}", hint="Take it out.")
+            raise UsageError(f"The option {word!r} holds a NUL byte.", hint="Remove the NUL byte.")
 
 
 def _time_limit(text: str | None) -> int | None:
@@ -394,7 +394,7 @@ def _literal(path: str) -> str:
     """Escape a path for a filename pattern; a backslash would disable patterns and cannot be escaped."""
     if "\\" in path:
         raise UsageError(
-            f"job directories cannot lie below {posixpath.dirname(path)}: a backslash is in the name",
-            hint="Name another folder: c.JupyterSlurm.job_root here, job_root in the profile of a cluster behind SSH.",
+            f"Job directories cannot be created in {posixpath.dirname(path)}, because its name has a backslash.",
+            hint="Choose another directory: c.Settings.job_root, or over SSH job_root in the profile of the cluster.",
         )
     return path.replace("%", "%%")

@@ -115,7 +115,9 @@ def _add_table(added: SweepAddition, sweep: Sweep, chosen: dict[str, str | None]
     try:
         tasks = sweep.tasks(chosen.get("array"))
     except ParseError as error:
-        raise UsageError(error.message, hint="--array names rows of the sweep: --array=0-9,20%5") from error
+        raise UsageError(
+            error.message, hint="Name rows of the sweep with --array, for example --array=0-9,20%5."
+        ) from error
     if "array" not in chosen:
         added.options, chosen["array"] = [f"--array={tasks}"], tasks
     added.sweep = SweepRecord(names=list(sweep.names), rows=len(sweep.rows))
@@ -125,10 +127,15 @@ def _read(text: api.Sweep) -> Sweep:
     """Parse a table from a request: its values must be literals, because the node reads them as such."""
     rows = tuple(map(tuple, text["rows"]))
     if any(len(row) != len(text["names"]) for row in rows):
-        raise UsageError("the rows of a sweep have as many values as there are names")
+        raise UsageError(
+            "The rows of the sweep do not have one value for each name.", hint="Give each row one value for each name."
+        )
     try:
         for literal in {literal for row in rows for literal in row}:
             value_of(literal)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
-        raise UsageError(f"a value of the sweep is no literal: {error}") from error
+        raise UsageError(
+            f"A value of the sweep is not a Python literal: {error}",
+            hint="Use numbers, text, True, False, None, and lists, tuples and dicts of them.",
+        ) from error
     return Sweep(tuple(text["names"]), rows)

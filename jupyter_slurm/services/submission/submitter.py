@@ -49,7 +49,8 @@ _MAX_CONCURRENT_SUBMISSIONS = 4
 _EXPLANATION_TIMEOUT_S = 2.0  # seconds that a refusal may be delayed to find its explanation
 _RUNNERS = {"allocation": "allocation/hold.py", "session": "session/serve.py"}
 _LINK_HINT = (
-    "The link is made again by itself. Run this again when it is back, as `%slurm list` tells; is the network up (VPN)?"
+    "jupyter_slurm reconnects automatically. Check the network (VPN), and run the cell again when `%slurm list` "
+    "shows the connection."
 )
 _VALUES_OVERHEAD_BYTES = 1 << 20  # bytes of a file of values beyond the values
 _LIMITS = ("MaxArraySize", "MaxJobCount")
@@ -110,7 +111,9 @@ class Submitter:
             Nothing was submitted.
         """
         if not is_key(requested["key"]):
-            raise UsageError(f"{requested['key']!r} is not a submission key")
+            raise UsageError(
+                f"{requested['key']!r} is not a valid submission key.", hint="Run the cell again to get a new key."
+            )
         lock = self._locks.setdefault(requested["key"], asyncio.Lock())
         try:
             async with lock, self._gate:
@@ -118,7 +121,7 @@ class Submitter:
         except LinkLost as error:
             if self._tracker.find(requested["key"]) is not None:
                 raise
-            raise TransportError(f"Nothing was submitted: {error.message}.", hint=_LINK_HINT) from error
+            raise TransportError(f"Nothing was submitted: {error.message}", hint=_LINK_HINT) from error
 
     async def stop(self) -> None:
         """Stop tasks that no caller waits for."""
@@ -279,7 +282,8 @@ class Submitter:
         found = await self._shelf.get(plan.folder.key)
         if found is None:
             raise SubmissionUnknown(
-                f"another agent submits {plan.folder.key}", hint="It is found with jupyter_slurm.jobs() in a moment."
+                f"Another agent is submitting {plan.folder.key}.",
+                hint="Find the job with jupyter_slurm.jobs() in a few seconds.",
             )
         return found, None
 

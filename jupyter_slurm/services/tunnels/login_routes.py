@@ -57,7 +57,7 @@ class LoginNodeRoute:
         if self._found.get(port) != self._transport.generation:
             # with several login nodes behind one name, this may be another one, with another owner of the port
             stream.close()
-            raise TransportError(f"the connection to {self._name} was made anew")
+            raise TransportError(f"The connection to {self._name} was lost and made again.", hint="Try again.")
         return stream
 
     def close(self) -> None:
@@ -97,9 +97,11 @@ class DirectRoute:
         if self._doors.get(port) is not None:
             return self._address
         raise TunnelUnproven(
-            f"who listens on port {port} of {self._goal.node} cannot be proven: the node takes neither ssh nor a step",
-            hint="Sessions can, with `node_ports = [FIRST, LAST]` in [tunnels] of the profile (on the login node "
-            "itself: c.JupyterSlurm.node_ports). If you trust it all the same: `unproven = true` in the profile.",
+            f"The user who listens on port {port} of {self._goal.node} cannot be identified, because "
+            "the node accepts neither ssh nor a job step.",
+            hint="Sessions work with `node_ports = [FIRST, LAST]` under [tunnels] in the profile (on the "
+            "login node itself: c.Settings.node_ports). To connect without proof, set `unproven = "
+            "true` under [tunnels].",
             why="unproven",
         )
 
@@ -119,7 +121,8 @@ def no_route(goal: RouteTarget, failed: dict[str, str]) -> TunnelError:
     """Return the error of a node without a route, with the reason for each."""
     reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
     return TunnelError(
-        f"no way leads to {goal.node}: {reasons}",
-        hint=f"`ssh {goal.node}` from the login node, or `srun --jobid={goal.job} --overlap hostname` shows more.",
+        f"No connection to {goal.node} works: {reasons}.",
+        hint=f"Run `ssh {goal.node}` on the login node, or `srun --jobid={goal.job} --overlap "
+        "hostname`, to see the cause.",
         **failed,
     )

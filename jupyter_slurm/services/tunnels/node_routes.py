@@ -207,8 +207,10 @@ class NodeRoutes:
         hops = self._transport.hops()
         if name not in hops:
             raise UsageError(
-                f"{name} is no host on the way to {self._location.id}",
-                hint=f"There are: {', '.join(hops)}." if hops else "There is none before the login node.",
+                f"{name} is not a jump host of {self._location.id}.",
+                hint=f"Its jump hosts are {', '.join(hops)}."
+                if hops
+                else "There is none before the login node: leave the jump host out.",
             )
         return "hop", hops[name]()
 
@@ -317,5 +319,7 @@ class NodeRoutes:
             try:
                 self._addresses = {one.name: one.address or one.name for one in await self._client.nodes()}
             except SlurmError as error:
-                raise TransportError(f"Slurm does not say where {node} is: {error.message}") from error
+                raise TransportError(
+                    f"Slurm does not report the address of {node}: {error.message}", hint="Try again in a minute."
+                ) from error
         return self._addresses.get(node, node)

@@ -39,7 +39,8 @@ _PORTS = (8000, 9000)
 _CHECK_INTERVAL_S = 2.0  # seconds between two checks whether the jobs still run, without a request to a remote host
 _UNKNOWN_JOB_INTERVAL_S = 60.0  # seconds between two requests about an unknown job
 _MAX_TUNNELS = 256
-_BACK = "it is back when that is free, or at once on another port when it is asked for again"
+_LIST_HINT = "List the tunnels with `jupyter slurm tunnel --list`, and close those that are not used."
+_BACK = "The tunnel opens again when the port is free. To use another port now, request the tunnel again."
 
 
 class Tunnels:
@@ -163,7 +164,7 @@ class Tunnels:
                 self._remember()
             return await self._prepared(same, is_requested)
         if len(self._tunnels) >= _MAX_TUNNELS:
-            raise TunnelError(f"there are {_MAX_TUNNELS} tunnels", hint="Close those that nobody uses.")
+            raise TunnelError(f"There are {_MAX_TUNNELS} open tunnels, the maximum.", hint=_LIST_HINT)
         tunnel = self._add(goal, self._listen(cluster, goal.local_port, goal.socket))
         self._new[goal.id] = 0
         return await self._prepared(tunnel, is_requested)
@@ -208,7 +209,7 @@ class Tunnels:
         """
         found = self._tunnels.get(tunnel)
         if found is None or found.spec.cluster != cluster:
-            raise TunnelError(f"there is no tunnel {tunnel}", hint="`jupyter slurm tunnel --list` shows them.")
+            raise TunnelError(f"There is no tunnel {tunnel}.", hint=_LIST_HINT)
         self._drop(found)
         self._remember()
         return found.as_dict()
@@ -225,7 +226,7 @@ class Tunnels:
         current = self._cluster(cluster)
         known, reach = self._reaches.get(cluster, (None, None))
         if known is not current or reach is None:
-            raise NotConnected(f"Nobody is logged in to {cluster}.", hint=f"`jupyter slurm connect {cluster}`.")
+            raise NotConnected(f"There is no connection to {cluster}.", hint=f"Use `jupyter slurm connect {cluster}`.")
         return ReachedCluster(current, reach)
 
     def _is_reached(self, cluster: str) -> bool:
@@ -241,7 +242,7 @@ class Tunnels:
             return None
         entry = await there.cluster.jobs.find_task(job)
         if entry.is_array and (entry.id is None or entry.id.task is None):
-            raise UsageError(f"job {job} is an array", hint=f"Name one of its tasks: {entry.id}_0, for example.")
+            raise UsageError(f"Job {job} is an array.", hint=f"Give the ID of a task, for example {entry.id}_0.")
         return entry
 
     def _find_same(self, spec: TunnelSpec) -> Tunnel | None:
@@ -259,7 +260,7 @@ class Tunnels:
             return listen_on_socket(path)
         first, last = self._ports(cluster)
         ports: Iterable[int] = range(first, last + 1) if port is None else (port,)
-        among = f"all from {first} to {last} are taken" if port is None else f"{port} is taken{owner(port)}"
+        among = f"ports {first} to {last} are all in use" if port is None else f"port {port} is in use{owner(port)}"
         return listen_on_port(ports, among=among)
 
     def _relisten(self, spec: TunnelSpec) -> socket.socket | TunnelError:
@@ -269,8 +270,8 @@ class Tunnels:
         except TunnelError as error:
             if error.details.get("why") != "taken":
                 raise
-            by = owner(spec.local_port) if spec.local_port is not None else ""
-            return TunnelError(f"{spec.local_port or spec.socket} here is taken{by}; {_BACK}", hint=error.hint)
+            place, by = (f"Port {port}", owner(port)) if (port := spec.local_port) is not None else (spec.socket, "")
+            return TunnelError(f"{place} on this computer is in use{by}. {_BACK}", hint=error.hint)
 
     def _add(self, spec: TunnelSpec, listener: socket.socket | TunnelError) -> Tunnel:
         tunnel = Tunnel(spec, listener, lambda: self._reached_cluster(spec.cluster))
@@ -315,9 +316,8 @@ class Tunnels:
         try:
             make_private(folder)
         except OSError as error:
-            raise TunnelError(
-                f"{folder} cannot be made: {error.strerror}", hint="Set c.JupyterSlurm.runtime_dir."
-            ) from error
+            said = f"{folder} cannot be created: {error.strerror}."
+            raise TunnelError(said, hint="Set c.Settings.runtime_dir to a directory of yours.") from error
         return os.path.join(folder, secrets.token_hex(4))
 
     # -- ends of jobs and their tunnels

@@ -105,9 +105,11 @@ def entry_for(
     """
     for what, text in (("a node", place.node), ("an address", place.address), ("a cluster", cluster)):
         if not _WORD.fullmatch(text):
-            raise ConfigError(f"{text!r} cannot be {what} in ssh_config", hint="Slurm or the profile names it so.")
+            raise ConfigError(
+                f"{text!r} cannot be {what} in the ssh configuration.", hint="Correct the name in the profile."
+            )
     if place.job and not _JOB.fullmatch(place.job):
-        raise ConfigError(f"{place.job!r} is no id of a job", hint="`jupyter slurm jobs` lists yours.")
+        raise ConfigError(f"{place.job!r} is not a job ID.", hint="List your jobs with `jupyter slurm jobs`.")
     lines = [f"HostName {place.address}"]
     # Many sites reassign addresses of nodes; the name identifies the machine.
     lines.append(f"HostKeyAlias {_alias(cluster if profile is not None else '', place.node, login)}")
@@ -174,7 +176,10 @@ def _quote_value(key: str, value: str) -> str:
     """Return one line, with the value as one literal word for OpenSSH."""
     # Versions differ in the meaning of tokens in User.
     if not value or re.search(r'[\x00-\x1f\x7f"]', value) or "${" in value or (key == "User" and "%" in value):
-        raise ConfigError(f"{value!r} cannot stand in ssh_config as {key}", hint="Give it a plain name.")
+        raise ConfigError(
+            f"{value!r} cannot be used as {key} in the ssh configuration.",
+            hint="Use a name without quotes, spaces and control characters.",
+        )
     escaped = value.replace("%", "%%")
     return f'{key} "{escaped}"' if re.search(r"[\s#']", value) else f"{key} {escaped}"
 
@@ -198,7 +203,10 @@ def _through(profile: Profile, control: str | None) -> str:
     options += ["-J", ",".join(profile.jump) or "none"] if profile.jump is not None else []
     command = quote_argv([*options, "--", host]).replace("%", "%%")
     if re.search(r"[\x00-\x1f\x7f]", command):
-        raise ConfigError(f"{command!r} cannot stand in ssh_config", hint="Give the file of the profile a plain name.")
+        raise ConfigError(
+            f"{command!r} cannot be used in the ssh configuration.",
+            hint="Rename the file of the profile: use letters, digits and dashes only.",
+        )
     # ssh(1): brackets are for addresses with colons, quoted for the shell of ProxyCommand.
     return f"ProxyCommand ssh -W '[%h]:%p' {command}"
 

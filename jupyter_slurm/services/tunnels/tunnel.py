@@ -258,15 +258,15 @@ class Tunnel:
                 await cluster.tracker.update_from_slurm(entry, await cluster.client.describe(entry.id))
         goal, is_running = route_target(entry), entry.state.is_running and not entry.is_finished
         if goal is None:
-            why = "Slurm has not told yet on which node it is" if is_running else f"it does not run: {entry.state.name}"
+            why = "Slurm has not reported its node yet" if is_running else f"it is not running ({entry.state.name})"
             raise JobError(
-                f"job {entry.id or asked.job}: {why}",
-                hint="A tunnel leads to a job that runs; ask again when it does.",
+                f"Job {entry.id or asked.job}: {why}.",
+                hint="Open the tunnel again when the job is running.",
                 state=entry.state.name,
             )
         given = _nodes(entry) or ""
         if asked.node and asked.node not in expand_hosts(given):
-            raise UsageError(f"job {entry.id} is not on {asked.node}", hint=f"It is on {given}.")
+            raise UsageError(f"Job {entry.id} does not run on {asked.node}.", hint=f"It runs on {given}.")
         return replace(goal, node=asked.node or goal.node)
 
     def _is_current(self, ready: _Ready) -> bool:
@@ -313,7 +313,9 @@ class Tunnel:
         try:
             now = self._wait(self._prepare(ready), deadline)
             if (now.route, now.address) != (ready.route, ready.address):
-                raise TransportError("who listens there has changed")
+                raise TransportError(
+                    "Another program listens on the port now.", hint="Open the tunnel again if the program is yours."
+                )
         except BaseException:
             stream.close()
             raise
@@ -324,12 +326,15 @@ class Tunnel:
             waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError:
             work.close()
-            raise TunnelError("the agent has ended") from None
+            raise TunnelError("The agent has ended.", hint="Open the tunnel again.") from None
         try:
             found: _Ready = waiting.result(max(0.1, deadline - time.monotonic()))
         except (NotInTime, CancelledError):
             waiting.cancel()
-            raise TunnelError(f"no way to {self.goal.node or 'the login node'} within {_ROUTE_TIMEOUT_S:g} s") from None
+            raise TunnelError(
+                f"No connection to {self.goal.node or 'the login node'} was possible within {_ROUTE_TIMEOUT_S:g} s.",
+                hint="Try again when the connection is back.",
+            ) from None
         return found
 
     def _on_change(self, error: SlurmError | None) -> None:

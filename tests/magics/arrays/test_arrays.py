@@ -104,7 +104,7 @@ def test_a_task_that_waits_is_cancelled_at_once_and_once_for_all(
     assert done.value("held.data['tasks']") == "{'CANCELLED': 1, 'PENDING': 4}"
     cluster.run("scancel", f"{done.value('held.id')}_2")  # by another program: Slurm no longer lists the task
     assert done.value("held[2].wait(check=False).state, held[2].is_finished") == "UNKNOWN True"
-    assert "tasks that are cancelled before they begin" in done.run("held[2].wait()").traceback
+    assert "tasks that were cancelled before they started" in done.run("held[2].wait()").traceback
     assert done.value("held.cancel().wait(check=False).data['tasks']") == "{'CANCELLED': 4}"
     told = ["CANCELLED", "CANCELLED", "UNKNOWN", "CANCELLED", "CANCELLED"]
     assert done.value("[task.state for task in held], held[1].state, held.table()['state'][1:3]") == (

@@ -225,8 +225,8 @@ def test_cells_and_scripts_with_resume_are_told_in_their_containers(
         ("'env=docker://a --privileged'", "is no name of an image"),
         ("env=/no/such.sif", " has no /no/such.sif"),
         ("env=boxes", "Did you mean box?"),
-        ("env=box launcher=mpi -n 2", "does not reach into the image"),
-        ("env=box --export=NONE", "would keep the environment"),
+        ("env=box launcher=mpi -n 2", "does not work with a container image"),
+        ("env=box --export=NONE", "would remove the variables of the environment"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_queued(kernel: Any, line: str, said: str) -> None:
@@ -293,7 +293,7 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(
     for line, why in (
         ("build mine:1 {file} wait", "`replace` makes it anew"),
         ("build two:1 {file} runtime=apptainer", "which is a Dockerfile"),
-        (f"build two:1 '{made}/Added' runtime=charliecloud", "COPY does the same"),
+        (f"build two:1 '{made}/Added' runtime=charliecloud", "Use COPY for files"),
         ("build Two:1 {file}", "docker://two:1"),
         ("build two:1", "what it is built from"),
         ("build two:1 /no/such", "cannot be read"),

@@ -203,7 +203,7 @@ def test_a_script_runs_in_it_byte_for_byte(kernel: Any, made: Path, printed: Cal
     assert "VIRTUAL_ENV=" in shown
     ran = kernel.run(f"%%sbatch env=other --export=NONE\n{text}")
     assert ran.error == "UsageError"
-    assert "--export=NONE would keep the environment other from the job" in ran.traceback
+    assert "--export=NONE would remove the variables of the environment other from the job" in ran.traceback
     kernel.ok(f"%%sbatch env=other --export=ALL,A=1 as=script\n{text}")
     printed("script", f"{folder}\n{folder}/bin/python\n")
 
@@ -281,10 +281,10 @@ def test_what_is_not_there_is_said_before_submission(kernel: Any, made: Path, wa
     assert "There is no environment 'othr'. Did you mean other?" in ran.traceback
     wait_for(lambda: kernel.complete("%%sbatch env=oth") == (["other"], ["venv"]), "the environment, offered")
     ran = kernel.run("%%sbatch env=lost\n#!/bin/sh\ntrue")
-    assert "The environment lost is not there" in ran.traceback
+    assert "The environment lost cannot be used" in ran.traceback
     assert f"{made}/lost/pyvenv.cfg" in ran.traceback
     ran = kernel.run(f"%%sbatch env={made}/bin\n1")
-    assert "is no environment on" in ran.traceback
+    assert "is not an environment on" in ran.traceback
     assert ran.error == "UsageError"
 
 
@@ -410,7 +410,7 @@ def test_a_real_environment_of_conda_is_activated_as_its_own_tools_do_it(
 def test_a_conda_environment_is_found_by_its_name(kernel: Any, made: Path) -> None:
     ran = kernel.run("%%sbatch env=named\n1")
     assert ran.error == "UsageError"
-    assert "Which conda environment is 'deep'" in ran.traceback
+    assert "The conda environment 'deep' is not clear" in ran.traceback
     kernel.ok(f"import os\nos.environ['CONDA_ENVS_PATH'] = '/nowhere:{made}/conda/envs'")
     kernel.ok("%%sbatch env=named show\n1")
     assert f"CONDA_PREFIX={made}/conda/envs/deep" in kernel.ok("print(_)").stdout

@@ -101,7 +101,7 @@ def test_what_cannot_be_submitted_again_is_said(kernel: Any, cluster: Any) -> No
     number = cluster.run("sbatch", "--parsable", "--hold", "--wrap", "true").stdout.strip()
     ran = kernel.run(f"jupyter_slurm.job({number}).resubmit()" if kernel.ok("import jupyter_slurm") else "")
     assert ran.error == "UsageError"
-    assert "nothing is recorded of it" in ran.traceback
+    assert "there is no record of it" in ran.traceback
 
 
 def test_a_task_of_an_array_is_submitted_alone(kernel: Any, prints: Callable[..., None]) -> None:

@@ -213,7 +213,7 @@ async def test_who_follows_it_keeps_it_and_what_it_takes_with_it_is_told(bench: 
     await bench.desk.core.cluster(bench.desk.id).actions.cancel(job["key"])
     assert (await following)["state"] == "CANCELLED"
     ended = await bench.desk.finished(step["key"])
-    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "Its allocation ended.")
+    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "The allocation of the step has ended.")
 
 
 async def test_what_a_killed_kernel_asked_for_is_given_back_unless_it_is_used_or_kept(
@@ -353,7 +353,7 @@ async def test_a_python_cell_finds_its_checkpoints_and_leaves_no_token_behind(be
     assert await bench.desk.text(step["key"]) == f"{folder}/checkpoint False hf-secret\n" * 2
     await _until(lambda: "hf-secret" not in (folder / "step.json").read_text())
     assert json.loads((folder / "step.json").read_text())["options"]
-    with pytest.raises(UsageError, match="no report of its own"):
+    with pytest.raises(UsageError, match="no usage report of its own"):
         await bench.desk.core.cluster(bench.desk.id).results.report(step["key"])
 
 

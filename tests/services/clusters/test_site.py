@@ -233,7 +233,7 @@ async def test_a_code_that_nobody_types_holds_up_nothing_else(
     try:
         ssh_site.gateway.kill_sessions()
         await until(lambda: core.clusters.list_clusters()[-1]["connection"]["state"] == "lost")
-        with pytest.raises(TransportError, match="lost, and not back yet"):
+        with pytest.raises(TransportError, match="The connection to far is lost"):
             await core.clusters.connect("far")
         found = await core.examinations.examine("far")
         assert [finding["about"] for finding in found["findings"] if finding["status"] == "failed"] == ["connection"]
@@ -263,7 +263,7 @@ async def test_a_log_in_ends_at_its_longest_age_and_jobs_go_on(
     await connect()
     used = ssh_site.codes.used
     await until(lambda: core.clusters.list_clusters()[-1]["connection"]["state"] == "disconnected")
-    assert core.clusters.list_clusters()[-1]["connection"]["message"] == "the log-in was 0.000278 h old"
+    assert core.clusters.list_clusters()[-1]["connection"]["message"] == "the login was 0.000278 h old"
     with pytest.raises(NotConnected):
         await core.cluster("far").jobs.describe(job["key"])
     ages.append(None)
@@ -367,9 +367,9 @@ async def test_a_log_in_under_way_can_be_ended(core: Core, ssh_site: RealSite, s
     [
         ("mkdir -p {0}/theirs; chown nobody {0}/theirs", "belongs to another user"),
         ("mkdir -p {0}/theirs/jobs; chown nobody {0}/theirs", "belongs to another user"),
-        ("mkdir -p {0}/theirs; chmod 777 {0}/theirs", "everybody can write"),
+        ("mkdir -p {0}/theirs; chmod 777 {0}/theirs", "all users can write"),
         ("ln -s {1} {0}/theirs; chown -h nobody {0}/theirs", "belongs to another user"),
-        ("mkdir -m 777 {0}/open; ln -s {0}/open {0}/theirs", "everybody can write"),
+        ("mkdir -m 777 {0}/open; ln -s {0}/open {0}/theirs", "all users can write"),
         ("ln -s {1} {0}/theirs", ""),
     ],
 )

@@ -34,7 +34,7 @@ async def test_a_python_that_the_node_does_not_see_is_told_before_and_after(far,
         (warning,) = shown["warnings"]
         assert python in warning
         assert "the nodes may not have it" in warning
-        assert "Say python=PATH" in warning
+        assert "Give python=PATH" in warning
         job = await desk.submit("print(1)", python=python)
         assert job["warnings"] == [warning]
         job = await desk.finished(job["key"])

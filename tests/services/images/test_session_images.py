@@ -140,16 +140,18 @@ async def test_how_far_an_image_is_and_why_it_will_not_do_is_said(
     held, bare = await sessions.launch("held"), await sessions.launch("bare")
     told = await sessions.desk.until(held, lambda job: job["session"]["message"] == "image: 2 of 3 layers")
     assert told["session"]["state"] == "starting"
-    assert re.fullmatch(r"/usr/bin/python3\S* has no Jupyter\. jupyter=install .*", await sessions.over(bare))
+    assert re.fullmatch(
+        r"/usr/bin/python3\S* has no Jupyter\. Install one with jupyter=install.*", await sessions.over(bare)
+    )
     let_go()
     waiting = ["-p", "devwork", "--begin=now+3600"]
     for name, said in (
-        ("bare", rf"Job \d+, the last session in {docker.image}, had to end: "),
+        ("bare", rf"Job \d+, the last session in {docker.image}, failed: "),
         ("offline", str(pip_tree)),
     ):
         again = await sessions.launch(name, options=waiting, name=f"{name}-again")
         (warning,) = (await sessions.desk.job(again))["warnings"]
-        assert re.match(rf"{said}.*has no Jupyter\b.* jupyter=install puts one beside", warning), warning
+        assert re.match(rf"{said}.*seems to have no Jupyter\b.* Install one with jupyter=install", warning), warning
     assert "no python3 in it: the end of the log" in await sessions.over(held)
     said = f"container: the image {image} has no python3; python=PATH names another one in it\n"
     assert (await sessions.desk.text(held, "stderr")).endswith(said)

@@ -81,7 +81,7 @@ async def test_jobs_of_others_are_told_to_who_asks(
         assert all(one == told for one in many)
         assert _asked(cluster) == before
         client = desk.core.cluster(desk.id).client
-        with pytest.raises(ControllerError, match="not yet said") as caught:
+        with pytest.raises(ControllerError, match="has not reported") as caught:
             await AllJobs(client, "root", interval=10, clock=time.time).to_api(wait=0)
         assert caught.value.details == {"retry_after": 1}, "who shows it asks again by itself"
         await desk.core.cluster(desk.id).actions.cancel(own["key"])

@@ -213,7 +213,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
 
     said, now = await act("hold", waiting, array, over, "999999")
     assert (said[waiting], said[array], said[over]) == (None, None, f"Job {over} is over: COMPLETED.")
-    assert said["999999"].startswith("you have no job 999999")
+    assert said["999999"].startswith("You have no job 999999.")
     assert {now[job]["reason"] for job in (waiting, array)} < {"JobHeldUser", "JobHeldAdmin"}
     said, now = await act("release", waiting, array)
     assert set(said.values()) == {None}

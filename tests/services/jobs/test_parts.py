@@ -36,7 +36,7 @@ def in_queue(cluster: EmbeddedCluster, states: str = "all") -> list[str]:
 async def test_a_part_that_is_refused_takes_the_others_with_it(desk, cluster):
     with pytest.raises(SubmitRefused, match=r"^Tasks 4-6 of this array: sbatch refused the job: QOSMaxSub") as caught:
         await desk.submit(SCRIPT, "-n1", "--hold", "--array=0-6", "--qos=few")
-    assert "What had been submitted of it is cancelled: " in caught.value.hint
+    assert "The parts that were submitted are cancelled: " in caught.value.hint
     number = caught.value.hint.rstrip(".").split(": ")[-1]
     ended = await desk.until(number, lambda job: job["finished"])
     assert ended["state"] == "CANCELLED"
@@ -98,7 +98,7 @@ async def test_a_signal_leaves_no_part_out(cluster, open_desk, tmp_path, slow_se
         job = await desk.submit(sleeps, "-n1", "--array=0-9", context={"env": {**desk.env, "PATH": path}})
         while not any(line.startswith(job["id"]) for line in in_queue(cluster, "running")):
             await asyncio.sleep(0.2)
-        with pytest.raises(SubmissionUnknown, match="it can get no signal"):  # the second part
+        with pytest.raises(SubmissionUnknown, match="it cannot get a signal"):  # the second part
             await desk.core.cluster(desk.id).actions.cancel(job["key"], "USR1")
         go.touch()
         await desk.until(job["key"], lambda job: all(part["id"] for part in job["parts"]))

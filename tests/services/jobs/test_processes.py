@@ -78,7 +78,11 @@ async def test_there_is_one_and_its_cells_run_in_their_order(bench: Bench, marks
     done, out = await bench.ran(second, "import os\nprint(seen, os.environ['SLURM_NTASKS'])")
     assert (done["state"], out) == ("COMPLETED", "[0, 1, 2, 3, 4, 5] 1\n")
     left, _ = await bench.ran(second, "import sys\nsys.exit(127)")  # otherwise the exit code of a missing Python
-    assert (left["state"], left["exit_code"], "The node has no" in left["reason_text"]) == ("FAILED", 127, False)
+    assert (left["state"], left["exit_code"], "The node seems to have no" in left["reason_text"]) == (
+        "FAILED",
+        127,
+        False,
+    )
     ids = {(await bench.desk.finished(cell["key"]))["id"] for cell in cells}
     assert ids == {done["id"]}  # that of the only process
     states = [(await bench.desk.job(key))["state"] for key in (first, second)]
@@ -132,7 +136,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     await bench.until_exists(up)
     await bench.desk.core.cluster(bench.desk.id).actions.cancel(bench.job["key"])
     ended = await bench.desk.finished(cell["key"])
-    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "Its allocation ended.")
+    assert (ended["state"], ended["error"]["detail"]) == ("CANCELLED", "The allocation of the step has ended.")
 
 
 @pytest.mark.here_only("what the holder does on its node is the same either way")

@@ -40,7 +40,7 @@ async def test_tasks_and_components_are_known_and_outlive_the_agent(cluster, ope
         cell = await desk.submit(CELL, "-n1", sweep=SWEEP, values=wanted)
         het = await desk.submit(HET, "-n1", "-p", "devwork", ":", "-n1", "-p", "arandu")
         ranks = await desk.submit(HET_CELL, "-n1", "-p", "devwork", ":", "-n1", "-p", "arandu")
-        with pytest.raises(UsageError, match="first component only"):
+        with pytest.raises(UsageError, match="only its first component"):
             await desk.submit("1", "-n1", ":", "-n1", launcher="srun")
         assert (script["array"], script["sweep"], het["array"]) == ("0-2", ["n"], None)
         ended = await asyncio.gather(*(desk.finished(job["key"]) for job in (script, cell, het)))
@@ -123,9 +123,9 @@ async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell)
             folder = Path((await desk.job(cell))["folder"])
             folder.chmod(0o777)
             assert (await desk.core.cluster(desk.id).jobs.task_values(cell, 0))["values"] == []
-            with pytest.raises(UsageError, match=f"not believed: others can write to the job's folder {folder}"):
+            with pytest.raises(UsageError, match=f"not trusted: other users can write to the job's folder {folder}"):
                 await desk.core.cluster(desk.id).results.record(cell)
-            with pytest.raises(JobOutputMissing, match=f"not read: others can write to the job's folder {folder}"):
+            with pytest.raises(JobOutputMissing, match=f"not read: other users can write to the job's folder {folder}"):
                 await desk.core.cluster(desk.id).results.output(cell, "values", 0, 0)
             folder.chmod(0o700)
     for file in Path(tmp_path).rglob("tasks.json"):
@@ -140,6 +140,6 @@ async def _are_known_to_the_next_agent(cluster, open_desk, tmp_path, told, cell)
 
 async def test_more_tasks_than_the_cluster_takes_are_refused_with_a_hint(desk):
     table = {"names": ["n"], "rows": [["0"]] * 60_000}
-    with pytest.raises(UsageError, match="60,000 tasks are more than the 59,999 jobs") as caught:
+    with pytest.raises(UsageError, match="60,000 tasks, but this cluster holds at most 59,999 jobs") as caught:
         await desk.submit("#!/bin/sh\ntrue\n", "-n1", sweep=table)
-    assert "fewer at once" in caught.value.hint
+    assert "Submit fewer tasks" in caught.value.hint

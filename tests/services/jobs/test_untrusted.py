@@ -31,7 +31,7 @@ from jupyter_slurm.services.results.record import read_job_values, sweep_table
 from jupyter_slurm.services.results.usage_samples import sampled
 from jupyter_slurm.transport.local.transport import LocalTransport
 
-_DAMAGED = "What was measured cannot be read: its file is damaged."
+_DAMAGED = "The measured values cannot be read, because their file is damaged."
 _TOLD = {"node": "n1", "source": "cgroup", "cpus": 2, "memory": 1 << 30, "gpus": 1}
 _POINTS = [[1.0, 0.0, 5, 0.5, 7], [2.0, 1.0, 6, 0.25, 8]]
 
@@ -146,7 +146,7 @@ async def test_what_the_job_has_made_huge_since_is_not_read(transport: LocalTran
         array_tasks.tasks_to_api(transport, entry, parameters=True),
     ]
     for reading in readings:
-        with pytest.raises(UsageError, match="it has grown beyond"):
+        with pytest.raises(UsageError, match="because it is larger than"):
             await reading
     await array_tasks.load(transport, entry)
     assert not entry.slurm.tasks
@@ -207,7 +207,7 @@ def test_what_measures_a_job_ends_with_it_whatever_that_has_left_behind(tmp_path
 async def test_neither_a_fifo_nor_a_huge_file_is_waited_for(transport: LocalTransport, tmp_path: Path) -> None:
     path = tmp_path / "usage.json"
     os.mkfifo(path)
-    assert (await _of(transport, tmp_path))["note"] == "Nothing was measured yet: look again in a minute."
+    assert (await _of(transport, tmp_path))["note"] == "Nothing has been measured yet. Try again in a minute."
     path.unlink()
     path.write_text(_told(*_POINTS, node="n" * 10_000))
     told = await _of(transport, tmp_path)

@@ -38,7 +38,7 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     assert (running["source"], running["cpus"], running["memory_asked"]) == ("sstat", 2, 1 << 30)
     assert running["memory_peak"] < 1 << 30
     assert running["time_limit"] == 600
-    assert "Slurm counts no GPU of it." in repr(Report(running))
+    assert "Slurm counts no GPU for the job." in repr(Report(running))
 
     def measured():
         usage = asyncio.run_coroutine_threadsafe(desk.core.cluster(desk.id).results.usage(job["key"]), loop).result()
@@ -46,7 +46,7 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
 
     usage = await asyncio.to_thread(wait_for, measured, "points of a plot")
     assert (usage["cpus"], usage["memory"], usage["gpus"]) == (2, 1 << 30, 0)
-    assert "It has no GPU that could be measured." in usage["note"]
+    assert "The job has no GPU that can be measured." in usage["note"]
     assert usage["points"][-1]["memory"] > 200 << 20
     assert 0 < max(point["cpus"] for point in usage["points"]) < 1.5
     assert [point["time"] for point in usage["points"]] == sorted(point["time"] for point in usage["points"])
@@ -62,7 +62,7 @@ async def test_of_a_running_job_by_its_nodes_then_by_the_runner(desk, tmp_path, 
     assert "of 2 CPUs" in text
     assert "of 1.0 GiB" in text
     assert "from    what runs the cell, at its end" in text
-    assert "There is no accounting to ask (sacct)." in text
+    assert "The cluster has no accounting (sacct)." in text
 
 
 @pytest.mark.slow
@@ -75,8 +75,8 @@ async def test_what_nobody_knows_and_what_has_none(desk):
     report = await desk.core.cluster(desk.id).results.report(job["key"])
     assert (report["source"], report["cpu_time"]) == (None, None)
     usage = await desk.core.cluster(desk.id).results.usage(job["key"])
-    assert (usage["points"], "A script runs as it is" in usage["note"]) == ([], True)
-    assert "ask while it runs" in repr(Report(report))
+    assert (usage["points"], "Scripts are not measured." in usage["note"]) == ([], True)
+    assert "while the job is running" in repr(Report(report))
     with pytest.raises(UsageError, match="has not begun"):
         await desk.core.cluster(desk.id).results.report(held["key"])
     with pytest.raises(UsageError, match="Each task of an array"):
@@ -109,7 +109,9 @@ async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkey
         await desk.until(job["key"], lambda job: job["state"] == "RUNNING")
         running = await desk.core.cluster(desk.id).results.report(job["key"])
         assert (running["gpus_asked"], running["gpus"]) == (2, [])
-        assert any("Its GPUs could not be asked: " in note and "nvidia-smi" in note for note in running["notes"])
+        assert any(
+            "The usage of its GPUs could not be read: " in note and "nvidia-smi" in note for note in running["notes"]
+        )
         (tools / "nvidia-smi").write_text(NVIDIA_SMI)
         (tools / "nvidia-smi").chmod(0o755)
         running = await desk.core.cluster(desk.id).results.report(job["key"])
@@ -118,7 +120,7 @@ async def test_by_the_accounting(accounting_cluster, open_desk, tmp_path, monkey
         assert "GPU     A100 0 of dgx01, step 1: 97% busy at this moment, 69.6 GiB of 80.0 GiB" in repr(Report(running))
         (tools / "nvidia-smi").write_text("#!/bin/sh\necho 'No devices were found'\n")
         assert (
-            "nvidia-smi shows no GPU on its nodes."
+            "nvidia-smi shows no GPU on the nodes of the job."
             in (await desk.core.cluster(desk.id).results.report(job["key"]))["notes"]
         )
         Path(tmp_path, "go").touch()

@@ -233,7 +233,7 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
     with stranger.takes(wanted) as heard:
         async with open_desk(cluster, tmp_path) as desk:
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
-            assert f"{wanted} here is taken by another user ({stranger.uid})" in told["session"]["message"]
+            assert f"{wanted} is in use by another user ({stranger.uid})" in told["session"]["message"]
             assert not old.exists()  # it would have posted the token to the foreign port
             with pytest.raises(TunnelError, match="is taken by another user"):
                 await desk.core.sessions.open(desk.id, "mine")
@@ -245,7 +245,7 @@ async def test_who_takes_the_local_port_first_gets_no_page_to_log_in_to(
             os.chown(theirs, stranger.uid, -1)
             ours.rename(tmp_path / "aside")
             ours.symlink_to(theirs)
-            with pytest.raises(TransportError, match="is no folder of yours alone"):
+            with pytest.raises(TransportError, match="is not a directory of yours"):
                 await desk.core.sessions.open(desk.id, "mine")
             assert list(theirs.iterdir()) == []
             ours.unlink()

@@ -59,7 +59,7 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
     with socket.create_server(("127.0.0.1", session["local_port"])):  # another program was faster
         async with open_desk(cluster, tmp_path) as desk:
             told = await desk.until(asked["key"], lambda job: job["session"]["state"] == "reconnecting")
-            assert f"{session['local_port']} here is taken by another program of yours" in told["session"]["message"]
+            assert f"{session['local_port']} is in use by another program of yours" in told["session"]["message"]
     async with open_desk(cluster, tmp_path) as desk:
         now = (await ready(desk, asked))["session"]
         assert [step["state"] for step in now["steps"]] == ["submitted", "pending", "starting", "ready"]
@@ -216,7 +216,7 @@ async def test_one_with_resume_goes_on_after_its_time_limit_whoever_is_there(
         cluster.run("scontrol", "update", f"jobid={first['id']}", f"endtime={soon}")
         cluster.run("scancel", "--batch", "--signal=USR1", first["id"])  # as Slurm does before the time limit
         waits = await desk.until(first["key"], lambda job: job["session"]["state"] == "pending")
-        assert waits["session"]["message"] == "it goes on under the same address; its kernels are gone"
+        assert waits["session"]["message"] == "it will continue under the same address, without its kernels"
         assert "ready" not in [step["state"] for step in waits["session"]["steps"]]  # a step of the first run
         with pytest.raises(JobError, match="session long is not ready: pending"):
             await desk.core.sessions.open(desk.id, "long")

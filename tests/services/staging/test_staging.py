@@ -348,7 +348,7 @@ os.mkfifo('pipe')
     async with open_desk(cluster, tmp_path) as desk:
         await desk.until(job["key"], lambda told: told["stage"]["state"] == "elsewhere")
         asked = desk.asked("")
-        with pytest.raises(UsageError, match="not staged from here"):
+        with pytest.raises(UsageError, match="not staged from this computer"):
             await desk.core.cluster(desk.id).resubmit(job["key"], {"key": asked["key"], "context": asked["context"]})
     assert os.listdir(home) == []
 
@@ -437,14 +437,14 @@ async def test_a_disk_without_room_is_told_before_anything_travels(desk, project
     asked = desk.asked("1", stage={"folders": [{"source": str(project), "dest": f"{small}/copy"}]})
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(small)], check=True)
     try:
-        with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*/small/copy, and 2\.1 MB are free there"):
+        with pytest.raises(UsageError, match=r"3\.0 MB would be copied to .*/small/copy, but 2\.1 MB are free"):
             await desk.core.cluster(desk.id).submit(asked)
         # The kernels of test machines have no quotas; the program prints what it would.
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin" / "quota").write_text("#!/bin/sh\necho '  tmpfs  500*  900  1000  0  9  0  0  0'\n")
         (tmp_path / "bin" / "quota").chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-        with pytest.raises(UsageError, match=r"3\.0 MB are to go to .*, and 0\.5 MB are left of your quota there"):
+        with pytest.raises(UsageError, match=r"3\.0 MB would be copied to .*, but 0\.5 MB are left of your quota"):
             await desk.core.cluster(desk.id).submit(asked)
         assert os.listdir(small / "copy") == []
     finally:

@@ -242,5 +242,5 @@ async def test_what_is_submitted_with_it_and_what_contradicts_it(desk):
     assert {"--open-mode=append", "--signal=B:USR1@30"} <= set(argv)
     argv = (await options("--signal=B:USR2@7", "--open-mode=truncate"))["argv"]
     assert not {"--open-mode=append", "--signal=B:USR1@120"} & set(argv)
-    with pytest.raises(OptionError, match="resume has the job requeued, which --no-requeue forbids"):
+    with pytest.raises(OptionError, match="requeues the job, which --no-requeue forbids"):
         await options("--no-requeue")

@@ -65,7 +65,7 @@ async def test_missing_python_is_told_by_the_job(desk):
     job, none = [await desk.submit("print(1)", python=python) for python in ("/no/such/python", "/bin/ls")]
     ended = await desk.finished(job["key"])
     assert ended["exit_code"] == 127
-    assert ended["reason_text"] == "The node has no /no/such/python, as it seems (exit code 127)."
+    assert ended["reason_text"] == "The node seems to have no /no/such/python (exit code 127)."
     assert "python=PATH" in ended["next_step"]
     assert "/no/such/python" in await desk.text(job["key"], "stderr")
     ended = await desk.finished(none["key"])
@@ -195,7 +195,7 @@ async def test_a_folder_of_chdir_that_is_not_there_is_told(desk):
     """Slurm accepts the job, which then runs in /tmp."""
     told = await desk.submit("#!/bin/sh\ntrue\n", "-D", "/no/such/folder", dry_run=True)
     assert told["warnings"] == [
-        "There is no folder /no/such/folder where sbatch runs: on a node without it the job runs in /tmp."
+        "The directory /no/such/folder does not exist where sbatch runs. On a node without it, the job runs in /tmp."
     ]
     assert (await desk.submit("#!/bin/sh\ntrue\n", "--chdir=/", dry_run=True))["warnings"] == []
 

@@ -244,7 +244,7 @@ async def test_a_port_that_somebody_has_taken_meanwhile_is_waited_for(
         second.start()
         (told,) = second.list_to_api("x")
         assert [told[key] for key in ("id", "state", "local_port", "connections")] == [opened["id"], "broken", local, 0]
-        assert told["message"].startswith(f"{local} here is taken by another program of yours; it is back when")
+        assert told["message"].startswith(f"Port {local} on this computer is in use by another program of yours.")
     while second.list_to_api("x")[0]["state"] == "broken":
         await asyncio.sleep(0.01)
     with socket.create_connection(("127.0.0.1", local), 30) as sock:
