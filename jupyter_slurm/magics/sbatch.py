@@ -268,23 +268,22 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
 
 
 def _pythons(parsed: MagicLine, cluster: Cluster, kind: str) -> _Interpreter:
-    """Return the interpreter for a Python cell; with ``env=``, the environment may decide."""
-    is_open = "env" in parsed.keywords and "python" not in parsed.keywords
-    if kind == "script" and not is_open:
-        return {}
-    python = cell_python(parsed, cluster)
-    return {"default_python": python} if is_open else {"python": python}
+    """Return the interpreter for a Python cell: the named one, or the default, which an environment may replace."""
+    if "python" in parsed.keywords:
+        return {} if kind == "script" else {"python": cell_python(parsed, cluster)}
+    return {} if kind == "script" and "env" not in parsed.keywords else {"default_python": cell_python(parsed, cluster)}
 
 
 def _warn_about_python(cluster: Cluster, submission: Submission) -> None:
     """Warn before the submission if the nodes may not see its Python; once for each."""
-    if submission.python is None or submission.python in cluster.checked_pythons:
+    python = submission.python or (None if submission.env else submission.default_python)
+    if python is None or python in cluster.checked_pythons:
         return
     for warning in preview(cluster, submission).warnings:
         sys.stderr.write(f"Warning: {warning}\n")
-    if cluster.is_remote and submission.python == cluster.python:
+    if cluster.is_remote and python == cluster.python:
         sys.stderr.write(f"Python cells on {cluster.name}: {cluster.python} of the node; python=PATH names another.\n")
-    cluster.checked_pythons.add(submission.python)
+    cluster.checked_pythons.add(python)
 
 
 def _warn_about_ignored(text: str, kind: str) -> None:

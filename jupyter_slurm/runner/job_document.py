@@ -86,6 +86,7 @@ class CellPart(TypedDict, total=False):
     source: str
     filename: str
     python: str | None
+    environment_hint: str
 
 
 ValuesPart = TypedDict("ValuesPart", {"in": list[str], "out": list[str], "limit": int}, total=False)

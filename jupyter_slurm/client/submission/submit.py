@@ -51,7 +51,7 @@ class Submission:
     env : str or None
         The environment of the job, by name or folder, or an image.
     default_python : str or None
-        With ``env``: the interpreter if neither ``python`` nor the environment names one; it starts containers.
+        The interpreter if neither ``python`` nor the environment names one; it starts containers.
     resume : int or None
         Maximum number of restarts after preemption, time limit or node failure; None: no restart.
     launcher : str or None
@@ -90,7 +90,7 @@ class Submission:
             "values": values,
             "sweep": self.sweep.as_dict() if self.sweep else None,
             "env": self.env,
-            "default_python": self.default_python if self.env else None,
+            "default_python": self.default_python,
             "resume": self.resume,
             "launcher": self.launcher,
             "stage": self.stage,

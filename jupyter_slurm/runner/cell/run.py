@@ -70,7 +70,7 @@ def run_cell(place: JobDirectory, args: list[str]) -> int:
         shell = ipython()
         place.note()
         if shell is not None:
-            error = advise(shell.run(shell.start(main, place.display()), source, filename))
+            error = advise(shell.run(shell.start(main, place.display()), source, filename), place)
             if (loop := shell.loop()) is not None:
                 load("cell.plain").warn_of_dropped_tasks(loop)
             return exit_code(error)
@@ -79,12 +79,16 @@ def run_cell(place: JobDirectory, args: list[str]) -> int:
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
             if not isinstance(error, SystemExit):
                 print_error(error, filename)
-            return exit_code(advise(error))
+            return exit_code(advise(error, place))
     return 0
 
 
-def advise(error: BaseException | None) -> BaseException | None:
+def advise(error: BaseException | None, place: JobDirectory) -> BaseException | None:
     """Print advice for an error that would not occur in a notebook."""
+    hint = place.job["cell"].get("environment_hint")
+    if isinstance(error, ImportError) and hint:
+        node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        sys.stderr.write(f"No environment was chosen, so this cell ran with {sys.executable} on {node}.\n{hint}\n")
     if isinstance(error, RuntimeError) and str(error) == "no running event loop":
         sys.stderr.write(
             "A cell of a job has an event loop if it awaits something at its top level: `await` there what "

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.slurm.location import ClusterLocation
 
-__all__ = ["Environments", "PreparedEnvironment", "is_failure"]
+__all__ = ["ENVIRONMENT_HINT", "Environments", "PreparedEnvironment", "is_failure"]
+
+ENVIRONMENT_HINT = (
+    "Add env=… (a venv, a conda environment or a container image) to the %%sbatch line: "
+    f"{page_url('how-to/choose-an-environment')}"
+)
+"""How to choose an environment, for a cell that ran without one."""
 
 _MODULE_CACHE_AGE_S = 600.0  # seconds for which successfully loaded modules are assumed to exist
 _MAX_STATE_FILE_BYTES = 1_000_000  # bytes of a file of conda

@@ -85,6 +85,7 @@ class CellRecord(JsonObject):
     source: str
     filename: str
     python: str | None = None
+    environment_hint: str | None = None
 
 
 @json_object

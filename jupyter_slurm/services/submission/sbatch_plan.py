@@ -13,7 +13,7 @@ from jupyter_slurm.domain.options.request import Request
 from jupyter_slurm.domain.scripts.script import header_options, job_script
 from jupyter_slurm.domain.slurm_values import parse_time_limit
 from jupyter_slurm.errors import OptionError, UsageError
-from jupyter_slurm.services.environments.resolver import PreparedEnvironment
+from jupyter_slurm.services.environments.resolver import ENVIRONMENT_HINT, PreparedEnvironment
 from jupyter_slurm.services.jobdir.job_directory import FORMAT, ClusterFolder, JobFolder, script_name
 from jupyter_slurm.services.jobdir.job_json_model import (
     ALWAYS_WRITTEN,
@@ -32,7 +32,6 @@ from jupyter_slurm.services.jobs.array_parts import ArrayPart
 from jupyter_slurm.services.jobs.notebook_process import to_kernel_record
 from jupyter_slurm.services.staging.staged_folders import StagedFolders
 from jupyter_slurm.services.submission import launchers
-from jupyter_slurm.services.submission import launchers as launchers_module
 from jupyter_slurm.services.submission import script_additions as sweeping
 from jupyter_slurm.services.submission.effective_options import options_in_force
 from jupyter_slurm.transport.base import Context
@@ -217,9 +216,9 @@ def _add_options(
         prepared.check(chosen.get("export") or (request.context.env or {}).get("SBATCH_EXPORT"), asked["kind"])
         added += prepared.options(chosen)
     if start.is_local and "signal" not in chosen:
-        added.append(f"--signal=B:USR1@{launchers_module.lead(limit)}")
+        added.append(f"--signal=B:USR1@{launchers.lead(limit)}")
     if asked.get("resume"):
-        added += launchers_module.with_resume(chosen, limit, added)
+        added += launchers.with_resume(chosen, limit, added)
     return [*_holder_options(asked, chosen), *added] if start.is_holder else added
 
 
@@ -316,7 +315,9 @@ class _Start:
         if not self.is_python:
             return None
         filename = self.request.get("filename") or "<cell>"
-        return CellRecord(source=self.request["text"], filename=filename, python=self._python())
+        hint = None if self.prepared or self.request.get("python") else ENVIRONMENT_HINT
+        text = self.request["text"]
+        return CellRecord(source=text, filename=filename, python=self._python(), environment_hint=hint)
 
     def _values(self) -> ValuesRecord | None:
         values = self.request.get("values")
@@ -325,7 +326,8 @@ class _Start:
         return ValuesRecord(inputs=values["in"], outputs=values["out"], limit=values["limit"])
 
     def _python(self) -> str | None:
-        return self.prepared.python if self.prepared else self.request.get("python")
+        asked = self.request
+        return self.prepared.python if self.prepared else asked.get("python") or asked.get("default_python")
 
     def _sibling_path(self) -> str:
         return launchers.runner(self.runner, self.request, is_contained=self.is_contained, is_local=self.is_local)
@@ -338,12 +340,9 @@ class _Start:
 
 def _repeatable(asked: SubmissionRequest, options: list[str], args: list[str], cwd: str | None) -> RequestRecord:
     """Return the data to submit the same again; environment and folders are resolved again in that case."""
-    python, stage = asked.get("python"), asked.get("stage") or None
-    record = RequestRecord(options=options, args=args, cwd=cwd, python=python, stage=stage)
-    if asked.get("env"):
-        given = record.given | {"default_python"}
-        record = replace(record, env=asked["env"], default_python=asked.get("default_python"), given=given)
-    return record
+    python, default, stage = asked.get("python"), asked.get("default_python"), asked.get("stage") or None
+    record = RequestRecord(options=options, args=args, cwd=cwd, python=python, default_python=default, stage=stage)
+    return replace(record, env=asked["env"], given=record.given | {"default_python"}) if asked.get("env") else record
 
 
 def _holder_options(requested: SubmissionRequest, chosen: Mapping[str, str | None]) -> list[str]:

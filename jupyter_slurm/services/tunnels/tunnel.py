@@ -359,7 +359,10 @@ def _python(record: JobRecordFile | None) -> str:
     if record is None or record.request is None:
         return ""
     is_inside = record.environment is not None and record.environment.image
-    return (record.request.default_python if is_inside else record.request.python) or ""
+    asked = record.request
+    if is_inside:
+        return asked.default_python or ""
+    return asked.python or (None if asked.env else asked.default_python) or ""
 
 
 def _nodes(entry: TrackedJob) -> str | None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from jupyter_slurm.documentation import page_url
+
 pytestmark = [pytest.mark.slurm, pytest.mark.carrier("paramiko")]
 
 WORDS = 'it\'s a "quoted" $HOME `date`'
@@ -191,6 +193,23 @@ def test_what_another_python_lacks_is_named(kernel: Any, made: Path) -> None:
     assert "vector needs the module numpy" in ran.traceback
     ran = kernel.run("%%sbatch env=other wait\n%time 1")
     assert "magics and !commands need IPython" in ran.traceback
+
+
+def test_a_module_that_the_default_python_lacks_is_followed_by_the_choice_of_an_environment(kernel: Any) -> None:
+    cell = "import os, sys\nprint(sys.executable, os.environ['SLURMD_NODENAME'])\nimport no_such_module_of_anybody"
+    ran = kernel.run(f"%%sbatch wait as=bare\n{cell}")
+    used = " on ".join(kernel.value("bare.stdout").split())
+    said = f"No environment was chosen, so this cell ran with {used}.\nAdd env=… "
+    assert "No module named 'no_such_module_of_anybody'" in kernel.value("bare.stderr")
+    assert said in kernel.value("bare.stderr")
+    assert said.splitlines()[0] in ran.traceback
+    assert page_url("how-to/choose-an-environment") in ran.traceback
+
+    kernel.run(f"%%sbatch wait python={sys.executable} as=named\nimport no_such_module_of_anybody")
+    kernel.run("%%sbatch wait env=other as=chosen\nimport no_such_module_of_anybody")
+    for job in ("named", "chosen"):
+        assert "No module named" in kernel.value(f"{job}.stderr")
+        assert "No environment was chosen" not in kernel.value(f"{job}.stderr")
 
 
 def test_a_script_runs_in_it_byte_for_byte(kernel: Any, made: Path, printed: Callable[[str, str], None]) -> None:
