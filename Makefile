@@ -156,7 +156,7 @@ clean: ## remove what was built and installed here
 
 .build/wheel: .build/venv .build/node_modules pyproject.toml README.md LICENSE $(SOURCES) $(FRONT_END)
 	@rm -rf dist
-	@JUPYTER_SLURM_REQUIRE_LABEXTENSION=1 $(QUIET) "build: the package and its panel; about 15 s" $(BIN)/python -m build
+	@$(QUIET) "build: the package and its panel; about 15 s" $(BIN)/python -m build
 	@touch .build/node_modules $@ # npm writes its lock file again as it was: a newer one would be a reason to start over
 
 .build/installed: .build/wheel

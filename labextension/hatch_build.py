@@ -1,4 +1,4 @@
-"""The build hook: builds the labextension where Node.js is, and says what is missing where it is not."""
+"""Build hook: builds the JupyterLab panel, or fails if Node.js is missing and nobody asked to leave the panel out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hatch_jupyter_builder import npm_builder
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "jupyter_slurm" / "labextension"
-# Set by whatever makes a release: a wheel without the panel must not be published by mistake.
-REQUIRED = "JUPYTER_SLURM_REQUIRE_LABEXTENSION"
+# pip shows no output of a build that succeeds, so a package without the panel must be asked for.
+LEFT_OUT = "JUPYTER_SLURM_WITHOUT_LABEXTENSION"
 
 
 def _stale() -> bool:
@@ -42,17 +42,19 @@ def build(target_name: str, version: str, **options: Any) -> None:
     Raises
     ------
     RuntimeError
-        Node.js is not here, and the environment says that the labextension must be part of the result.
+        Node.js is missing, and the environment does not ask to leave the panel out.
     """
     from_sdist = (ROOT / "PKG-INFO").exists()
     if (from_sdist and BUILT.exists()) or not _stale():
         return
-    if shutil.which("npm") and shutil.which("node"):
-        npm_builder(target_name, version, path=str(ROOT / "labextension"), npm="npm", build_cmd="build:prod", **options)
+    if os.environ.get(LEFT_OUT) == "1":
+        print(f"{LEFT_OUT}=1: the JupyterLab panel is not built.", file=sys.stderr)
+        BUILT.mkdir(exist_ok=True)  # hatchling requires all files of the wheel to exist
         return
-    message = "Node.js 20 or newer and npm are not here: the JupyterLab panel is not built. All else is installed."
-    if os.environ.get(REQUIRED) == "1":
-        raise RuntimeError(message)
-    print(message, file=sys.stderr)
-    # hatchling insists that what it is told to ship exists.
-    BUILT.mkdir(exist_ok=True)
+    if not (shutil.which("npm") and shutil.which("node")):
+        raise RuntimeError(
+            "Building jupyter_slurm from source needs Node.js 20 or newer and npm, for the JupyterLab panel. Install "
+            f"them, or set {LEFT_OUT}=1 to install everything but the panel. A released wheel or sdist contains the "
+            "built panel and needs no Node.js."
+        )
+    npm_builder(target_name, version, path=str(ROOT / "labextension"), npm="npm", build_cmd="build:prod", **options)
