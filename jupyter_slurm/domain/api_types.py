@@ -255,6 +255,7 @@ class Cluster(TypedDict):
     python: NotRequired[str]
     folder: NotRequired[str]
     active: NotRequired[int]
+    gpus: NotRequired[bool]
     launch: NotRequired[ClusterLaunch]
     poll: ClusterPoll
 

@@ -14,7 +14,7 @@ from jupyter_slurm.domain.cluster_facts import NamedEntity
 if TYPE_CHECKING:
     from jupyter_slurm.domain.profile_tables import TomlTable
 
-__all__ = ["merge_profile_facts", "named_in"]
+__all__ = ["has_gpus", "merge_profile_facts", "named_in"]
 
 #: The profile's table for each kind of name.
 _TABLES: Final = {
@@ -42,6 +42,11 @@ def named_in(site: Mapping[str, TomlTable], kind: str) -> list[NamedEntity]:
         return []
     told = site.get(_TABLES[kind], {})
     return [NamedEntity(name, _joined([*_limits(one), _beyond(site, kind, name)])) for name, one in told.items()]
+
+
+def has_gpus(site: Mapping[str, TomlTable]) -> bool:
+    """Return whether the profile names GPUs: their types, or those of a partition."""
+    return bool(site.get("gpus")) or any(one.get("gpus") for one in site.get("partitions", {}).values())
 
 
 def merge_profile_facts(site: Mapping[str, TomlTable], kind: str, names: Iterable[NamedEntity]) -> list[NamedEntity]:

@@ -102,7 +102,7 @@ def _general(description: Description, layout: Layout, ports: Ports, machine: Ma
         "MaxJobCount=60000",
         f"FirstJobId={_first_job()}",
         "KillWait=5",
-        "GresTypes=gpu",
+        *(["GresTypes=gpu"] if any(group.gpus for group in description.nodes) else []),
     ]
     if machine.plugin_dir:
         lines.append(f"PluginDir={machine.plugin_dir}")

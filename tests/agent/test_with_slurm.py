@@ -31,6 +31,7 @@ def slurm(daemon_settings: Settings, cluster: EmbeddedCluster) -> Iterator[tuple
     with AgentClient.connect(daemon_settings) as client:
         env = cluster.env()
         named = client.post("/v1/clusters", json={"slurm_conf": env["SLURM_CONF"], "path": env["PATH"]})
+        assert named["gpus"], "GresTypes of the configuration"
         yield client, f"/v1/clusters/{named['id']}"
 
 

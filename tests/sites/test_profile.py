@@ -323,13 +323,16 @@ def test_what_a_profile_knows_stands_in_for_the_cluster_and_then_beside_its_word
 
 async def test_before_the_log_in_names_are_those_of_the_profile(tmp_path):
     """A user who types `-p` before the first login, or fills in a form, gets the profile's names."""
+    (tmp_path / "pisa.toml").write_text('extends = "unipi"\n')
     (tmp_path / "sky.toml").write_text('extends = "skynet"\n[partitions]\nours = { max_time = "1-0" }\n')
     core = Core(
         Settings(**{name: str(tmp_path) for name in ("job_root", "state_dir", "runtime_dir")}, sites=[str(tmp_path)])
     )
     await core.start()
     try:
-        assert (await core.clusters.register(None, None, "sky"))["connection"]["state"] == "disconnected"
+        sky = await core.clusters.register(None, None, "sky")
+        assert (sky["connection"]["state"], sky["gpus"]) == ("disconnected", True)
+        assert "gpus" not in await core.clusters.register(None, None, "pisa"), "its profile names none"
         told = await core.clusters.list_names("sky", "partition", 0.0)
         assert told["taken"] is None, "the cluster has said nothing"
         names = {one["name"]: one["about"] for one in told["names"]}

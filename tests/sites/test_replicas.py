@@ -84,6 +84,13 @@ def test_the_profile_leads_there(replica: Replica) -> None:
     assert profile.container.get("runtime") in {None, replica.site.software.runtime}
 
 
+def test_a_card_of_the_launcher_names_gpus_only_if_the_cluster_has_some(replica: Replica) -> None:
+    told = replica.laptop.run(
+        "from jupyter_slurm.client.clusters.cluster import current\nprint(current().client.get(current().path())['gpus'])"
+    )
+    assert told.text.strip() == str(any(group.gpus for group in replica.site.cluster.nodes))
+
+
 def test_the_way_in_is_the_only_one(replica: Replica) -> None:
     way, said = replica.site.way, replica.laptop.asked
     asked = [way.asks, *([way.login_asks] if way.gateway else [])]

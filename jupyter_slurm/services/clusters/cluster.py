@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
+from jupyter_slurm.domain.profile_facts import has_gpus
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.services.allocations.kernels import Kernels
 from jupyter_slurm.services.allocations.leases import Leases
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
     from jupyter_slurm.services.submission.request import SubmissionRequest
 
-__all__ = ["Cluster", "ClusterConnection", "ClusterIdentity", "ConnectionState"]
+__all__ = ["Cluster", "ClusterConnection", "ClusterIdentity", "ConnectionState", "gpus_to_api"]
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,17 @@ class ClusterConnection(TypedDict, total=False):
 ConnectionState = Callable[[], ClusterConnection]
 
 
+class ClusterGpus(TypedDict, total=False):
+    """Field of a cluster in the API that says if it has GPUs; empty while that is unknown."""
+
+    gpus: bool
+
+
+def gpus_to_api(has_gpus: bool | None) -> ClusterGpus:
+    """Return the field that says whether a cluster has GPUs."""
+    return {} if has_gpus is None else {"gpus": has_gpus}
+
+
 class ClusterIdentity:
     """Name of a cluster: the agent's, and Slurm's own as soon as Slurm has answered.
 
@@ -66,6 +78,7 @@ class ClusterIdentity:
 
     def __init__(self, location: ClusterLocation, client: SlurmClient) -> None:
         self.id, self.name = location.id, ""
+        self.has_gpus: bool | None = has_gpus(location.profile_names) or None
         self._location, self._client = location, client
 
     async def learn(self) -> None:
@@ -73,7 +86,9 @@ class ClusterIdentity:
         if self.name:
             return
         try:
-            self.name = cluster_name(await self._client.configuration(), "")
+            configuration = await self._client.configuration()
+            self.name = cluster_name(configuration, "")
+            self.has_gpus = self.has_gpus or "gpu" in configuration.get("GresTypes", "").split(",")
         except SlurmError as error:
             log.info("cluster %s has no name yet: %s", self.id, error.message)
 
@@ -159,6 +174,7 @@ class Cluster:
             "active": len({entry.part.of if entry.part else id(entry) for entry in active}),
             "poll": self.poller.status(),
             "launch": self.launch,
+            **gpus_to_api(self.identity.has_gpus),
             **self.describe_connection(),
         }
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jupyter_slurm.domain.findings import Finding
+from jupyter_slurm.domain.profile_facts import has_gpus
 from jupyter_slurm.errors import NotConnected, SlurmError, TransportError
-from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection
+from jupyter_slurm.services.clusters.cluster import Cluster, ClusterConnection, gpus_to_api
 from jupyter_slurm.services.connections.clients import ClientRegistry
 from jupyter_slurm.services.connections.pending_prompts import PromptQueue
 from jupyter_slurm.services.event_bus import EventBus
@@ -183,7 +184,7 @@ class Site:
             return self._cluster.as_dict()
         name, title, slurm_conf = self.profile.name, self.profile.title, self.profile.slurm_conf
         known: api.Cluster = {"id": name, "name": title, "slurm_conf": slurm_conf, "poll": _NO_LINK_STATE}
-        return {**known, **self.describe_connection()}
+        return {**known, **gpus_to_api(has_gpus(self.profile.known) or None), **self.describe_connection()}
 
     def to_api(self) -> api.Cluster:
         """Return the cluster at this moment, even if its connection has just become silent."""

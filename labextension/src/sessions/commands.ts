@@ -11,8 +11,8 @@ import type { ICluster } from "../common/api/objects";
 import { chooseCluster, confirmEnd } from "../common/dialogs";
 import { CommandIDs } from "../common/identifiers";
 import type { IJobsModel } from "../common/jobs_model";
-import { clusterName, jobName } from "../common/labels";
-import { stopBody, stopTitle } from "./labels";
+import { jobName } from "../common/labels";
+import { launchTitle, newSessionTitle, stopBody, stopTitle } from "./labels";
 import type { IMemory, ISessionsModel, SessionJob } from "./model";
 import {
   LaunchPanel,
@@ -82,7 +82,9 @@ export function launchPage(
   const title = (): void => {
     const { cluster, session } = content.place;
     const job = session === null ? null : model.find(cluster, session);
-    page.title.label = job === null ? trans.__("GPU notebook") : jobName(job);
+    const { gpus } = model.jobs.clusters.find(({ id }) => id === cluster) ?? {};
+    const untitled = gpus ? trans.__("GPU notebook") : trans.__("Jupyter");
+    page.title.label = job === null ? untitled : jobName(job);
   };
   title();
   model.changed.connect(title);
@@ -105,10 +107,8 @@ export function addLaunchCommands(
   trans: TranslationBundle,
   open: (place: ISessionLocation) => Promise<void>,
 ): void {
-  const name = (id: string): string => {
-    const cluster = model.clusters.find((each) => each.id === id);
-    return cluster ? clusterName(cluster) : id;
-  };
+  const find = (id: string): ICluster =>
+    model.clusters.find((each) => each.id === id) ?? { id, name: id, poll: { error: null } };
   const choose = async (): Promise<string> => {
     const [title, button] = [trans.__("A GPU notebook on which cluster?"), trans.__("Go on")];
     return (await chooseCluster(trans, title, button, model.clusters))?.id ?? "";
@@ -119,9 +119,7 @@ export function addLaunchCommands(
       if (cluster === "") {
         return trans.__("New GPU Notebook…");
       }
-      return args["isPalette"]
-        ? trans.__("New GPU Notebook on %1", name(cluster))
-        : trans.__("GPU notebook on %1", name(cluster));
+      return (args["isPalette"] ? newSessionTitle : launchTitle)(trans, find(cluster));
     },
     caption: trans.__("Start a Jupyter on a node of the cluster"),
     icon: ({ isPalette }) => (isPalette ? undefined : gpuIcon),
@@ -136,13 +134,13 @@ export function addLaunchCommands(
   });
   const listed = new Map<string, { title: string; items: IDisposable[] }>();
   const list = (cluster: ICluster, rank: number): void => {
-    const { id: command, title } = { id: CommandIDs.launch, title: clusterName(cluster) };
+    const { id: command, title } = { id: CommandIDs.launch, title: launchTitle(trans, cluster) };
     const known = listed.get(cluster.id);
     if (known?.title === title) {
       return;
     }
     known?.items.forEach((item) => {
-      item.dispose(); // the name of the cluster was unknown until the controller answered
+      item.dispose(); // until the controller answered, name and GPUs of the cluster were unknown
     });
     const args = { cluster: cluster.id };
     const items = [

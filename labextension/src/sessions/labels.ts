@@ -3,7 +3,8 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 
 import { formatDuration } from "../common/format";
 import { stateKind } from "../common/job_states";
-import { jobName } from "../common/labels";
+import type { ICluster } from "../common/api/objects";
+import { clusterName, jobName } from "../common/labels";
 import { isOver, type SessionJob } from "./model";
 
 /** A step of a session: its label, its time, and the time since the step before. */
@@ -16,6 +17,20 @@ export interface IStep {
 }
 
 const STEP_STATES = ["submitted", "pending", "starting", "ready"] as const;
+
+/** Return the title of the form that launches a session, which names GPUs only where the cluster has some. */
+export function launchTitle(trans: TranslationBundle, cluster: ICluster): string {
+  const name = clusterName(cluster);
+  return cluster.gpus ? trans.__("GPU notebook on %1", name) : trans.__("Jupyter on %1", name);
+}
+
+/** Return the label of the palette's command that opens this form. */
+export function newSessionTitle(trans: TranslationBundle, cluster: ICluster): string {
+  const name = clusterName(cluster);
+  return cluster.gpus
+    ? trans.__("New GPU Notebook on %1", name)
+    : trans.__("New Jupyter on %1", name);
+}
 
 /** Return the state of a session, in a word or two; of an ended one the state of Slurm, which says how it ended. */
 export function sessionState(trans: TranslationBundle, job: SessionJob): string {

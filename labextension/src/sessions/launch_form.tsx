@@ -3,7 +3,7 @@ import type { TranslationBundle } from "@jupyterlab/translation";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
-import { clusterName, problemText } from "../common/labels";
+import { problemText } from "../common/labels";
 import type { ILaunchForm, LaunchField } from "../common/launch_request";
 import { costText, limitsText, partitionText, typeText, waitText } from "../resources/labels";
 import { partitionOf, type IResourcesState } from "../resources/model";
@@ -17,6 +17,7 @@ import {
   type IFormFeedback,
 } from "./form_requests";
 import { doubtsByField, formProblems, initialForm } from "./form_values";
+import { launchTitle } from "./labels";
 import type { Choices, IChoice, ISessionsModel, SessionJob } from "./model";
 
 export interface IFormProps {
@@ -211,7 +212,7 @@ function Form(props: IFormProps & { readonly first: ILaunchForm }): React.ReactE
       void launch();
     }
   };
-  const title = trans.__("GPU notebook on %1", clusterName(cluster));
+  const title = launchTitle(trans, cluster);
   return (
     <form ref={node} noValidate aria-label={title} onSubmit={submit}>
       <div className="jp-Slurm-fields">

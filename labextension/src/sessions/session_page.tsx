@@ -6,8 +6,9 @@ import { Signal, type ISignal } from "@lumino/signaling";
 import * as React from "react";
 
 import type { ICluster } from "../common/api/objects";
-import { clusterName, connectionState, connectionText } from "../common/labels";
+import { connectionState, connectionText } from "../common/labels";
 import type { ILaunchForm } from "../common/launch_request";
+import { launchTitle } from "./labels";
 import { LaunchForm } from "./launch_form";
 import type { ISessionsModel, SessionJob } from "./model";
 import { SessionCard } from "./session_card";
@@ -77,7 +78,7 @@ export function LaunchPage(props: IPageProps): React.ReactElement {
   if (connection && ["disconnected", "connecting"].includes(connection.state)) {
     return (
       <>
-        <h2>{trans.__("GPU notebook on %1", clusterName(cluster))}</h2>
+        <h2>{launchTitle(trans, cluster)}</h2>
         <p role="status">{connectionState(trans, connection)}</p>
         {connection.message !== "" && <p className="jp-Slurm-aside">{connection.message}</p>}
         {connection.state === "disconnected" && (
@@ -102,7 +103,7 @@ export function LaunchPage(props: IPageProps): React.ReactElement {
   };
   return (
     <>
-      <h2>{trans.__("GPU notebook on %1", clusterName(cluster))}</h2>
+      <h2>{launchTitle(trans, cluster)}</h2>
       <LaunchForm
         {...{ model, trans, cluster, launched, template }}
         save={acts.save}

@@ -8,7 +8,7 @@ import type { ILaunchForm } from "../../src/common/launch_request";
 import { ResourcesModel, type IResources } from "../../src/resources/model";
 import { SessionsModel, type ISessionsApi, type SessionJob } from "../../src/sessions/model";
 
-export const CLUSTER: ICluster = { id: "local", name: "arandu", poll: { error: null } };
+export const CLUSTER: ICluster = { id: "local", name: "arandu", gpus: true, poll: { error: null } };
 
 export function session(state: string, more: Partial<IJob> = {}, message = ""): SessionJob {
   return {

@@ -285,6 +285,17 @@ describe("the cards", () => {
       "GPU notebook on far",
       "New GPU Notebook on far",
     ]);
+    clusters.push({ id: "unipi", name: "unipi", gpus: false, poll: { error: null } });
+    clusters.push({ id: "new", name: "new", poll: { error: null } });
+    model.changed.emit();
+    clusters[3] = { ...CLUSTER, id: "new", name: "new" }; // its controller has answered
+    model.changed.emit();
+    expect(shown.slice(4)).toEqual([
+      "Jupyter on unipi",
+      "New Jupyter on unipi",
+      "GPU notebook on new",
+      "New GPU Notebook on new",
+    ]);
     await commands.execute(CommandIDs.launch, { cluster: "far" });
     expect(opened).toHaveBeenCalledExactlyOnceWith(
       expect.objectContaining({ cluster: "far", session: null }),

@@ -86,7 +86,7 @@ export type IUser = Omit<ApiSchemas["User"], "pid">;
 /** The initial values of the form that launches a session, from the profile of the cluster. */
 export type ILaunchDefaults = NonNullable<ApiSchemas["Cluster"]["launch"]>;
 
-export type ICluster = Pick<ApiSchemas["Cluster"], "id" | "launch"> & {
+export type ICluster = Pick<ApiSchemas["Cluster"], "id" | "launch" | "gpus"> & {
   readonly name: string | null;
   /** An older agent sends the error as a text. */
   readonly poll: { readonly error: IProblem | string | null };

@@ -162,6 +162,8 @@ export interface components {
             readonly folder?: string;
             /** @description Jobs that are not over */
             readonly active?: number;
+            /** @description Whether the cluster has GPUs, by its profile or Slurm's GresTypes; absent while that is unknown */
+            readonly gpus?: boolean;
             /** @description What stands first in a form that launches a session, as the profile says it; absent while nobody is logged in */
             readonly launch?: {
                 /** @description Seconds without use after which a session ends where nothing else is said */
@@ -219,7 +221,7 @@ export interface components {
             readonly python?: string | null;
             /** @description The environment of the job: its name in the profile or the settings, the folder of a venv or of conda, or an image: docker://NAME:TAG, a SIF file, the folder of an unpacked one */
             readonly env?: string | null;
-            /** @description With `env`, what runs a Python cell where neither `python` nor the environment says it; of an image, what starts the container on the node */
+            /** @description The Python of a cell if neither `python` nor the environment names one. For an image, the Python that starts the container on the node */
             readonly default_python?: string | null;
             readonly label?: string | null;
             /** @description What the script is called; Slurm names the job after it */
