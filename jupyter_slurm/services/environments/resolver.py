@@ -217,7 +217,7 @@ class Environments:
             raise UsageError(
                 f"The environment {environment.name} cannot be used: {printable(missing[0])} does not "
                 f"exist on {self._location.host}.",
-                hint="Correct the environment in the profile of the cluster, or in c.Settings.environments of "
+                hint="Correct the environment in the profile of the cluster, or in c.JupyterSlurm.environments of "
                 "this computer.",
             )
 

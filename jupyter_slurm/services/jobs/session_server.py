@@ -33,7 +33,7 @@ __all__ = [
 _MAX_NOTE_BYTES = 65_536
 _MAX_WARNINGS = 10
 _NO_LISTENER_HINT = (
-    "Launch the session on another node, or change the range `node_ports` in the profile or in c.Settings."
+    "Launch the session on another node, or change the range `node_ports` in the profile or in c.JupyterSlurm."
 )
 
 

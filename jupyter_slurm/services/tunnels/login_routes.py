@@ -100,7 +100,7 @@ class DirectRoute:
             f"The user who listens on port {port} of {self._goal.node} cannot be identified, because "
             "the node accepts neither ssh nor a job step.",
             hint="Sessions work with `node_ports = [FIRST, LAST]` under [tunnels] in the profile (on the "
-            "login node itself: c.Settings.node_ports). To connect without proof, set `unproven = "
+            "login node itself: c.JupyterSlurm.node_ports). To connect without proof, set `unproven = "
             "true` under [tunnels].",
             why="unproven",
         )

@@ -317,7 +317,7 @@ class Tunnels:
             make_private(folder)
         except OSError as error:
             said = f"{folder} cannot be created: {error.strerror}."
-            raise TunnelError(said, hint="Set c.Settings.runtime_dir to a directory of yours.") from error
+            raise TunnelError(said, hint="Set c.JupyterSlurm.runtime_dir to a directory of yours.") from error
         return os.path.join(folder, secrets.token_hex(4))
 
     # -- ends of jobs and their tunnels
