@@ -65,7 +65,8 @@ def find_magics(text: str) -> Iterator[str]:
 
 def check_command(line: str, is_mention: bool = True) -> None:
     """Read a line with the parser of the command line. A mention in a text may leave out arguments."""
-    words = shlex.split(with_values(line), comments=True)
+    inner = re.search(r"\$\((jupyter slurm [^)]*)\)", line)  # eval "$(jupyter slurm embedded env)"
+    words = shlex.split(with_values(inner[1] if inner else line), comments=True)
     start = next(number for number, word in enumerate(words) if words[number : number + 2] == ["jupyter", "slurm"])
     words = words[start + 2 :]
     ends = [number for number, word in enumerate(words) if word in ("|", ">", "&&", ";", "&", "2>&1")]
