@@ -28,7 +28,7 @@ __all__ = ["BlockRun", "run_page"]
 
 _WIDGET = "application/vnd.jupyter.widget-view+json"
 _PAUSE = '__import__("time").sleep(0.3)'
-_OUTPUT_TIMEOUT_S = 60.0
+_OUTPUT_TIMEOUT_S = 30.0
 
 
 @dataclass
@@ -98,16 +98,18 @@ def _run_cell(client: NotebookClient, number: int, block: Block, place: Surround
 
 
 def _run_terminal(block: Block, terminal: Terminal, place: Surroundings) -> BlockRun:
+    """Run the commands; where the block must fail, its last command is the one that does."""
     run = BlockRun(block)
-    failed = False
     for command in block.commands:
         said = terminal.run(place.typed(command))
         run.outputs.append(Output(place.neutral(said.text)))
-        failed = said.code != 0
-        if failed:
+        if said.code != 0:
             break
     text = "\n".join(output.text for output in run.outputs)
-    run.fault = _fault(block, failed, text)
+    if said.code != 0 and len(run.outputs) < len(block.commands):
+        run.fault = f"`{command}` failed:\n{text}"
+    else:
+        run.fault = _fault(block, said.code != 0, text)
     if not run.fault and not re.search(block.expected, text, re.MULTILINE):
         run.fault = f"no {block.expected!r} in the output:\n{text}"
     return run

@@ -57,7 +57,7 @@ class Terminal:
     def _converse(self, argv: Sequence[str], timeout: float) -> Said:
         main, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
-        text, read, deadline = b"", 0, time.monotonic() + timeout
+        text, read, late, deadline = b"", 0, False, time.monotonic() + timeout
         streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
         with subprocess.Popen(argv, env=self._env, cwd=self._folder, **streams) as process:
             os.close(terminal)
@@ -71,9 +71,11 @@ class Terminal:
                     if match := re.search(question.encode(), text[read:]):
                         read += match.end()
                         os.write(main, (answer if isinstance(answer, str) else answer()).encode() + b"\n")
-            late = process.poll() is None
-            if late:
+            try:
+                process.wait(max(1.0, deadline - time.monotonic()))  # its terminal is closed, or the time is over
+            except subprocess.TimeoutExpired:
                 process.kill()
+                late = True
         os.close(main)
         shown = text.decode(errors="replace")
         return Said(process.returncode, f"{shown}\n(not ended within {timeout:g} s)" if late else shown)
