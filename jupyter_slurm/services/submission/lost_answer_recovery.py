@@ -21,7 +21,7 @@ from jupyter_slurm.services.jobs.tracker import Tracker
 from jupyter_slurm.services.slurm.client import SlurmClient
 from jupyter_slurm.services.slurm.poller import Poller
 from jupyter_slurm.services.submission import sbatch_execution
-from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer
+from jupyter_slurm.services.submission.sbatch_execution import SbatchAnswer, foreign_cluster_error, refusal
 from jupyter_slurm.services.submission.sbatch_plan import Plan
 from jupyter_slurm.services.submission.submission_lookup import SubmissionLookup
 from jupyter_slurm.transport.base import Context
@@ -143,8 +143,11 @@ class SubmissionRecovery:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def accept(self, entry: TrackedJob, job: JobId, remarks: list[str]) -> None:
-        """Record the ID of a job that sbatch accepted."""
+    async def accept(self, entry: TrackedJob, job: JobId, remarks: list[str], cluster: str = "") -> None:
+        """Record the ID of a job that sbatch accepted, unless it has put the job on another cluster."""
+        error = cluster and foreign_cluster_error(job, cluster, await self._client.cached_configuration())
+        if error:
+            return await self._conclude(entry, NOT_SUBMITTED, error)
         now = self._tracker.clock()
         entry.id, entry.error = job, None
         entry.slurm.regain_sight()
@@ -155,7 +158,7 @@ class SubmissionRecovery:
         if entry.record is not None and entry.folder is not None:
             entry.record = replace(entry.record, job=SlurmJobRecord(id=str(job)))
             self._tracker.schedule_save(entry)
-        self._after_settling(entry)
+        return self._after_settling(entry)
 
     async def check_number(self, entry: TrackedJob) -> None:
         """Check that a job still owns its ID: the queue has shown the job, or sbatch has just returned the ID.
@@ -194,8 +197,6 @@ class SubmissionRecovery:
                 f"Job {target} has not started, so it cannot get a signal.",
                 hint="Use job.cancel() without a signal to cancel it.",
             ) from None
-
-    # -- recovery of one submission
 
     def _spawn(self, entry: TrackedJob, work: Coroutine[Any, Any, None]) -> None:
         key = entry.key or ""
@@ -286,10 +287,9 @@ class SubmissionRecovery:
         while True:
             answer = await self._answer(case)
             if answer is not None and answer.job is not None:
-                return await self.accept(entry, answer.job, answer.remarks)
+                return await self.accept(entry, answer.job, answer.remarks, answer.cluster)
             if answer is not None and answer.is_clear:
-                argv = entry.record.argv if entry.record else []
-                return await self._refuse(entry, sbatch_execution.refusal(answer, argv))
+                return await self._refuse(entry, refusal(answer, entry.record.argv if entry.record else []))
             found = await self._search.in_queue(entry, case.since, answer)
             job, has_run, is_certain = found.job, False, found.is_certain
             if job is None:

@@ -47,6 +47,24 @@ class Preflight:
         warnings = [*asked.get("warnings", ()), *await self._doubts(None if _is_contained(plan) else named)]
         return [*warnings, *await self._doubt_about_folder(plan)]
 
+    async def check_cluster(self, plan: Plan) -> None:
+        """Refuse a job for another cluster: only jobs of this one are followed, by their numbers here.
+
+        Raises
+        ------
+        UsageError
+            ``--clusters``, or the variable of that name, names another cluster.
+        """
+        own = (await self._client.cached_configuration()).get("ClusterName", "").lower()
+        for request in plan.requests if own else ():
+            for name in request.clusters:
+                if name != own:
+                    option = "clusters" if request.chosen.get("clusters") else "cluster"
+                    raise UsageError(
+                        f"{request.written(option)}: only jobs of cluster {own} can be followed.",
+                        hint="Leave it out, or use a site profile of that cluster: `%slurm use NAME`.",
+                    )
+
     async def jupyter(self, request: PlanRequest, plan: Plan) -> list[str]:
         """Refuse a session whose Python has no Jupyter; only warn if that is uncertain."""
         session = plan.record.session

@@ -8,7 +8,7 @@ no answer, the queue is searched for the path of the script, which is unique.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jupyter_slurm.domain.ids import JobId
@@ -21,14 +21,23 @@ from jupyter_slurm.services.submission.sbatch_plan import Plan
 from jupyter_slurm.transport.base import Context, DetachedRun, Sent, Transport
 from jupyter_slurm.transport.tunnel import accepted_peer
 
-__all__ = ["ACCEPTED", "SbatchAnswer", "await_answer", "execute", "read_answer", "refusal", "start_sbatch"]
+__all__ = [
+    "ACCEPTED",
+    "SbatchAnswer",
+    "await_answer",
+    "execute",
+    "foreign_cluster_error",
+    "read_answer",
+    "refusal",
+    "start_sbatch",
+]
 
 ACCEPTED = JobState("PENDING")
 """State of a job that sbatch has just accepted."""
 
 _FAILURE = re.compile(rb"^(?:.*: )?Batch job submission failed: (.*)$", re.MULTILINE)
 _MAX_ANSWER_BYTES = 1 << 20  # bytes; sbatch prints little, and the job may write there, too
-_ID_LINE = re.compile(rb"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
+_ID_LINE = re.compile(rb"^(?:Submitted batch job )?(\d+)(?:;(\S+)| on cluster (\S+))?\s*$", re.MULTILINE)
 
 # Part of a message of sbatch in lower case, and the hint; the first that fits counts.
 _HINTS = (
@@ -66,13 +75,27 @@ _HINTS = (
 
 @dataclass(frozen=True)
 class SbatchAnswer:
-    """Answer of one execution of sbatch; ``job`` is None without an ID, ``exit_code`` if it was lost."""
+    """Answer of one execution of sbatch.
+
+    Attributes
+    ----------
+    exit_code : int or None
+        None if it was lost.
+    job : JobId or None
+        None without an ID, and if more than one number could be the ID.
+    cluster : str
+        Cluster of the job, if sbatch named one: it does so for ``--clusters``.
+    is_ambiguous : bool
+        Whether more than one number of the output could be the ID: banners of a site have numbers, too.
+    """
 
     exit_code: int | None
     stdout: bytes
     stderr: bytes
     job: JobId | None
     argv: Sequence[str] = ()
+    cluster: str = ""
+    is_ambiguous: bool = False
 
     @property
     def is_clear(self) -> bool:
@@ -137,9 +160,23 @@ async def read_answer(transport: Transport, folder: JobFolder, attempt: int) -> 
 
 
 def _answer(code: int | None, out: bytes, err: bytes, argv: Sequence[str] = ()) -> SbatchAnswer:
-    found = _ID_LINE.findall(out)
-    has_taken = found and (code is None or code <= 0)  # killed after its answer
-    return SbatchAnswer(code, out, err, JobId(int(found[-1])) if has_taken else None, argv)
+    found = _ID_LINE.findall(out) if code is None or code <= 0 else []  # killed after its answer
+    numbers = {int(number) for number, *_ in found}
+    is_ambiguous = len(numbers) > 1
+    job = JobId(numbers.pop()) if len(numbers) == 1 else None
+    cluster = next((decode_output(named or other) for _, named, other in found if named or other), "")
+    return SbatchAnswer(code, out, err, job, argv, cluster, is_ambiguous)
+
+
+def foreign_cluster_error(job: JobId, cluster: str, configuration: Mapping[str, str]) -> SlurmError | None:
+    """Return the error of a job that sbatch has put on another cluster; its number means another job on this one."""
+    if cluster.lower() == configuration.get("ClusterName", "").lower():
+        return None
+    name = printable(cluster)
+    return SubmitRefused(
+        f"sbatch put the job on cluster {name}, as job {job}. It is not followed.",
+        hint=f"`%scancel -M {name} {job}` cancels it. Leave out --clusters, and unset SBATCH_CLUSTERS.",
+    )
 
 
 def refusal(answer: SbatchAnswer, argv: Sequence[str], cluster: str = "") -> SlurmError:

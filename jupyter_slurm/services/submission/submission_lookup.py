@@ -68,6 +68,8 @@ class SubmissionLookup:
             absent += 1
             await asyncio.sleep(_LOOKUP_INTERVAL_S if absent < _MIN_LOOKUPS else 0)
         never_asked = answer is None or answer.is_unsent
+        if answer is not None and answer.is_ambiguous:  # sbatch accepted the job: it may be over, but it was there
+            return LookupResult(None, is_certain=False)
         return LookupResult(None, never_asked or 0 <= self._clock() - since < remembers)
 
     async def in_folder(self, entry: TrackedJob) -> tuple[JobId | None, bool]:

@@ -141,6 +141,7 @@ class Submitter:
         warnings = [*await self._preflight.warnings(request, plan), *parts_notice(parts)]
         if requested.get("dry_run"):
             return await self._show(request, plan, warnings)
+        await self._preflight.check_cluster(plan)
         await self.prepare()
         warnings += await self._preflight.jupyter(request, plan)
         entry, doubts = await self._submit_directory(plan, request.context, warnings)
@@ -335,7 +336,9 @@ class Submitter:
     ) -> None:
         """Process the answer of sbatch."""
         if answer is not None and answer.job is not None:
-            await self._settler.accept(entry, answer.job, answer.remarks)
+            await self._settler.accept(entry, answer.job, answer.remarks, answer.cluster)
+            if entry.id is None and entry.error is not None:
+                raise entry.error
             if warnings.is_old:
                 self._facts.mark_stale()
             self._facts.refresh()  # for the next submission

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_slurm.embedded import EmbeddedCluster
+from jupyter_slurm.errors import SubmitRefused, UsageError
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.carrier("paramiko")]
 
@@ -96,6 +97,56 @@ async def test_banners_of_a_wrapper_do_not_hide_the_id(own_cluster, faulty, tmp_
     job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
     assert job["id"] is not None
     await once(faulty, job)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "echo 'Remaining hours:'; echo 1234",
+        "echo 'Submitted batch job 1'",
+        "echo 2026",
+        "printf '7\\n\\n  8 \\n9\\n'",
+    ],
+)
+async def test_a_number_of_a_banner_is_not_taken_for_the_id(own_cluster, faulty, tmp_path, behind):
+    """With more than one number in the answer, the queue decides by the path of the script."""
+    own = (await faulty.submit("#!/bin/sh\ntrue\n"))["id"]
+    path = wrapper(tmp_path / "bin", f'#!/bin/sh\n/usr/bin/sbatch "$@"\n{behind}\n')
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    found = await once(faulty, job)
+    assert int(found["id"]) == int(own) + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['/usr/bin/sbatch "$@" | tail -1 | sed "s/^/Submitted batch job /"', 'echo Hello; /usr/bin/sbatch "$@"; echo bye'],
+)
+async def test_a_wrapper_with_one_number_is_understood(own_cluster, faulty, tmp_path, text):
+    path = wrapper(tmp_path / "bin", f"#!/bin/sh\n{text}\n")
+    job = await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    assert job["id"] is not None
+    await once(faulty, job)
+
+
+async def test_a_job_on_another_cluster_is_never_one_of_this_cluster(own_cluster, faulty, tmp_path):
+    """Its number belongs to another job here, which is neither shown nor cancelled."""
+    mine = await faulty.submit(SCRIPT)
+    for answer in (f"{mine['id']};other", f"Submitted batch job {mine['id']} on cluster other"):
+        folder = tmp_path / answer.split()[0]
+        path = wrapper(folder, f"#!/bin/sh\necho '{answer}'\n")
+        with pytest.raises(SubmitRefused, match=f"cluster other, as job {mine['id']}"):
+            await faulty.submit(SCRIPT, context={"env": {**faulty.env, "PATH": path}})
+    jobs = [job for job in await faulty.core.cluster(faulty.id).jobs.list_jobs(active=False) if job["id"] == mine["id"]]
+    assert [job["key"] for job in jobs] == [mine["key"]]
+    await once(faulty, mine)
+
+
+@pytest.mark.parametrize("header", ["", "#SBATCH -M other\n", "#SBATCH --clusters=this,other\n"])
+async def test_a_submission_to_another_cluster_is_refused(own_cluster, faulty, header):
+    env = faulty.env if header else {**faulty.env, "SBATCH_CLUSTERS": "other"}
+    name = "clusters" if header else "SBATCH_CLUSTERS"
+    with pytest.raises(UsageError, match=f"{name}=.*other: only jobs of cluster"):
+        await faulty.submit(f"#!/bin/sh\n{header}true\n", context={"env": env})
 
 
 @pytest.mark.carrier("paramiko", "openssh")  # the connection ends with the agent, or survives it
