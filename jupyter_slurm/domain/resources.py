@@ -18,10 +18,20 @@ if TYPE_CHECKING:
 __all__ = ["Gpus", "Resources", "count_gpus", "standing"]
 
 _MIB: Final = 1 << 20
-# Flags under which a node that is up does not start ordinary jobs.
-_BLOCKED_NODE_FLAGS: Final = frozenset({"RESERVED", "MAINT", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"})
+# Flags under which a node that is up does not start ordinary jobs now (scontrol(1), "node state"). The backfill
+# scheduler keeps a planned node for another job.
+_BLOCKED_NODE_FLAGS: Final = frozenset(
+    {
+        *("RESERVED", "MAINT", "MAINTENANCE", "PLANNED", "BLOCKED", "COMPLETING", "POWERING_UP", "POWER_UP"),
+        *("REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "REBOOT^"),
+    }
+)
 # Flags that matter more than the base state.
-_TELLING_NODE_FLAGS: Final = ("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED")
+_TELLING_NODE_FLAGS: Final = (
+    *("DRAIN", "NOT_RESPONDING", "FAIL", "INVALID_REG", "MAINT", "MAINTENANCE", "RESERVED"),
+    *("PLANNED", "BLOCKED", "COMPLETING"),
+)
+_SHARED_GRES: Final = ("shard", "mps")  # parts of GPUs, which the use of GPUs does not include
 
 
 class Gpus(NamedTuple):
@@ -69,7 +79,7 @@ class Resources:
     @cached_property
     def gpus(self) -> list[Gpus]:
         """Return the GPUs of all nodes."""
-        return count_gpus(self.nodes)
+        return count_gpus(self.nodes, self._least_memory)
 
     def as_dict(self, *, has_nodes: bool = True) -> ReportedResources:
         """Return the resources in the form of the API, memory in MiB; on request without the nodes."""
@@ -83,7 +93,7 @@ class Resources:
         }
 
     def _partition(self, partition: Partition) -> api.ResourcesPartition:
-        nodes = self._nodes_by_partition.get(partition.name, [])
+        nodes, least_memory = self._nodes_by_partition.get(partition.name, []), _default_memory(partition)
         return {
             "name": partition.name,
             "is_default": partition.is_default,
@@ -92,9 +102,15 @@ class Resources:
             "default_time": partition.default_time,
             "nodes": dict(Counter(standing(node) for node in nodes)),
             "cpus": sum(node.cpus for node in nodes),
-            "cpus_free": sum(node.cpus_idle for node in nodes if _starts_jobs(node)),
-            "gpus": [_told(one) for one in count_gpus(nodes)],
+            "cpus_free": sum(node.cpus_idle for node in nodes if _starts_jobs(node, least_memory)),
+            "gpus": [_told(one) for one in count_gpus(nodes, {node.name: least_memory for node in nodes})],
         }
+
+    @cached_property
+    def _least_memory(self) -> dict[str, int]:
+        """Return by node the memory that a job with one CPU gets by default, in bytes: the least of its partitions."""
+        least = {one.name: _default_memory(one) for one in self.partitions}
+        return {node.name: min((least.get(name, 0) for name in node.partitions), default=0) for node in self.nodes}
 
     @cached_property
     def _nodes_by_partition(self) -> dict[str, list[Node]]:
@@ -110,10 +126,17 @@ def standing(node: Node) -> str:
     return next((flag for flag in _TELLING_NODE_FLAGS if flag in node.flags), node.state)
 
 
-def count_gpus(nodes: Iterable[Node]) -> list[Gpus]:
+def count_gpus(nodes: Iterable[Node], least_memory: Mapping[str, int] | None = None) -> list[Gpus]:
     """Return the GPUs of nodes by type, those without a type last.
 
-    A GPU is free if it is not allocated and a job could start on its node: up, not reserved, with a free CPU.
+    A GPU is free if it is not allocated, no part of it is, and a job could start on its node: up, not kept for another
+    job, with a free CPU and with memory.
+
+    Parameters
+    ----------
+    nodes : iterable of Node
+    least_memory : mapping, optional
+        Bytes that a job on a node needs at least, by the node's name.
     """
     total, used, free, most = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for node in nodes:
@@ -121,7 +144,7 @@ def count_gpus(nodes: Iterable[Node]) -> list[Gpus]:
         for kind, (has, taken) in there.items():
             total[kind] += has
             used[kind] += taken
-            free[kind] += (has - taken) * (_starts_jobs(node) and node.cpus_idle > 0)
+            free[kind] += (has - taken) * _starts_jobs(node, (least_memory or {}).get(node.name, 0))
             most[kind] = max(most[kind], has)
     return [
         Gpus(kind, total[kind], used[kind], free[kind], most[kind])
@@ -139,8 +162,19 @@ def _limit(limit: Limit) -> api.ResourcesLimit:
     return cast("api.ResourcesLimit", fields)
 
 
-def _starts_jobs(node: Node) -> bool:
-    return node.is_up and not _BLOCKED_NODE_FLAGS.intersection(node.flags)
+def _starts_jobs(node: Node, least_memory: int = 0) -> bool:
+    """Return whether a job with one CPU and some memory, in bytes, could start on a node now."""
+    is_open = node.is_up and not _BLOCKED_NODE_FLAGS.intersection(node.flags)
+    has_memory = not node.memory or node.memory - node.memory_used >= max(least_memory, 1)
+    return is_open and node.cpus_idle > 0 and has_memory
+
+
+def _default_memory(partition: Partition) -> int:
+    """Return the memory of a job with one CPU that asks for none, in bytes; 0 if unknown or all of the node."""
+    for name in ("DefMemPerCPU", "DefMemPerNode"):
+        if (text := partition.fields.get(name, "")).isdecimal():
+            return int(text) * _MIB
+    return 0
 
 
 def _by_type(node: Node) -> dict[str, tuple[int, int]]:
@@ -149,12 +183,22 @@ def _by_type(node: Node) -> dict[str, tuple[int, int]]:
     If a plugin detected the types itself, the use may have types that the node's own line does not name.
     """
     has, taken = _counted(node.gres), _counted(node.gres_used)
+    _add_shared(node, has, taken)
     found = {kind: min(taken[kind], number) for kind, number in has.items()}
     left = sum(taken.values()) - sum(found.values())
     for kind, number in has.items():
         more = min(left, number - found[kind])
         found[kind], left = found[kind] + more, left - more
     return {kind: (number, found[kind]) for kind, number in has.items() if number}
+
+
+def _add_shared(node: Node, has: Counter[str], taken: Counter[str]) -> None:
+    """Count GPUs of which a job has a part as allocated: as many as there are parts in use, since Slurm names none."""
+    for one in node.gres_used:
+        if one.name in _SHARED_GRES and one.count:
+            kind = one.type if one.type and one.type in has else next(iter(has), "")
+            number = 1 if one.name == "mps" else one.count  # a node gives out parts of one GPU by MPS at a time
+            taken[kind] = min(has[kind], taken[kind] + number)
 
 
 def _counted(gres: Sequence[Gres]) -> Counter[str]:

@@ -14,8 +14,9 @@ import pytest
 from jupyter_slurm.domain.queries.all_jobs import all_jobs_argv, parse_all_jobs
 from jupyter_slurm.domain.queries.associations import Qos as KnownQos
 from jupyter_slurm.domain.queries.cluster import Node
+from jupyter_slurm.domain.queries.cluster import Partition as KnownPartition
 from jupyter_slurm.domain.queries.limits import parse_limits
-from jupyter_slurm.domain.resources import count_gpus
+from jupyter_slurm.domain.resources import Resources, count_gpus
 from jupyter_slurm.domain.slurm_values import parse_gres
 from jupyter_slurm.embedded import EmbeddedCluster, load_description
 from jupyter_slurm.embedded.description import Partition, Qos
@@ -156,7 +157,7 @@ async def _what_was_known_stays(desk: Any, cluster: EmbeddedCluster, look: dict[
         ("gpu:4(S:0-1)", "gpu:(null):1(IDX:0)", {"": (4, 1)}),
         ("gpu:4", "gpu:nvidia_a100:3(IDX:0-2)", {"": (4, 3)}),  # types detected by a plugin
         ("gpu:a100:2,gpu:4", "gpu:a100:2(IDX:0-1),gpu:h100:1(IDX:2)", {"a100": (2, 2), "": (4, 1)}),
-        ("gpu:a100_3g.20gb:2,mps:100,shard:8", "gpu:a100_3g.20gb:1(IDX:0),mps:50,shard:3", {"a100_3g.20gb": (2, 1)}),
+        ("gpu:a100_3g.20gb:2,mps:100,shard:8", "gpu:a100_3g.20gb:1(IDX:0),mps:50,shard:3", {"a100_3g.20gb": (2, 2)}),
         ("gpu:a:2,gpu:b:2", "gpu:a:9(IDX:0-8)", {"a": (2, 2), "b": (2, 2)}),  # more than exist: none is free
         ("gpu:0", "gpu:0", {}),
         ("(null)", "gpu:0", {}),
@@ -171,8 +172,59 @@ def test_gpus_by_type(has: str, used: str, expected: dict[str, tuple[int, int]])
         replace(node, flags=("RESERVED",)),
         replace(node, state="DOWN"),
         replace(node, state="ALLOCATED", cpus_idle=0),
+        replace(node, memory=64 << 30, memory_used=64 << 30),
+        *(replace(node, flags=(flag,)) for flag in ("PLANNED", "BLOCKED", "COMPLETING", "REBOOT", "POWERING_UP")),
     ):
         assert all(one.free == 0 for one in count_gpus([other])), other
+
+
+@pytest.mark.parametrize(
+    ("shared", "used"), [("shard:a100:3(2/4,1/4)", 3), ("shard:2", 2), ("shard:16", 4), ("mps:100", 1), ("shard:0", 0)]
+)
+def test_a_gpu_of_which_a_job_has_a_part_is_not_free(shared: str, used: int) -> None:
+    node = Node("n", state="MIXED", cpus=4, cpus_idle=2, gres=tuple(parse_gres("gpu:a100:4,shard:a100:16")))
+    (gpus,) = count_gpus([replace(node, gres_used=tuple(parse_gres(f"gpu:a100:0,{shared}")))])
+    assert (gpus.used, gpus.free) == (used, 4 - used)
+
+
+@pytest.mark.parametrize(("default", "free"), [("8192", 0), ("2048", 4), ("UNLIMITED", 4), ("", 4)])
+def test_a_gpu_is_free_if_there_is_memory_for_a_job(default: str, free: int) -> None:
+    node = Node("n", state="MIXED", cpus=4, cpus_idle=2, gres=tuple(parse_gres("gpu:4")), partitions=("gpu",))
+    node = replace(node, memory=64 << 30, memory_used=60 << 30)
+    known = Resources(0.0, (node,), (KnownPartition("gpu", fields={"DefMemPerCPU": default}),))
+    told = known.as_dict()
+    assert [one["free"] for one in [*told["gpus"], *told["partitions"][0]["gpus"]]] == [free, free]
+    assert told["partitions"][0]["cpus_free"] == (2 if free else 0)
+
+
+@pytest.mark.slurm
+@pytest.mark.root
+async def test_what_is_kept_for_another_job_or_has_no_memory_is_not_free(
+    new_cluster: Callable[..., EmbeddedCluster], tmp_path: Any, open_desk: Any
+) -> None:
+    described = load_description()
+    nodes = replace(described.nodes[0], names=("zulu1", "alpha1", "beta1"), gpus={"a100": 4})
+    cluster = new_cluster(nodes=(nodes,), partitions=(Partition("gpu", nodes.names, default=True),))
+    look = {"wait": 60.0, "is_newer": True, "has_nodes": True}
+    async with open_desk(cluster, tmp_path) as desk:
+        resources = desk.core.cluster(desk.id).inventory.resources
+        running = await desk.submit(SLEEP, "-w", "zulu1", "--gpus=1", "--mem=1G", "--time=2:00:00")
+        await desk.until(running["key"], lambda job: job["state"] == "RUNNING")
+        await desk.submit(SLEEP, "-N2", "-w", "zulu1,alpha1", "--exclusive", "--time=1:00:00")
+        whole = await desk.submit(SLEEP, "-w", "beta1", "--gpus=1", "--mem=0", "--time=30:00")
+        await desk.until(whole["key"], lambda job: job["state"] == "RUNNING")
+        async with asyncio.timeout(90):
+            while True:
+                told = await resources.to_api(**look)
+                if "PLANNED" in {flag for node in told["nodes"] for flag in node["flags"]}:
+                    break
+                await asyncio.sleep(0.5)
+        (partition,) = told["partitions"]
+        assert partition["nodes"].get("PLANNED", 0) >= 1
+        (gpus,) = partition["gpus"]
+        kept = {node["name"] for node in told["nodes"] if "PLANNED" in node["flags"]}
+        assert "alpha1" in kept
+        assert gpus["free"] == (0 if "zulu1" in kept else 3), "of alpha1 and beta1 none"
 
 
 @pytest.mark.parametrize("whose", ["1000={", "ann(1000)={"])  # until 23.11, and later
