@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import IPython
 
+from jupyter_slurm.magics.cell_beginning import move_magic_up
+
 if TYPE_CHECKING:
     from jupyter_slurm.magics.completion.completer import MatcherResult
 
@@ -46,6 +48,8 @@ def register(shell: Any) -> None:
     for command in COMMANDS:
         shell.register_magic_function(_command_magic(shell, command), "line", command)
     _forget_matcher(shell)
+    if move_magic_up not in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.append(move_magic_up)
     if IPython.version_info >= (8, 6):  # earlier versions have another matcher API
         shell.Completer.custom_matchers.append(_matcher(shell))
 
@@ -57,6 +61,8 @@ def unregister(shell: Any) -> None:
             if getattr(table.get(name), "__module__", None) == __name__:
                 del table[name]
     _forget_matcher(shell)
+    cleanup = shell.input_transformers_cleanup
+    cleanup[:] = [transform for transform in cleanup if transform is not move_magic_up]
 
 
 def _forget_matcher(shell: Any) -> None:

@@ -34,6 +34,7 @@ def test_loading_is_quick_and_starts_nothing(bare_kernel: Any, home: Path) -> No
         "jupyter_slurm.client",
         "jupyter_slurm.client.card_controls",
         "jupyter_slurm.magics",
+        "jupyter_slurm.magics.cell_beginning",
     }
     assert not (home / "run").exists()
     bare_kernel.ok("%unload_ext jupyter_slurm")
@@ -59,6 +60,23 @@ def test_a_script_runs_verbatim_and_its_output_comes_under_its_cell(kernel: Any,
     assert taken.stdout.removesuffix("\n") == script.removesuffix("\n")
     assert "node dgx01\n42" in kernel.text(ran.display)
     assert "COMPLETED" in kernel.text(ran.display)
+
+
+@pytest.mark.here_only("it is about the text of a cell")
+def test_comments_may_stand_above_the_magic(kernel: Any) -> None:
+    ran = kernel.ok("\n# train it\n   # (twice)\n%%sbatch wait -p devwork\nimport sys\nprint(sys.argv[1:], 42)")
+    assert "42" in kernel.text(ran.display)
+    script = kernel.ok("# a script\n%%sbatch show\n#!/bin/sh\n#SBATCH -p arandu\ntrue").result["text/plain"]
+    assert script.split("#!/bin/sh", 1)[1].split() == "# a script #SBATCH -p arandu true".split()
+    for magic in ("sbatch", "srun", "remote"):
+        refused = kernel.run(f"x = 1\n%%{magic}\nprint(x)")
+        assert refused.error == "SyntaxError"
+        assert f"%%{magic} must be the first line of its cell" in refused.traceback
+    text = 'text = """\n%%sbatch\n"""'
+    assert kernel.value(f"(exec({text!r}), text)[1]") == "\n%%sbatch\n"
+    kernel.ok(text)
+    failed = kernel.run("# above\n%%sbatch wait\n1 / 0")
+    assert re.search(r"1 # above\n-+> 2 1 / 0", kernel.text(failed.display))
 
 
 def test_output_is_live_under_its_own_cell_while_others_run(
