@@ -5,6 +5,7 @@ Sources: the sections "INPUT ENVIRONMENT VARIABLES" and "OUTPUT ENVIRONMENT VARI
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -49,7 +50,13 @@ _SET_BY_SLURM = frozenset(
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
         "GPU_DEVICE_ORDINAL",
         "HIP_VISIBLE_DEVICES",
+        "HYDRA_BOOTSTRAP",
+        "HYDRA_LAUNCHER_EXTRA_ARGS",
+        "I_MPI_HYDRA_BOOTSTRAP",
+        "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS",
+        "I_MPI_PMI_FD",
         "MPS_PIPE_DIRECTORY",
+        "MUNGE_SOCKET",
         "OMPI_MCA_plm_slurm_args",
         "PRTE_MCA_plm_slurm_args",
         "ROCR_VISIBLE_DEVICES",
@@ -63,11 +70,19 @@ _SET_BY_SLURM = frozenset(
         "SBATCH_MEM_BIND_SORT",
         "SBATCH_MEM_BIND_TYPE",
         "SBATCH_MEM_BIND_VERBOSE",
-        "SRUN_DEBUG",
         "ZE_AFFINITY_MASK",
     }
 )
-_SLURM_PREFIXES = ("SLURM_", "SLURMD_", "PMI_", "PMI2_", "PMIX_", "PMIXP_")
+# Prefixes of variables that Slurm, or the MPI that srun started, sets for one job. SRUN_CPUS_PER_TASK of an outer job
+# lets no step of an inner job start.
+_JOB_PREFIXES = (
+    *("SLURM_", "SLURMD_", "SRUN_", "PMI_", "PMI2_", "PMIX_", "PMIXP_", "PALS_", "HYDI_", "MPI_LOCAL"),
+    *("OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_MCA_orte_", "OMPI_MCA_ess", "MV2_COMM_WORLD_", "SPINDLE_"),
+)
+# Folders that a prolog makes for one job, by the name of the variable; the job's number in the value shows that it did.
+_JOB_FOLDER = re.compile(
+    r"(?:\w+_)?(?:TMP|TEMP|TMPDIR|TEMPDIR|TMP_DIR|\w*SCRATCH\w*|\w*SHM\w*|XDG_RUNTIME_DIR|JOBDIR|JOB_DIR)"
+)
 
 # Variables that jupyter_slurm sets for the cell's own job or Jupyter server. The next job must not get them.
 _JOB_VARIABLES = frozenset(
@@ -91,9 +106,9 @@ def is_inside_job(env: Mapping[str, str]) -> bool:
 def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the cell's environment that are sent to ``sbatch``.
 
-    Secrets of Jupyter are left out. Inside a job, variables that Slurm set for that job are left out; variables that
-    the user set (``SBATCH_ACCOUNT``, ``SLURM_CONF``) are kept. The matplotlib back end that a kernel sets for itself is
-    left out, because a job has no kernel to show figures.
+    Secrets of Jupyter are left out. Inside a job, variables that Slurm, its prolog or MPI set for that job are left
+    out; variables that the user set (``SBATCH_ACCOUNT``, ``SLURM_CONF``) are kept. The matplotlib back end that a
+    kernel sets for itself is left out, because a job has no kernel to show figures.
     """
     inside = is_inside_job(env)
     return {
@@ -102,7 +117,7 @@ def submission_environment(env: Mapping[str, str]) -> dict[str, str]:
         if not is_secret(name)
         and name not in _JOB_VARIABLES
         and name != "SBATCH_WAIT"  # sbatch would wait for the job's end; `wait` does that
-        and not (inside and _from_slurm(name))
+        and not (inside and (_from_slurm(name) or _is_folder_of_job(name, value, env)))
         and not (name == "MPLBACKEND" and value.startswith("module://"))
         and "\0" not in name + value
     }
@@ -117,4 +132,12 @@ def question_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _from_slurm(name: str) -> bool:
-    return name not in _USER_SLURM_VARIABLES and (name in _SET_BY_SLURM or name.startswith(_SLURM_PREFIXES))
+    return name not in _USER_SLURM_VARIABLES and (name in _SET_BY_SLURM or name.startswith(_JOB_PREFIXES))
+
+
+def _is_folder_of_job(name: str, value: str, env: Mapping[str, str]) -> bool:
+    """Return whether a variable names a temporary folder of the job itself, which other nodes and later jobs lack."""
+    number = env.get("SLURM_JOB_ID") or env.get("SLURM_JOBID") or ""
+    if not (number.isdecimal() and _JOB_FOLDER.fullmatch(name) and value.startswith("/")):
+        return False
+    return re.search(rf"(?<!\d){number}(?!\d)", value) is not None

@@ -172,6 +172,43 @@ def test_inside_a_job_what_slurm_set_for_it_stays_there(kernel: Any) -> None:
     assert kernel.value("nested.stdout == f'[] [{nested}] [mine]\\n'") == "True"
 
 
+@pytest.mark.here_only("over SSH nothing of the environment of the cell travels but what is named")
+def test_inside_a_job_its_tasks_and_its_folders_stay_there(kernel: Any) -> None:
+    """A step of the inner job starts, with the outer job's srun and MPI out of its way."""
+    outer = {
+        "SLURM_JOB_ID": "1",
+        "SRUN_CPUS_PER_TASK": "8",
+        "TMPDIR": "/localscratch/me.1.0",
+        "JOBSCRATCH": "/scratch/1",
+        "OMPI_COMM_WORLD_SIZE": "4",
+        "HYDRA_BOOTSTRAP": "slurm",
+        "I_MPI_HYDRA_BOOTSTRAP": "slurm",
+        "PMI_RANK": "3",
+        "SCRATCH": "/scratch/ana",
+        "MY_TMP": "/data/12",
+        "I_MPI_FABRICS": "shm",
+    }
+    names = " ".join(outer)
+    kernel.ok(f"import os\nkept = dict(os.environ)\nos.environ.update({outer})")
+    try:
+        kernel.ok(
+            f"%%sbatch wait as=nested\n#!/bin/bash\nsrun -n1 true || exit 3\nfor n in {names}; do echo $n=${{!n}}; done"
+        )
+        kernel.ok("%%sbatch wait as=ranks launcher=srun -n 1\nprint('rank')")
+        kernel.ok("%salloc as=own wait")
+        kernel.ok("%%srun on=own wait as=step\n#!/bin/bash\necho ${SRUN_CPUS_PER_TASK-none} ${TMPDIR-none}")
+        kernel.ok("%salloc release on=own")
+    finally:
+        kernel.ok("os.environ.clear(); os.environ.update(kept)")
+    told = dict(line.split("=") for line in kernel.value("nested.stdout").splitlines())
+    assert told.pop("SLURM_JOB_ID") == kernel.value("nested")
+    assert told.pop("TMPDIR") in ("", "/tmp"), "slurmd's own"
+    left = {name: value for name, value in told.items() if value}
+    assert left == {"SCRATCH": "/scratch/ana", "MY_TMP": "/data/12", "I_MPI_FABRICS": "shm"}
+    assert "rank" in kernel.value("ranks.stdout")
+    assert kernel.value("step.stdout") in ("none none\n", "none /tmp\n")
+
+
 def test_a_file_is_submitted_with_its_arguments_and_its_name(kernel: Any, home: Path) -> None:
     (home / "scripts of mine").mkdir()
     (home / "scripts of mine" / "job.sh").write_text('#!/bin/bash\n#SBATCH -p arandu\necho "$# $1"\n')

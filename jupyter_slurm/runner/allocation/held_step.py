@@ -119,6 +119,8 @@ class HeldStep:
     def _environment(self) -> dict[str, str]:
         """Return the environment of the cell, together with the variables that Slurm has set for the allocation."""
         given, own = self.request.get("env"), dict(os.environ)
+        # An allocation with --export=NONE would hand it on to its steps, which would have no HOME and no PATH.
+        own.pop("SLURM_EXPORT_ENV", None)
         if given is not None:
             own = {k: v for k, v in own.items() if k.startswith("SLURM") or k in _NODE_VARIABLES}
         if self.is_one_task:  # srun must not see these: it would restrict the step to that part of the node

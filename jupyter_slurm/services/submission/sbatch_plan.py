@@ -394,6 +394,6 @@ def _literal(path: str) -> str:
     if "\\" in path:
         raise UsageError(
             f"Job directories cannot be created in {posixpath.dirname(path)}, because its name has a backslash.",
-            hint="Choose another directory: c.JupyterSlurm.job_root, or job_root in the profile of a cluster behind SSH.",
+            hint="Choose another directory: c.JupyterSlurm.job_root, or job_root in the profile of the cluster.",
         )
     return path.replace("%", "%%")

@@ -106,6 +106,18 @@ def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) ->
     assert "good is a step" in ran.traceback
 
 
+@pytest.mark.parametrize("asked", ["--export=NONE", "--export=NONE --get-user-env", "--export=HOME,LANG=C"])
+def test_steps_of_an_allocation_without_environment_have_home_and_path(kernel: Any, asked: str) -> None:
+    kernel.ok(f"%salloc {asked} as=bare wait")
+    kernel.ok(
+        "%%remote on=bare out=found\nimport os\nfound = [os.environ.get(n, '') for n in ('HOME', 'PATH', 'USER')]"
+    )
+    assert "''" not in kernel.value("found[:2]")
+    kernel.ok('%%srun on=bare wait as=step\n#!/bin/bash\n[ -n "$HOME" ] && env | grep -q ^PATH= && echo there')
+    assert kernel.value("step.stdout") == "there\n"
+    kernel.ok("%salloc release on=bare")
+
+
 def test_an_interrupt_ends_the_step_and_not_the_allocation(
     kernel: Any, gate: Callable[[str], Path], wait_for: WaitFor
 ) -> None:
