@@ -51,9 +51,9 @@ async def main():
         note("bare squeue --me", began)
         assert len(done.stdout.splitlines()) == OWN + 1
         began = time.perf_counter()
-        await cluster.tracker.look()
+        await cluster.tracker.poll()
         note("our look at the queue", began)
-    known = [e for e in cluster.tracker.active() if e.known and e.latest is not None]
+    known = [e for e in cluster.tracker.active() if e.is_current and e.latest is not None]
     print(json.dumps({"known": len(known), "samples": {row: values[1:] for row, values in samples.items()}}))
 
 asyncio.run(main())
