@@ -72,3 +72,40 @@ def test_a_riddle_is_refused() -> None:
         "1: for 'front doors' use: front ends",
         "2: for 'whoever' use: the user who, the client that",
     ]
+
+
+def find_documented(node: ast.AST) -> Iterator[str]:
+    """Yield the parameters that a docstring describes, in its section of that name (numpydoc)."""
+    if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=\n\n\w+\n-+\n|\Z)", ast.get_docstring(node) or "", re.M | re.S)
+    for line in section[1].split("\n") if section else ():
+        if line and not line.startswith(" "):
+            yield from (name.strip().lstrip("*") for name in line.split(" : ")[0].split(","))
+
+
+def find_parameters(node: ast.AST) -> set[str]:
+    """Return the parameters of a function, or of a class: those of its constructor, and its annotated fields."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        args = node.args
+        named = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
+        return {arg.arg for arg in named if arg is not None}
+    found: set[str] = set()
+    for part in node.body if isinstance(node, ast.ClassDef) else ():
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            found.add(part.target.id)
+        elif isinstance(part, ast.FunctionDef) and part.name in ("__init__", "__new__"):
+            found |= find_parameters(part)
+    return found
+
+
+def test_docstrings_name_the_parameters_of_the_signature() -> None:
+    found = [
+        f"{path}:{node.lineno}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if (parameters := find_parameters(node))
+        for name in find_documented(node)
+        if name not in {*parameters, "..."}
+    ]
+    assert not found, "\n".join(found)

@@ -48,7 +48,7 @@ class Facts:
 
     Parameters
     ----------
-    taken : float
+    collected_at : float
         Time of the answers, in seconds since the epoch.
     partitions, nodes, reservations
         All of the cluster. No nodes: the site hides them.

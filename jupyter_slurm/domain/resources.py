@@ -61,7 +61,7 @@ class Resources:
 
     Parameters
     ----------
-    asked_at : float
+    requested_at : float
         Time of the query, in seconds since the epoch.
     nodes : tuple of Node
         All nodes that the site shows.

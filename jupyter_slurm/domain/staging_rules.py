@@ -190,7 +190,7 @@ def chosen(
         Differences, with the state of the sending side.
     base : mapping
         Signature of each file when both sides were equal.
-    sign_of : callable
+    file_signature : callable
         Returns the signature of a local file; None: no such file. OSError: the path leads through a link, or is not a
         file.
     is_pull : bool

@@ -41,7 +41,7 @@ class KernelAllocation:
 
     Parameters
     ----------
-    words : sequence of str
+    arguments : sequence of str
         Request of the kernelspec: cluster, options of sbatch, keywords.
     signpost : KernelStateFile
         State file for the next proxy.

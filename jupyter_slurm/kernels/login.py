@@ -31,7 +31,7 @@ class ClusterLogin:
 
     Parameters
     ----------
-    words : sequence of str
+    arguments : sequence of str
         Request of the kernelspec: cluster, options of sbatch, keywords.
     """
 

@@ -36,9 +36,9 @@ class OutageNotice:
 
     Parameters
     ----------
-    words : callable
+    read_counters : callable
         Returns the number of receptions from the keeper.
-    tell : callable
+    print_text : callable
         Prints a line in the running cell, and returns whether a cell is running.
     trouble : callable
         Returns the cause of the outage, if the user can remove it.

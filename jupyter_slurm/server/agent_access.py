@@ -36,7 +36,7 @@ class AgentAccess:
     ----------
     config : traitlets Config
         Configuration of the Jupyter server; it overrides jupyter_slurm's own files.
-    told : callable
+    on_event : callable
         Receives the agent's events, ``told(event, data)``, from the first use on, and those of each later agent.
     """
 

@@ -196,7 +196,7 @@ async def completed(
         Client of the agent.
     cluster : str
         Cluster of the session.
-    asked : mapping
+    requested : mapping
         The API's ``Launch``.
     base_url, folder : str
         Of this server: the session is shown below the URL, and starts in the folder unless its cluster is remote.

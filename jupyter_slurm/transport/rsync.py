@@ -75,7 +75,7 @@ class Rsync:
     ----------
     transport : Transport
         Transport to the remote host.
-    here, there : str
+    local_path, remote_path : str
         Absolute folders: local, and remote.
     owner : str, optional
         Distinguishes this computer from others with the same name and the same folders.

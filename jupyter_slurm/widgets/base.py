@@ -46,7 +46,7 @@ class Button(ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no type
 
     Parameters
     ----------
-    label, about : str
+    label, hint : str
         Label, and tooltip.
     clicked : callable
         Called in the thread that receives the click.

@@ -242,9 +242,9 @@ class AgentServer:
 
     Parameters
     ----------
-    take : callable
+    create_exchange : callable
         Creates the handler of a request.
-    gone : callable
+    on_closed : callable
         Called with every connection that has ended.
     """
 

@@ -28,7 +28,7 @@ def key_bearer(
     ----------
     profile : Profile
         Profile with the hosts.
-    wish : {"yes", "no"}, optional
+    name : {"yes", "no"}, optional
         Earlier answer of the user; None: ask.
     passphrase : bool
         Whether a new key gets a passphrase.

@@ -26,7 +26,7 @@ def failure(data: api.Job, log: str, path: str | None, *, owner: str = "") -> Jo
         The last lines of its log, without colours.
     path : str or None
         Path of that log.
-    whose : str
+    owner : str
         Of an array, the task of the log.
     """
     lines = [headline(data)]

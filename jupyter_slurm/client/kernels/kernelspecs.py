@@ -73,7 +73,7 @@ def add(arguments: Sequence[str], display_name: str = "") -> KernelSpec:
 
     Parameters
     ----------
-    words : sequence of str
+    arguments : sequence of str
         The name of a cluster, if it is not that of this process; options of sbatch; keywords.
     display_name : str
         Displayed name; by default ``name=``, else a name made from the request.

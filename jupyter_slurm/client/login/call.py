@@ -38,7 +38,7 @@ def answering(
         Cluster whose prompts this process answers.
     call : callable
         The call, made in a thread of its own.
-    meanwhile : callable, optional
+    on_wait : callable, optional
         Called now and then during the call, never during a prompt.
     declines : bool
         Whether to decline a prompt if this process cannot ask the user; else the prompt waits for another front end.

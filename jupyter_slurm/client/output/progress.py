@@ -19,7 +19,7 @@ class ProgressLine:
 
     Parameters
     ----------
-    what : str
+    subject : str
         Name of the transfer.
     """
 
@@ -53,7 +53,7 @@ def report_progress(pieces: Iterable[bytes], subject: str, total: int) -> Iterat
     ----------
     pieces : iterable of bytes
         Pieces of the transfer.
-    what : str
+    subject : str
         Name of the transfer.
     total : int
         Size of the transfer in bytes.

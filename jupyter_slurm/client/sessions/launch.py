@@ -89,7 +89,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], N
         Cluster of the job.
     parsed : MagicLine
         Options of sbatch and keywords.
-    tell : callable, optional
+    notify : callable, optional
         Function that shows warnings about the submitted job; by default they are printed.
 
     Raises

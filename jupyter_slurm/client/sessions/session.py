@@ -158,7 +158,7 @@ class Session(Job):
         ----------
         timeout : float, optional
             Seconds; by default without end.
-        told : callable, optional
+        notify : callable, optional
             Called repeatedly with the API object of the session.
 
         Raises

@@ -167,7 +167,7 @@ def submit(cluster: Cluster, submission: Submission, *, notify: Callable[[api.Jo
     ----------
     cluster, submission
         Cluster and submission.
-    tell : callable, optional
+    notify : callable, optional
         Function that shows warnings about the submitted job; by default they are printed.
 
     Raises

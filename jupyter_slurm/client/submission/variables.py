@@ -23,13 +23,13 @@ class PackedVariables:
 
     Parameters
     ----------
-    sent, wanted : sequence of str
+    sent, names : sequence of str
         Names of variables.
     namespace : mapping
         Namespace of the variables.
     limit : int
         Maximum bytes of the sent variables together, and of each returned value.
-    given : set of str
+    array_variables : set of str
         Names of variables that each task of the job gets otherwise.
 
     Raises

@@ -202,7 +202,7 @@ def parse_cell_line(
         Text after the magic's name.
     table : OptionTable
         The options of the Slurm command.
-    words : mapping
+    keywords : mapping
         Keywords, and whether each takes a value; None: optional.
     lookup, variables : optional
         As for :func:`tokenize`.

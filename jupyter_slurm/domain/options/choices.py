@@ -204,7 +204,7 @@ def choices_for_operand(command: str, before: Sequence[str], text: str) -> Choic
         ``scancel``, ``scontrol`` …
     before : sequence of str
         The words before it that are not options.
-    word : str
+    text : str
         The word as far as typed.
     """
     if command == "scancel":

@@ -76,7 +76,7 @@ class Usage:
     cpus : int, optional
     tres : str
         Allocated resources.
-    memory_asked : int, optional
+    requested_memory : int, optional
         Bytes, if ``tres`` does not have them.
     """
 

@@ -50,7 +50,7 @@ class Limit:
         ``in-use`` (at the same time), ``job`` (by one job), ``minutes`` (in total), ``jobs`` (running), ``submitted``.
     resource : str
         Slurm's name of a trackable resource; empty for jobs.
-    most : int
+    maximum : int
         Memory in bytes.
     used : int, optional
         ``None``: the limit is not cumulative.
@@ -123,7 +123,7 @@ def parse_limits(output: bytes, user: str, cluster: str, qos_table: Iterable[Qos
     output : bytes
     user, cluster : str
         User and cluster of the associations.
-    known : iterable of Qos
+    qos_table : iterable of Qos
         All QOS. If nobody uses a QOS now, the controller does not report its limits for each user.
     usable : iterable of str
         Names of the QOS that this user may use.

@@ -57,11 +57,11 @@ class KeeperConnection:
     ----------
     secret : bytes
         Secret shared by both.
-    take : callable
+    receive : callable
         Called with each received message, once.
     received : int
         Number of the last message that this proxy, or the one before it, received.
-    taken : callable
+    on_received : callable
         Called with that number.
     """
 

@@ -45,7 +45,7 @@ class ZmqChannels:
     ----------
     connection : mapping
         The content of the connection file.
-    take : callable
+    receive : callable
         ``take(channel, message)`` is called with each message of a client, in order.
 
     Raises

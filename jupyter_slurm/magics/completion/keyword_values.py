@@ -32,7 +32,7 @@ def keyword_values(text: str, value: str, shell: Any, cell: str) -> Suggestion |
 
     Parameters
     ----------
-    word : str
+    text : str
         ``in``, ``after`` …
     value : str
         The unfinished value.

@@ -81,7 +81,7 @@ class VariableTransfer:
 
         Parameters
         ----------
-        told : callable
+        notify : callable
             Receives the cause of the wait, as a cell would show it.
         """
         # iopub is read only at this point: otherwise the output of cells would pile up in this process.

@@ -39,7 +39,7 @@ class NameCompletion:
         Facts of the cluster.
     tracker, poller
         Know the user's jobs.
-    learn_names : callable
+    request_names : callable
         Asks for unknown names of jobs that were submitted outside jupyter_slurm.
     location : ClusterLocation
         Has the environments of the profile, and the names in the profile: see

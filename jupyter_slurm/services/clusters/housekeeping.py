@@ -220,7 +220,7 @@ class StagedCopies:
 
         Parameters
         ----------
-        gone, kept : iterable of TrackedJob
+        gone, retained : iterable of TrackedJob
             Jobs; the results of removed ones have been copied back.
         before : float
             Seconds since the epoch: copies synchronised later stay.

@@ -29,7 +29,7 @@ class PromptQueue:
         ID of the cluster.
     bus : EventBus
         Publishes new and settled prompts.
-    patience : float
+    timeout : float
         Seconds after which a prompt expires.
     clock : callable, optional
         Seconds since the epoch.

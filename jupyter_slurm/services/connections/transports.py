@@ -52,11 +52,11 @@ async def carry(
         Describes the connection.
     prompter : Prompter
         Prompts the user.
-    told : callable
+    on_result : callable
         Receives a line of text and the state of the connection, at each loss and recovery.
     folder : str
         Private folder on a local disk, for logins that outlive this process.
-    found : callable, optional
+    on_finding : callable, optional
         Receives the findings of the first login, host by host, in another thread.
 
     Raises

@@ -54,7 +54,7 @@ class ClusterCheck:
         The login, and the transport over it.
     prompter : Prompter
         Prompts the user.
-    tell : callable
+    report : callable
         Receives each finding as soon as it is known.
     has_job : bool
         Whether a probe job follows, which sees more.

@@ -135,15 +135,15 @@ async def run_probe(
 
     Parameters
     ----------
-    client, where
+    client, location
         Services of the cluster.
     options : sequence of str
         Options of sbatch.
     python : str
         Interpreter of Python cells on the cluster.
-    patience : float
+    timeout : float
         Seconds to wait at most.
-    told : callable
+    notify : callable
         Receives the pending reason.
 
     Raises

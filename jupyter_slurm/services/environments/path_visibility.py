@@ -65,7 +65,7 @@ def visibility_warning(path: str, hosts: Iterable[str], local_text: str, mounts:
         Path of the program.
     hosts : iterable of str
         Host names of the nodes.
-    here : str
+    local_text : str
         Host name of this machine.
     mounts : str
         Text of /proc/self/mounts.

@@ -102,7 +102,7 @@ class Environments:
 
     Parameters
     ----------
-    where : ClusterLocation
+    location : ClusterLocation
         Knows the named environments.
     transport : Transport
         Transport to the cluster.

@@ -33,7 +33,7 @@ class RecordWriter:
         ID of the cluster.
     client : SlurmClient
         Client of the cluster.
-    tell : callable
+    publish : callable
         Publishes a change of a job.
     """
 

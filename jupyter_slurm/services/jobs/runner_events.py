@@ -29,7 +29,7 @@ class RunnerEvents:
         Services of the cluster.
     on_start : callable
         Receives each job that has started, before listeners do.
-    ask : callable
+    request_poll : callable
         Requests a query of the queue soon.
     """
 

@@ -43,7 +43,7 @@ class ResultReader:
         Returns the connection fields of the API.
     find : callable
         Returns the job of a reference; raises JobNotFound.
-    shown : callable
+    display_entry : callable
         Returns the part that a reference means: one task, or the whole job.
     """
 

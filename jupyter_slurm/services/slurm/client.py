@@ -85,7 +85,7 @@ class SlurmClient:
     ----------
     transport : Transport
         Transport to the host of the commands.
-    where : ClusterLocation
+    location : ClusterLocation
         Location of that Slurm, and the environment that its commands need: PATH, SLURM_CONF …
     timeout : float
         Seconds that a query may take.

@@ -45,7 +45,7 @@ class Poller:
     ----------
     polled : Polled
         Source of the answers.
-    shortest, longest : float
+    min_interval, max_interval : float
         Bounds of the interval, in seconds.
     clock : callable, optional
         Monotonic seconds.

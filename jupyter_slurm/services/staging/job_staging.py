@@ -57,7 +57,7 @@ class Staging:
     ----------
     tracker : Tracker
         Tracker of the cluster.
-    where : ClusterLocation
+    location : ClusterLocation
         Location of the cluster.
     seals : MachineSeal
         Seals of this machine.

@@ -45,7 +45,7 @@ class RemainingParts:
     ----------
     tracker, settler
         Services of the cluster.
-    patience : float
+    timeout : float
         Seconds for which a caller waits for the last part.
     """
 

@@ -39,7 +39,7 @@ async def estimate(client: SlurmClient, plan: Plan, context: Context, timeout: f
         Context in which sbatch runs.
     timeout : float
         Seconds.
-    known : str
+    cluster : str
         Known reasons against the job.
 
     Returns

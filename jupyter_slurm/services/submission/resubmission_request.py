@@ -48,7 +48,7 @@ async def repeat_request(cluster: JobSource, reference: str, requested: api.Resu
 
     Parameters
     ----------
-    asked : mapping
+    requested : mapping
         ``key`` and ``context`` of the new submission.
 
     Raises

@@ -50,7 +50,7 @@ def plan(
 
     Parameters
     ----------
-    asked : mapping
+    requested : mapping
         Submission in the form of the API.
     job : JobFolder
         Directory of table and script; for several parts, that of the first.

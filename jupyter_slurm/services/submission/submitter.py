@@ -73,9 +73,9 @@ class Submitter:
 
     Parameters
     ----------
-    about : callable
+    load_cluster_data : callable
         Returns the content of cluster.json.
-    where : ClusterLocation
+    location : ClusterLocation
         Location of the cluster.
     settings : Settings
         User's settings.

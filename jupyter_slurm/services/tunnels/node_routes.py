@@ -132,10 +132,9 @@ class NodeRoutes:
 
         Parameters
         ----------
-        asked : bool
+        is_requested : bool
             Whether a user waits, who may be prompted about the key of the node: now, or manually since a route was
-            found
-            without a prompt.
+            found without a prompt.
         ahead : bool
             Whether the route is found in advance: the last resort is then left out, because other routes may work
             later.

@@ -130,11 +130,10 @@ class Tunnels:
 
         Parameters
         ----------
-        wanted : dict
+        request : dict
             ``job`` (None: a host on the route), ``port``, and ``node``, ``local_port``, ``socket`` (whether to use a
-            Unix
-            socket) or None.
-        asked : bool
+            Unix socket) or None.
+        is_requested : bool
             Whether a user waits, who may be prompted about the key of the node.
 
         Raises

@@ -118,10 +118,10 @@ class Tunnel:
 
     Parameters
     ----------
-    asked : TunnelSpec
+    spec : TunnelSpec
     listener : socket or TunnelError
         The error is the reason for a missing listener; :meth:`listen` sets one.
-    there : callable
+    find_cluster : callable
         Returns the cluster; raises NotConnected if not connected.
     """
 

@@ -45,7 +45,7 @@ class LocalDirectoryLock:
     held : set of int
         The files that a transport holds. This file is among them until it is closed, so that it is closed with the
         transport.
-    later : callable
+    run_later : callable
         Runs a function in another thread, or never; RuntimeError if no thread is left.
     """
 

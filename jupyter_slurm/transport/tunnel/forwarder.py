@@ -35,12 +35,12 @@ class Forwarder:
     dial : callable
         Returns a new stream to the remote end, or raises SlurmError. Called in a thread for each connection; must end
         within a bounded time.
-    told : callable
+    on_error : callable
         Called in those threads with the error of a failed connection, or None after a successful one.
-    left : callable
+    on_remote_end : callable
         Called in those threads when the remote end closes a connection first, and when no connection remains. The
         remote program may have ended, or may end unnoticed from then on.
-    most : int
+    limit : int
         Most connections at once; a further connection is refused.
 
     Attributes

@@ -125,7 +125,7 @@ def fault(
 
     Parameters
     ----------
-    found, blob : SSHCertificate, bytes
+    certificate, blob : SSHCertificate, bytes
         The certificate, and its wire format.
     name : str
         Host or user name that must be among its principals. A certificate without principals is valid for all names.

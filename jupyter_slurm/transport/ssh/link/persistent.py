@@ -38,7 +38,7 @@ class PersistentLink(ABC):
     ----------
     hosts : sequence of str
         Names of the hosts of the route, the target last.
-    told : callable
+    notify : callable
         Called in the event loop with a message when the connection is lost, and when it is back.
     ping, deadline : float
         Seconds between two checks of the remote host, and for its answer. A link that drops all packets is detected

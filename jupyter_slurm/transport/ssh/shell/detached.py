@@ -72,11 +72,11 @@ class RemoteDetachedRun:
     ----------
     prefix : str
         Path of the files without their suffixes.
-    hold : RemoteDirectoryLock or None
+    lock : RemoteDirectoryLock or None
         The lock of the new folder's first file.
     done : Completed or None
         The result, if the answer to the start already contained it.
-    look : callable
+    poll : callable
         Queries the result; its argument is the wait for the end on the remote host, in seconds.
     """
 

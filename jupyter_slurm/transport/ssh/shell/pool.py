@@ -34,7 +34,7 @@ class ShellPool:
     ----------
     link : PersistentLink
         The connection.
-    make : callable
+    create_shell : callable
         Creates a shell on a channel; the pool starts it.
     limit : int
         Most shells. If the server allows fewer (MaxSessions), the pool detects this.

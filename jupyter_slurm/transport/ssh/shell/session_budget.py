@@ -21,7 +21,7 @@ class SessionBudget:
 
     Parameters
     ----------
-    most : int
+    limit : int
         Wanted number of shells.
     """
 

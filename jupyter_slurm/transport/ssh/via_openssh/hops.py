@@ -106,7 +106,7 @@ class Hops:
     ----------
     target : LoginTarget
         Target of the connection.
-    way : sequence of HostConfig
+    route : sequence of HostConfig
         Its hosts, the target last.
     folder : str
         Directory of jupyter_slurm's control sockets.

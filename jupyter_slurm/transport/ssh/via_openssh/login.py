@@ -63,13 +63,13 @@ class OpenSshLogin:
     ----------
     target : LoginTarget
         Destination.
-    way : sequence of HostConfig
+    route : sequence of HostConfig
         The hosts of the route, from the configuration.
     asker : Asker
         Asks the user.
     sockets : MasterSockets
         Control sockets of the master.
-    heard : callable, optional
+    on_line : callable, optional
         Called with OpenSSH's ``-v`` output as it arrives.
     """
 

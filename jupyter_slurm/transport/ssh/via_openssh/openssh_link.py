@@ -51,7 +51,7 @@ class ControlMaster:
     ----------
     target : LoginTarget
         Destination of a login if no master is found.
-    way : sequence of HostConfig
+    route : sequence of HostConfig
         The hosts of the route.
     asker : Asker
         Asks the user.
@@ -59,7 +59,7 @@ class ControlMaster:
         Private directory on a local disk for the control sockets of own masters.
     max_age : float or None
         Seconds after which a login ends.
-    heard : callable
+    on_line : callable
         Called with OpenSSH's output during the login.
     """
 
@@ -350,7 +350,7 @@ class OpenSshLink(PersistentLink):
     ----------
     target : LoginTarget
         The destination as typed after ``ssh``.
-    way : sequence of HostConfig
+    route : sequence of HostConfig
         Its hosts, the target last.
     prompter : Prompter
         Asks the user.
@@ -358,7 +358,7 @@ class OpenSshLink(PersistentLink):
         Private directory on a local disk, with a short name.
     max_age : float, optional
         Seconds after which a login ends, also a login of an earlier process.
-    heard : callable, optional
+    on_line : callable, optional
         Called with OpenSSH's output during the login, in another thread.
     **options
         As for :class:`PersistentLink`.

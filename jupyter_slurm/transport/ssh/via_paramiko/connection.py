@@ -109,7 +109,7 @@ class HostChain:
 
     Parameters
     ----------
-    way : sequence of HostConfig
+    route : sequence of HostConfig
         The hosts of the route, the target last.
     gate : HostVerifier
         Checks host keys and logs in.

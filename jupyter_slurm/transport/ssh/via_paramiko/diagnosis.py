@@ -86,9 +86,9 @@ class _Steps:
 
     Parameters
     ----------
-    way : sequence of HostConfig
+    route : sequence of HostConfig
         The hosts.
-    tell : callable
+    report : callable
         Called with each finding, in another thread.
     clock : callable, optional
         Seconds.
@@ -150,7 +150,7 @@ class LoginDiagnosis(_Steps):
 
     Parameters
     ----------
-    way, tell, clock
+    route, report, clock
         As for :class:`LoginLogDiagnosis`.
     new_gate : callable
         Takes a callback for accepted logins, returns the verifier whose calls are passed on.
@@ -194,9 +194,9 @@ class LoginLogDiagnosis(_Steps):
 
     Parameters
     ----------
-    way : sequence of HostConfig
+    route : sequence of HostConfig
         The hosts.
-    tell : callable
+    report : callable
         Called with each finding, in another thread.
     clock : callable, optional
         Seconds.

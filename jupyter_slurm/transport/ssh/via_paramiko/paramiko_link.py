@@ -17,7 +17,7 @@ class ParamikoLink(PersistentLink):
 
     Parameters
     ----------
-    way, gate
+    route, gate
         As for :class:`~jupyter_slurm.transport.ssh.via_paramiko.connection.HostChain`.
     **options
         As for :class:`PersistentLink`.
