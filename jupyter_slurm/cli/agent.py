@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import AgentError, AgentUnreachable
 
 __all__ = ["add_parser", "run"]
@@ -16,15 +18,26 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("agent", help="look at, stop, or read the log of the agent")
-    actions = parser.add_subparsers(dest="action", required=True, metavar="status|stop|logs")
-    status = actions.add_parser("status", help="who runs, since when, and what it holds; exit code 1 when none runs")
-    stop = actions.add_parser("stop", help="end it; jobs go on, and the next command starts another one")
-    stop.add_argument("--only-idle", action="store_true", help="leave it when it holds something")
-    logs = actions.add_parser("logs", help="the end of its log")
-    logs.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="how many lines (default: %(default)s)")
+    parser = subparsers.add_parser(
+        "agent",
+        description="Show, stop or debug the agent: the background process on this computer that follows your jobs "
+        "and holds the connections to clusters. Commands and notebooks start it when they need it.",
+        epilog=page_url("explanation/how-it-works"),
+        formatter_class=PlainHelp,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="status|stop|logs", help="action")
+    status = _add_action(actions, "status", "Print the process, its start time and what it holds (exit code 1: none)")
+    stop = _add_action(actions, "stop", "Stop the agent. Jobs continue, and the next command starts a new agent")
+    stop.add_argument("--only-idle", action="store_true", help="stop it only if it holds nothing")
+    logs = _add_action(actions, "logs", "Print the end of the agent's log")
+    logs.add_argument("-n", "--lines", type=int, default=50, metavar="N", help="number of lines (default: %(default)s)")
     for action in (status, stop, logs):
-        action.add_argument("--json", action="store_true", help="for programs")
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text[0].lower() + text[1:], description=f"{text}.")
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,8 +60,8 @@ def _status(settings: Any, args: argparse.Namespace) -> int:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(info["started"]))
     holds = ", ".join(f"{number} {kind}" for kind, number in info["holds"].items() if number) or "nothing"
     text = (
-        f"The agent runs ({info['host']}, pid {info['pid']}) since {since}.\n"
-        f"version {info['version']}, API {info['api']['major']}.{info['api']['minor']}; it holds {holds}"
+        f"The agent is running since {since} ({info['host']}, process {info['pid']}).\n"
+        f"Version {info['version']}, API {info['api']['major']}.{info['api']['minor']}. It holds: {holds}."
     )
     _print(args, {"running": True, **info}, text)
     return 0
@@ -66,9 +79,9 @@ def _stop(settings: Any, args: argparse.Namespace) -> int:
         client.stop_agent(only_idle=args.only_idle)
     if not launcher.wait_ended(endpoint, 20.0):
         raise AgentError(
-            "The agent was asked to end and still answers.", hint="`jupyter slurm agent logs` may say why."
+            "The agent did not stop within 20 seconds.", hint="Look for the reason in `jupyter slurm agent logs`."
         )
-    _print(args, {"stopped": True}, "The agent has left. Jobs go on.")
+    _print(args, {"stopped": True}, "Stopped the agent. Jobs continue.")
     return 0
 
 
@@ -78,7 +91,7 @@ def _logs(settings: Any, args: argparse.Namespace) -> int:
     path = discovery.log_path(settings)
     tail = launcher.log_tail(settings, max(1, args.lines))
     if not tail:
-        print(f"{path} is empty or not there.", file=sys.stderr)
+        print(f"The log {path} is empty or does not exist.", file=sys.stderr)
     _print(args, {"path": path, "lines": tail.splitlines()}, tail)
     return 0
 

@@ -13,17 +13,16 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "clean",
-        help="remove the directories of jobs that ended long ago",
-        description="Removes job directories (script, output, record) of jobs that are over, never of others, and "
-        "copies of folders (stage=) that no job has any more. Jobs whose results have not come back stay.",
+        description="Remove the directories of finished jobs (script, output, record), and copies of directories "
+        "(stage=) that no job uses. Jobs with results that were not copied back are kept.",
     )
     parser.add_argument(
         "--older-than",
         type=_days,
         metavar="DAYS",
-        help="those that ended so long ago (default: the setting retention_days)",
+        help="remove jobs that finished this many days ago (default: the setting retention_days)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    parser.add_argument("--dry-run", action="store_true", help="print the directories without removing them")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     for path in answer["removed"]:
         print(printable(path))
     done = "would be removed" if args.dry_run else "removed"
-    print(f"{len(answer['removed'])} {done}, {answer['kept']} kept")
+    print(f"{len(answer['removed'])} {done}, {answer['kept']} kept.")
     return 0
 
 
@@ -44,4 +43,4 @@ def _days(text: str) -> float:
     with contextlib.suppress(ValueError):
         if 0 <= (value := float(text)) <= 36500:
             return value
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of days, 0 to 36500")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 0 to 36500")

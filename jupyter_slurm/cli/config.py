@@ -20,7 +20,6 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "config",
-        help="print all settings",
         description="Print all settings with their help, default and current value, and the file that sets the value. "
         "Set a value with a line such as `c.JupyterSlurm.poll_shortest = 30` in jupyter_slurm_config.py in one of "
         "Jupyter's configuration directories (`jupyter --paths`).",

@@ -7,6 +7,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.cli.arguments.cluster import add_cluster, first_cluster
+from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.documentation import page_url
+from jupyter_slurm.errors import UsageError
+
 if TYPE_CHECKING:
     from jupyter_slurm.domain import api_types as api
 
@@ -15,28 +20,39 @@ __all__ = ["add_parser", "run"]
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
-    connect = subparsers.add_parser("connect", help="log in to a cluster; without a name: show the log-ins")
-    connect.add_argument("cluster", nargs="?", metavar="CLUSTER", help="name of a site profile")
-    disconnect = subparsers.add_parser("disconnect", help="end the log-in to a cluster; jobs go on")
-    disconnect.add_argument("cluster", metavar="CLUSTER", help="name of a site profile")
+    connect = subparsers.add_parser(
+        "connect",
+        description="Log in to a cluster. All notebooks, terminals and JupyterLab windows on this computer use the "
+        "connection. Without a cluster, list the connections and the clients that use them.",
+        epilog=page_url("how-to/log-in"),
+        formatter_class=PlainHelp,
+    )
+    disconnect = subparsers.add_parser(
+        "disconnect", description="End the connection to a cluster. Jobs continue, and their output is kept."
+    )
     disconnect.add_argument(
         "-y",
         "--yes",
         action="store_true",
-        help="also while others use it, without being asked: what a script has to say",
+        help="disconnect without a question, even if other clients use the connection (for scripts)",
     )
+    for parser in (connect, disconnect):
+        add_cluster(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one of the subcommands."""
     from jupyter_slurm.agent.client.agent_client import AgentClient
 
+    name = first_cluster(args)
+    if name is None and args.command == "disconnect":
+        raise UsageError("Name the cluster to disconnect from.", hint="`jupyter slurm connect` lists the connections.")
     with AgentClient.connect() as client:
-        if args.cluster is None:
+        if name is None:
             return _show(client)
         if args.command == "connect":
-            return _connect(client, args.cluster)
-        return _disconnect(client, args.cluster, is_sure=args.yes)
+            return _connect(client, name)
+        return _disconnect(client, name, is_sure=args.yes)
 
 
 def _show(client: Any) -> int:
@@ -48,7 +64,7 @@ def _show(client: Any) -> int:
         print(printable(f"{cluster['id']}: {_state(cluster['connection'])}").rstrip())
         sys.stdout.write(lines(cluster.get("users", [])))
     if not remote:
-        print("There is no site profile. `jupyter slurm init` writes one.")
+        print("There is no site profile. Run `jupyter slurm init` to set up a connection to a cluster.")
     return 0
 
 
@@ -67,7 +83,7 @@ def _connect(client: Any, name: str) -> int:
     path = f"/v1/clusters/{cluster['id']}/connect"
     connected = answering(client, cluster["id"], lambda: client.post(path, timeout=None))
     way = " -> ".join(connected["connection"]["hosts"])
-    print(printable(f"Connected to {name} ({way}). Notebooks use it with `%slurm use {name}`."))
+    print(printable(f"Connected to {name} ({way}). Use it with `%slurm use {name}` in a notebook."))
     return 0
 
 
@@ -77,8 +93,8 @@ def _disconnect(client: Any, name: str, *, is_sure: bool) -> int:
     cluster = client.post("/v1/clusters", json={"profile": name})
     users = other_clients(cluster)
     if users and not is_sure and not may_end(name, users):
-        print("Nothing was done.")
+        print(f"Kept the connection to {name}.")
         return 1
     client.post(f"/v1/clusters/{cluster['id']}/disconnect")
-    print(f"Disconnected from {name}. Jobs go on.")
+    print(f"Disconnected from {name}. Jobs continue.")
     return 0

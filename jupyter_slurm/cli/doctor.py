@@ -8,6 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from jupyter_slurm.cli.arguments.cluster import add_cluster, first_cluster
+from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 
@@ -24,15 +27,15 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     doctor = subparsers.add_parser(
         "doctor",
-        help="look over the way to a cluster and say what is wrong",
-        description="Look at everything on the way to a cluster, and say what is wrong and what to do. Where nobody is "
-        "logged in there, it logs in, and notebooks use that from then on. The exit code is 1 when something failed.",
+        description="Check the connection to a cluster step by step: each host on the route, the login, the shell, "
+        "Slurm, and the Python of cells. Each finding has an instruction if something is wrong. If there is no "
+        "connection, doctor logs in, and notebooks use that connection. The exit code is 1 if a check failed.",
+        epilog=page_url("help/troubleshooting"),
+        formatter_class=PlainHelp,
     )
-    doctor.add_argument("cluster", metavar="CLUSTER", nargs="?", help="name of a site profile")
-    doctor.add_argument(
-        "--job", action="store_true", help="also look at a node by a short test job, which you are asked about before"
-    )
-    doctor.add_argument("--submit", action="store_true", help="submit that test job without asking")
+    add_cluster(doctor)
+    doctor.add_argument("--job", action="store_true", help="check a node, too, with a short test job; asks before")
+    doctor.add_argument("--submit", action="store_true", help="submit the test job without a question")
     doctor.add_argument(
         "--sbatch", metavar="OPTIONS", help="options of sbatch for the test job: --sbatch='-p PARTITION --gpus 1'"
     )
@@ -44,16 +47,17 @@ def run(args: argparse.Namespace) -> int:
     from jupyter_slurm.sites.profile import list_profiles
 
     settings = load_settings()
-    if args.cluster is None:
+    name = first_cluster(args)
+    if name is None:
         names = ", ".join(list_profiles(settings.sites))
-        hint = f"There are: {names}." if names else "There is none: `jupyter slurm init` writes one."
-        raise UsageError("Which cluster? Say the name of a site profile: `jupyter slurm doctor NAME`.", hint=hint)
+        hint = f"Clusters: {names}." if names else "Run `jupyter slurm init` to set up a connection to a cluster."
+        raise UsageError("Name the cluster to check: `jupyter slurm doctor NAME`.", hint=hint)
     try:
         options = shlex.split(args.sbatch or "")
     except ValueError as error:
-        raise UsageError(f"--sbatch: {error}", hint="As in a shell: every quote has its end.") from None
+        raise UsageError(f"--sbatch: {error}", hint="Close every quote, as in a shell.") from None
     wanted = args.job or args.submit or args.sbatch is not None
-    return examine(args.cluster, settings, options if wanted else None, sure=args.submit)
+    return examine(name, settings, options if wanted else None, sure=args.submit)
 
 
 def examine(
@@ -87,7 +91,7 @@ def examine(
     except ConfigError as error:
         _show(Finding("failed", "profile", error.message, error.hint))
         return 1
-    _show(Finding("ok", "profile", f"{name} leads to {profile.host}"))
+    _show(Finding("ok", "profile", f"{name}, with the login node {profile.host}"))
     with AgentClient.connect(settings) as client:
         client.post("/v1/clusters", json={"profile": name})
         found = _run_checks(client, name, {"job": "none" if options is None else "later"})
@@ -101,8 +105,12 @@ def examine(
             findings = [*findings, *_run_checks(client, name, asked)["findings"]]
     statuses = [finding["status"] for finding in findings]
     failed, warnings = statuses.count("failed"), statuses.count("warning")
-    print(f"{failed} failed, {warnings} to look at." if failed or warnings else "Everything is fine.")
+    print(f"{failed} failed, {_plural(warnings, 'warning')}." if failed or warnings else "All checks passed.")
     return 1 if failed else 0
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _run_checks(client: AgentClient, name: str, requested: api.ExamineClusterRequest) -> api.Examination:
@@ -140,7 +148,7 @@ def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
     from jupyter_slurm.services.diagnostics.probe_job import TIME_LIMIT_MINUTES
 
     more = f" with {' '.join(options)}" if options else ""
-    what = f"a job of one task{more}, for {TIME_LIMIT_MINUTES} minutes at the most"
+    what = f"a job with one task{more} and a time limit of {TIME_LIMIT_MINUTES} minutes"
     if sure:
         return True
     try:
@@ -149,7 +157,7 @@ def _agreed(name: str, options: Sequence[str], *, sure: bool) -> bool:
         print(f"{error.message} {error.hint}", file=sys.stderr)
         agreed = False
     if not agreed:
-        _show(Finding("ok", "test job", "none was submitted"))
+        _show(Finding("ok", "test job", "not submitted"))
     return agreed
 
 

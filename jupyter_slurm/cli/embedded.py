@@ -1,4 +1,4 @@
-"""``jupyter slurm embedded start|status|stop``: a real Slurm on this machine."""
+"""Command ``jupyter slurm embedded``: a real Slurm on this computer, for trials and tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.embedded.cluster import EmbeddedCluster
 from jupyter_slurm.embedded.control import ClusterControl, ClusterStatus
 from jupyter_slurm.embedded.description import Description, default_description, load_description
@@ -23,57 +25,65 @@ __all__ = ["add_actions", "add_parser", "run"]
 STATUS_EXIT = {"running": 0, "silent": 1, "damaged": 1, "stale": 1, "stopped": 3}
 """Exit codes of ``status``, as for an init script (LSB, "program is running", "dead", "not running")."""
 
-_START_HELP = """\
-A description of a cluster is a TOML file. This is a small one:
+_START_HELP = f"""\
+A TOML file describes the cluster. For example:
 
   name = "tiny"
   [[nodes]]
   names = "gpu[1-2]"
-  gpus = { a100 = 4 }       # stand-ins; also: cpus, memory, features
+  gpus = {{ a100 = 4 }}     # stand-ins; also: cpus, memory, features
   [[partitions]]
   name = "long"
   nodes = "gpu[1-2]"
   default = true            # also: max_time, default_time, max_nodes, ...
 
-The one that ships, to begin from:  jupyter slurm embedded describe > my.toml
-Accounts, users, QOS and preemption are in README.md; what cannot be is refused with its name."""
+To start from the built-in description:
+
+  jupyter slurm embedded describe > my.toml
+
+{page_url("reference/embedded-cluster")}"""
 
 
 def add_parser(subparsers: Any) -> None:
     """Add ``embedded`` to the commands of ``jupyter slurm``."""
-    parser = subparsers.add_parser("embedded", help="a real Slurm cluster on this machine", description=__doc__)
+    parser = subparsers.add_parser(
+        "embedded",
+        description="Run a real Slurm cluster on this computer, to try jupyter_slurm or to test it.",
+        epilog=page_url("getting-started/try-without-a-cluster"),
+        formatter_class=PlainHelp,
+    )
     add_actions(parser)
     parser.set_defaults(run=run)
 
 
 def add_actions(parser: argparse.ArgumentParser) -> None:
     """Add the actions to a parser."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION", help="action")
     start = actions.add_parser(
         "start",
-        help="start it and return when all nodes are idle",
+        help="start the cluster, and return when all nodes are idle",
         epilog=_START_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=PlainHelp,
     )
-    start.add_argument("--config", type=Path, metavar="FILE.toml", help="description of the cluster (default: Arandu)")
-    start.add_argument("--accounting", action="store_true", help="with MariaDB and slurmdbd in any case")
-    start.add_argument("--user", action="append", default=[], metavar="NAME", help="make NAME a user in accounting")
+    start.add_argument("--config", type=Path, metavar="FILE.toml", help="description (default: a small Arandu)")
+    start.add_argument("--accounting", action="store_true", help="start MariaDB and slurmdbd, too")
+    start.add_argument("--user", action="append", default=[], metavar="NAME", help="add a user to accounting")
     version = start.add_mutually_exclusive_group()
-    version.add_argument("--slurm-version", choices=RELEASES, help="unpack that version from Debian, and run it")
-    version.add_argument("--slurm-root", default="", metavar="DIR", help="run the Slurm that was unpacked there")
-    start.add_argument("--timeout", type=float, metavar="SECONDS", help="how long it may take (15, with accounting 30)")
-    start.add_argument("--until", type=int, metavar="PID", help="stop the cluster when that process has ended")
-    start.add_argument("--foreground", action="store_true", help="stay, and stop the cluster on Ctrl-C or SIGTERM")
-    status = actions.add_parser("status", help="show its daemons and nodes")
-    status.add_argument("--json", action="store_true", help="for programs")
-    stop = actions.add_parser("stop", help="end it and remove its directory")
-    env = actions.add_parser("env", help='what a shell has to do to use it: eval "$(jupyter slurm embedded env)"')
-    actions.add_parser("describe", help="print the description that ships (TOML), to begin one of your own from")
+    version.add_argument("--slurm-version", choices=RELEASES, help="use this version, from packages of Debian")
+    version.add_argument("--slurm-root", default="", metavar="DIR", help="use the Slurm unpacked in this directory")
+    start.add_argument("--timeout", type=float, metavar="SECONDS", help="time limit (default: 15, with accounting 30)")
+    start.add_argument("--until", type=int, metavar="PID", help="stop the cluster when this process ends")
+    start.add_argument("--foreground", action="store_true", help="stay in the foreground; stop on Ctrl-C or SIGTERM")
+    status = actions.add_parser("status", help="print the state of its daemons and nodes")
+    status.add_argument("--json", action="store_true", help="print JSON")
+    stop = actions.add_parser("stop", help="stop the cluster, and remove its directory")
+    env = actions.add_parser("env", help='print shell commands to use it: eval "$(jupyter slurm embedded env)"')
+    actions.add_parser("describe", help="print the built-in description (TOML)")
     for action in (start, status, stop, env):
-        action.add_argument("--dir", type=Path, metavar="DIR", help=f"where it lives (default: {default_directory()})")
-    names = actions.add_parser("packages", help="print the system packages that it needs")
-    names.add_argument("--missing", action="store_true", help="only those that are not installed")
-    names.add_argument("--no-accounting", action="store_true", help="without those for accounting")
+        action.add_argument("--dir", type=Path, metavar="DIR", help=f"its directory (default: {default_directory()})")
+    names = actions.add_parser("packages", help="print the system packages that the cluster needs")
+    names.add_argument("--missing", action="store_true", help="print only packages that are not installed")
+    names.add_argument("--no-accounting", action="store_true", help="print no packages for accounting")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -173,9 +183,9 @@ def _print_status(status: ClusterStatus) -> None:
         return
     what = {
         "running": "is running",
-        "silent": "runs, but its controller does not answer",
+        "silent": "is running, but its controller does not answer",
         "damaged": "has lost daemons",
-        "stale": "was ended by a restart of this machine",
+        "stale": "was stopped by a restart of this computer",
     }
     print(f"{status.name} (Slurm {status.version}) {what[status.state]}: {status.directory}")
     print(f"SLURM_CONF={status.slurm_conf}")
@@ -189,7 +199,7 @@ def _print_status(status: ClusterStatus) -> None:
 def _stop(args: argparse.Namespace) -> int:
     directory = _directory(args)
     stopped = EmbeddedCluster(directory=directory).stop()
-    print(f"The cluster in {directory} is stopped." if stopped else f"No cluster in {directory}.")
+    print(f"Stopped the cluster in {directory}." if stopped else f"No cluster in {directory}.")
     return 0
 
 

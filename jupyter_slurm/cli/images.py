@@ -7,36 +7,41 @@ import shlex
 import sys
 from typing import Any
 
+from jupyter_slurm.cli.arguments.cluster import with_cluster_first
 from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import UsageError
 
 __all__ = ["add_parser", "run"]
 
-_USAGE = """\
-Have a job get or make the image of a container, on a node and with what the cluster has for it.
+_USAGE = f"""\
+Pull or build container images in a job on a node, with the container runtime of the cluster.
 
-  jupyter slurm image [CLUSTER] build NAME FILE [options of sbatch] [words]     from a Dockerfile, or a definition file
-  jupyter slurm image build NAME environment [options] [words]        with the packages of the Python that runs this
-  jupyter slurm image pull NAME:TAG [options] [words]                 from a registry
+  jupyter slurm image build NAME FILE [options of sbatch] [keywords]          from a Dockerfile or a definition file
+  jupyter slurm image build NAME environment [options of sbatch] [keywords]   with the packages of this Python
+  jupyter slurm image pull NAME:TAG [options of sbatch] [keywords]            from a registry
   jupyter slurm image list
   jupyter slurm image remove NAME
 
-  jupyter slurm image unipi build me/train:1 Dockerfile -p normal --time 1:00:00
+  jupyter slurm image build me/train:1 Dockerfile -p normal --time 1:00:00 --cluster mycluster
   jupyter slurm image pull pytorch/pytorch:2.3.1-cuda12.1-cudnn8-runtime runtime=apptainer
 
-It waits until the image is there, and shows what the job says; Ctrl-C asks once whether to cancel it or to keep it. The
-image ends in the folder of images (image_dir in [container] of the profile), or in Docker's store of the node; cells,
-scripts and sessions run in it by env=docker://NAME.
+The command waits until the image is ready, and prints the output of the job. Press Ctrl-C to choose between cancelling
+the job and keeping it. The image is stored in the directory of images (image_dir in [container] of the profile), or in
+the Docker store of the node. Use it with env=docker://NAME in cells, scripts, sessions and kernels.
 
-Words (ours have no dashes, Slurm's have):
-  base=NAME:TAG   of `environment`: what the image begins with; by default python:3.11-slim, for the same Python
-  context=FOLDER  of a file: the folder that it takes others from; by default the one it lies in. Over SSH what it takes
-                  travels with the job; /… and ~/… are then folders of the cluster
-  from=docker     of pull: not a registry, but Docker of the node (-w NODE); or from=/…/image.tar, a file that the nodes
-                  see: of `docker save`, for Charliecloud of `docker export`
-  replace         also where there is one of that name
-  runtime=NAME    docker, podman, apptainer, singularity, charliecloud; by default that of the profile
-  show            only show what would be submitted"""
+Options and keywords (options of sbatch have dashes, keywords do not):
+  --cluster NAME  name of a site profile, or local for the Slurm of this computer
+  base=NAME:TAG   base image of `environment` (default: python:X.Y-slim for the version of this Python)
+  context=DIR     build context of a file (default: the directory of the file). Over SSH, the files that the build needs
+                  are sent with the job; a path that starts with / or ~/ is a directory on the cluster
+  from=docker     for pull: copy the image from Docker of the node (-w NODE). from=/.../image.tar: from a file of
+                  `docker save`, for Charliecloud of `docker export`
+  replace         replace an image of that name
+  runtime=NAME    docker, podman, apptainer, singularity or charliecloud (default: that of the profile)
+  show            print the submission without submitting
+
+{page_url("how-to/build-images")}"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,8 +49,7 @@ def add_parser(subparsers: Any) -> None:
     add_verbatim(
         subparsers,
         "image",
-        summary="images of containers: build, pull, list, remove",
-        usage="jupyter slurm image [CLUSTER] build|pull|list|remove …",
+        usage="jupyter slurm image build|pull|list|remove … [--cluster NAME]",
         description=_USAGE,
     )
 
@@ -61,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
     from jupyter_slurm.client.jobs.wait import interrupted
     from jupyter_slurm.client.render.terminal import printable
 
-    cluster, line = addressed(shlex.join(args.words))
+    cluster, line = addressed(shlex.join(with_cluster_first(args.words)))
     words = shlex.split(line)
     if words == ["list"]:
         found = images(cluster)
-        print(repr(found) if len(found) else "No images are kept there yet.")
+        print(repr(found) if len(found) else "No images yet.")
     elif words[:1] == ["remove"] and len(words) == 2:
         print(remove(words[1], cluster))
     elif words[:1] in (["build"], ["pull"]):
@@ -80,5 +84,5 @@ def run(args: argparse.Namespace) -> int:
             print(interrupted(made).message, file=sys.stderr)
             return 130
     else:
-        raise UsageError(f"image has no {shlex.join(words)}.", hint=USAGE)
+        raise UsageError(f"`image {shlex.join(words)}` is not a valid command.", hint=f"Use {USAGE}.")
     return 0

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
 from jupyter_slurm.cli.terminal import for_terminal
 
 if TYPE_CHECKING:
@@ -19,11 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "run"]
 
 _TIMES = ("submit_time", "start_time", "end_time", "estimated_start", "state_since", "unknown_since")
-_ACTION_HELP = {
-    "hold": "keep jobs that wait from starting",
-    "release": "let held jobs start",
-    "requeue": "put jobs back into the queue: they begin anew",
-}
+_ACTIONS = ("hold", "release", "requeue")
+_JOB_HELP = "job ID (12, 12_3) or key of a submission"
 _ALL: dict[str, str | int] = {"state": "all"}
 # Finished jobs are requested to find those with missing results.
 _RECENT: dict[str, str | int] = {"state": "all", "finished": 200}
@@ -32,36 +30,38 @@ _COLUMNS = ("JOB", "STATE", "TASKS", "NAME", "PARTITION", "NODES", "SUBMITTED", 
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommands."""
-    jobs = subparsers.add_parser("jobs", help="list your jobs")
-    jobs.add_argument("-a", "--all", action="store_true", help="also those that are over")
-    jobs.add_argument("--json", action="store_true", help="for programs")
-    show = subparsers.add_parser("show", help="show what is known of a job, or its script")
+    jobs = subparsers.add_parser("jobs", description="List your jobs.")
+    jobs.add_argument("-a", "--all", action="store_true", help="list finished jobs, too")
+    jobs.add_argument("--json", action="store_true", help="print JSON")
+    show = subparsers.add_parser("show", description="Print the details of a job, its script or its record.")
     show.add_argument("--script", action="store_true", help="print the batch script, byte for byte")
-    show.add_argument("--source", action="store_true", help="print the Python cell, as it was typed")
+    show.add_argument("--source", action="store_true", help="print the Python cell as it was typed")
     show.add_argument(
-        "--record", action="store_true", help="what was submitted: options, environment, versions, commit"
+        "--record", action="store_true", help="print the submission: options, environment, versions and commit"
     )
-    show.add_argument("--json", action="store_true", help="for programs")
-    report = subparsers.add_parser("report", help="what a job used of what it had")
-    report.add_argument("--json", action="store_true", help="for programs")
-    cancel = subparsers.add_parser("cancel", help="cancel a job, or send it a signal")
-    cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal instead (name or number)")
-    copy_back = subparsers.add_parser("bring", help="bring back what a job has left in the folders of stage=")
+    show.add_argument("--json", action="store_true", help="print JSON")
+    report = subparsers.add_parser("report", description="Compare the resources that a job used with its allocation.")
+    report.add_argument("--json", action="store_true", help="print JSON")
+    cancel = subparsers.add_parser("cancel", description="Cancel a job, or send it a signal.")
+    cancel.add_argument("-s", "--signal", metavar="SIGNAL", help="send this signal (name or number) instead")
+    copy_back = subparsers.add_parser(
+        "bring", description="Copy back the new files of a job from its copies of directories (stage=)."
+    )
     for parser in (show, report, cancel, copy_back):
-        parser.add_argument("job", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
-    several = [subparsers.add_parser(act, help=about) for act, about in _ACTION_HELP.items()]
-    for parser in several:
-        parser.add_argument("jobs", metavar="JOB", nargs="+", help="Slurm id (12, 12_3) or key of a submission")
-    for parser in (jobs, show, report, cancel, copy_back, *several):
-        parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+        parser.add_argument("job", metavar="JOB", help=_JOB_HELP)
+    hold = subparsers.add_parser("hold", description="Keep pending jobs from starting.")
+    release = subparsers.add_parser("release", description="Allow held jobs to start.")
+    requeue = subparsers.add_parser("requeue", description="Put jobs back into the queue. They start again.")
+    for parser in (hold, release, requeue):
+        parser.add_argument("jobs", metavar="JOB", nargs="+", help=_JOB_HELP)
+    for parser in (jobs, show, report, cancel, copy_back, hold, release, requeue):
+        add_cluster_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one of the subcommands."""
-    from jupyter_slurm.client.clusters.cluster import current, use
-
-    cluster = use(args.cluster) if args.cluster else current()
-    if args.command in _ACTION_HELP:
+    cluster = requested_cluster(args)
+    if args.command in _ACTIONS:
         return _act(cluster, args)
     does = {"jobs": _jobs, "show": _show, "report": _report, "cancel": _cancel, "bring": _copy_back}
     return does[args.command](cluster, args)
@@ -83,7 +83,7 @@ def _jobs(cluster: Cluster, args: argparse.Namespace) -> int:
         has_tasks = any(row[2] for row in rows[1:])
         _print_table(rows if has_tasks else [[*row[:2], *row[3:]] for row in rows])
     elif not trouble:
-        print("No jobs." if args.all else "No jobs that are not over; --all shows the others.")
+        print("No jobs." if args.all else "No active jobs. Add --all to list finished jobs.")
     if trouble:
         sys.stdout.flush()
         print(for_terminal(printable(trouble)), file=sys.stderr)
@@ -106,7 +106,7 @@ def _row(job: api.Job) -> list[str]:
         job.get("nodes"),
         submitted,
     )
-    reason = f"not all came back: jupyter slurm bring {values[0]}" if is_copy_back_abandoned(job) else job.get("reason")
+    reason = f"Results missing: jupyter slurm bring {values[0]}" if is_copy_back_abandoned(job) else job.get("reason")
     return [str(value or "") for value in (*values, reason)]
 
 
@@ -140,11 +140,11 @@ def _cancel(cluster: Cluster, args: argparse.Namespace) -> int:
     known = cluster.client.get(cluster.path("jobs", args.job))
     number = known["id"] or known["key"]
     if known.get("finished"):
-        print(f"{number} was over already: {known['state']}" + ("; nothing was sent to it" if args.signal else ""))
+        print(f"Job {number} had finished before: {known['state']}.{' No signal was sent.' if args.signal else ''}")
         return 1 if args.signal else 0
     job = cluster.client.post(cluster.path("jobs", args.job, "cancel"), json={"signal": args.signal})
-    done = f"{args.signal} was sent to" if args.signal else "Cancelled"
-    print(f"{done} {job['id'] or job['key']}: {job['state']}")
+    done = f"Sent {args.signal} to" if args.signal else "Cancelled"
+    print(f"{done} job {job['id'] or job['key']}: {job['state']}.")
     return 0
 
 
@@ -171,7 +171,7 @@ def _act(cluster: Cluster, args: argparse.Namespace) -> int:
     for answer in act(cluster, args.command, args.jobs):
         if answer["error"] is None:
             state = answer["now"] and answer["now"]["state"]
-            print(f"{answer['job']} was {ACTION_RESULTS[args.command]}: {state}")
+            print(f"Job {answer['job']} was {ACTION_RESULTS[args.command]}: {state}.")
             continue
         failed += 1
         sys.stdout.flush()

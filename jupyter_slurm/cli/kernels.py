@@ -9,7 +9,9 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.cli.arguments.cluster import with_cluster_first
 from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,41 +19,47 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_USAGE = """\
-Have the Jupyter here offer a kernel that runs on a node: the notebook, and its files, stay on this machine.
+_USAGE = f"""\
+Add remote kernels to the Jupyter of this computer. The kernel runs on a node; the notebook and its files stay on this
+computer.
 
-  jupyter slurm kernel add [CLUSTER] [options of sbatch] [words]
+  jupyter slurm kernel add [CLUSTER] [options of sbatch] [keywords]
   jupyter slurm kernel list [--json]
   jupyter slurm kernel remove NAME
   jupyter slurm kernel switch NOTEBOOK KERNEL [in=x,model]
   jupyter slurm kernel follow NOTEBOOK [in=x,model]
 
-  jupyter slurm kernel add arandu -p arandu --gpus 1 --time 8:00:00
-  jupyter slurm kernel add arandu -p arandu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3 name="PyTorch on arandu"
-  jupyter slurm kernel add on=train        in the allocation that %salloc as=train has asked for
-  jupyter slurm kernel switch train.ipynb "PyTorch on arandu" in=data,model
+  jupyter slurm kernel add mycluster -p gpu --gpus 1 --time 8:00:00
+  jupyter slurm kernel add -p gpu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3 name="PyTorch on a GPU"
+  jupyter slurm kernel add on=train
+  jupyter slurm kernel switch train.ipynb "PyTorch on a GPU" in=data,model
 
-It is in the launcher of JupyterLab, in `jupyter console --kernel NAME`, in `jupyter nbconvert --execute`. When a
-notebook begins with it, Slurm is asked for an allocation, in which the kernel is a step: a restart takes no queue.
+The cluster of `add` can also be given as for other commands: --cluster NAME.
 
-`switch` moves a notebook that is open in a Jupyter of this machine to such a kernel, or back to one of this machine;
-`follow` asks for the next allocation of the kernel that it has, before its time limit. The notebook goes on with its
-old kernel until the new one is there. in= names the variables, functions and classes that come along (Python only):
-they are looked at before Slurm is asked for anything, and taken again at the end. Ctrl-C gives it up.
+JupyterLab's launcher, `jupyter console --kernel NAME` and `jupyter nbconvert --execute` offer the kernel. When a
+notebook starts it, Slurm is asked for an allocation, and the kernel runs as a step in it. A restart of the kernel needs
+no queueing.
 
-Words of `add` (ours have no dashes, Slurm's have):
-  name=NAME     how it is shown; by default what is asked for: "Python on arandu, 1 GPU"
-  env=NAME      the environment: a name, or the folder of a venv or of conda; an image, too: docker://NAME:TAG
+`switch` moves an open notebook to such a kernel, or back to a local kernel. `follow` asks for the next allocation of
+the notebook's kernel before the time limit. The notebook keeps its old kernel until the new one is ready. in= names
+the variables, functions and classes to copy (Python only). They are checked before Slurm is asked for an allocation,
+and copied at the end. Press Ctrl-C to cancel.
+
+Keywords of `add` (without dashes; options of sbatch have dashes):
+  name=NAME     displayed name (default: from the request, as "Python on mycluster, 1 GPU")
+  env=NAME      environment: a name of the profile, the directory of a venv or a conda environment, or an image:
+                docker://NAME:TAG
   image=NAME:TAG
-                the image that it runs in: of a registry, a SIF file, or the folder of an unpacked one
-  python=PATH   the Python there whose kernel it is; it needs ipykernel
-  kernel=NAME   another kernel that is installed there: ir, julia-1.10 …; by default python3
-  transport=tcp
-                ports of the node, for a kernel that knows no Unix sockets (deno): other users can read what it says
-  dir=FOLDER    the folder there that it begins in
-  on=NAME       an allocation that is open, instead of one of its own
-  idle=TIME     it ends when nothing has run for so long: 30m, 2h; by default a day
-  lease=TIME    it ends when its notebook was away for so long; by default an hour"""
+                container image: of a registry, a SIF file, or the directory of an unpacked image
+  python=PATH   Python of the kernel on the node; it needs ipykernel
+  kernel=NAME   another kernel that is installed on the node: ir, julia-1.10, ... (default: python3)
+  transport=tcp use ports of the node, for kernels without Unix sockets (deno); other users can read the traffic
+  dir=DIR       directory on the cluster in which the kernel starts
+  on=NAME       run in an open allocation (%salloc as=NAME) instead of a new one
+  idle=TIME     stop the kernel after this time without a running cell: 30m, 2h (default: 1d)
+  lease=TIME    stop the kernel after this time without its notebook (default: 1h)
+
+{page_url("how-to/kernels-on-nodes")}"""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -59,8 +67,7 @@ def add_parser(subparsers: Any) -> None:
     add_verbatim(
         subparsers,
         "kernel",
-        summary="kernels on nodes, for the launcher of a Jupyter here: add, list, remove, switch, follow",
-        usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [words] | list | remove NAME\n"
+        usage="jupyter slurm kernel add [CLUSTER] [options of sbatch] [keywords] | list | remove NAME\n"
         "       jupyter slurm kernel switch NOTEBOOK KERNEL [in=x,y] | follow NOTEBOOK [in=x,y]",
         description=_USAGE,
     )
@@ -76,22 +83,22 @@ def run(args: argparse.Namespace) -> int:
     from jupyter_slurm.client.render.terminal import printable
 
     if act == "add":
-        added = add(rest)
-        print(printable(f"{added.display_name}\nJupyter offers it as {added.name}: {added.folder}"))
+        added = add(with_cluster_first(rest))
+        print(printable(f"Added the kernel {added.display_name!r} as {added.name}: {added.folder}"))
     elif act == "list" and rest in ([], ["--json"]):
         known = listed()
         if rest:
             print(json.dumps([_to_json(one) for one in known], indent=2))
         else:
-            print(kernelspecs() if known else "No kernels on nodes. `jupyter slurm kernel add` adds one.")
+            print(kernelspecs() if known else "No remote kernels. Add one with `jupyter slurm kernel add`.")
     elif act == "remove" and len(rest) == 1:
-        print(printable(f"Removed: {remove(rest[0]).display_name}"))
+        print(printable(f"Removed the kernel {remove(rest[0]).display_name!r}."))
     elif act in ("switch", "follow"):
         return _move(act, rest)
     else:
         raise UsageError(
-            f"kernel has no {shlex.join(args.words)}.",
-            hint="kernel add [CLUSTER] …, list, remove NAME, switch NOTEBOOK KERNEL",
+            f"`kernel {shlex.join(args.words)}` is not a valid command.",
+            hint="Use add, list, remove NAME, switch NOTEBOOK KERNEL, or follow NOTEBOOK.",
         )
     return 0
 
@@ -109,7 +116,9 @@ def _move(act: str, arguments: list[str]) -> int:
     from jupyter_slurm.client.render.terminal import printable
 
     if not arguments:
-        raise UsageError(f"{act} needs the file of a notebook that is open.", hint="jupyter slurm kernel --help")
+        raise UsageError(
+            f"{act} needs the file of an open notebook.", hint="`jupyter slurm kernel --help` shows examples."
+        )
     to = parse_move_line(act, arguments[1:])
     move = find(arguments[0]).move(to)
     try:

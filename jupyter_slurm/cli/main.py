@@ -13,43 +13,57 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_slurm._version import __version__
-from jupyter_slurm.cli.terminal import for_terminal
+from jupyter_slurm.cli.terminal import PlainHelp, for_terminal
 from jupyter_slurm.client.render.terminal import printable
+from jupyter_slurm.documentation import DOCUMENTATION_URL
 from jupyter_slurm.errors import SlurmError
 
 __all__ = ["main"]
 
 _COMMANDS = {
-    "jobs": ("jobs", "list your jobs"),
-    "show": ("jobs", "show what is known of a job, or its script"),
-    "report": ("jobs", "what a job used of what it had"),
-    "cancel": ("jobs", "cancel a job, or send it a signal"),
-    "bring": ("jobs", "bring back what a job has left in the folders of stage="),
-    "hold": ("jobs", "keep jobs that wait from starting"),
-    "release": ("jobs", "let held jobs start"),
-    "requeue": ("jobs", "put jobs back into the queue: they begin anew"),
-    "usage": ("usage", "what was used in a period: hours of CPUs and GPUs, of you or of an account"),
-    "resources": ("resources", "what is free: GPUs by type, partitions, your limits"),
-    "connect": ("connect", "log in to a cluster of a site profile, for every notebook"),
-    "disconnect": ("connect", "end the log-in to a cluster"),
-    "launch": ("sessions", "run a Jupyter in a job and bring it here"),
-    "sessions": ("sessions", "list the sessions: a Jupyter in a job each"),
-    "kernel": ("kernels", "kernels on nodes, for the launcher of a Jupyter here: add, list, remove, switch, follow"),
-    "image": ("images", "images of containers: build, pull, list, remove"),
-    "open": ("sessions", "open a session in a browser, logged in"),
-    "stop": ("sessions", "end a session, with all that runs in it"),
-    "rename": ("sessions", "give a session another name"),
-    "log": ("sessions", "the last lines of what the Jupyter of a session says"),
-    "tunnel": ("tunnel", "bring a port of a running job here"),
-    "init": ("setup.init", "set up the way to a cluster: a profile, and a key"),
-    "doctor": ("doctor", "look over the way to a cluster and say what is wrong"),
-    "sites": ("setup.sites", "list, show, add or check site profiles: yours, and those that ship"),
-    "ssh-config": ("setup.ssh_config", "an entry of ~/.ssh/config for the node of a running job"),
+    "init": ("setup.init", "set up a connection to a cluster"),
+    "connect": ("connect", "log in to a cluster, or list the connections"),
+    "disconnect": ("connect", "end the connection to a cluster"),
+    "doctor": ("doctor", "check the connection to a cluster"),
+    "sites": ("setup.sites", "list, print, add or check site profiles"),
     "config": ("config", "print all settings"),
-    "clean": ("clean", "remove the directories of jobs that ended long ago"),
-    "agent": ("agent", "look at, stop, or read the log of the agent"),
-    "embedded": ("embedded", "a real Slurm on this machine, for trying things out"),
+    "jobs": ("jobs", "list your jobs"),
+    "show": ("jobs", "print the details of a job, its script or its record"),
+    "report": ("jobs", "print the resources that a job used"),
+    "cancel": ("jobs", "cancel a job, or send it a signal"),
+    "hold": ("jobs", "keep pending jobs from starting"),
+    "release": ("jobs", "allow held jobs to start"),
+    "requeue": ("jobs", "put jobs back into the queue"),
+    "bring": ("jobs", "copy back the results of a job (stage=)"),
+    "image": ("images", "build, pull, list or remove container images"),
+    "launch": ("sessions", "run JupyterLab, or another server, in a job"),
+    "sessions": ("sessions", "list the sessions"),
+    "open": ("sessions", "open a session in a browser"),
+    "stop": ("sessions", "stop sessions"),
+    "rename": ("sessions", "rename a session"),
+    "log": ("sessions", "print the log of a session"),
+    "kernel": ("kernels", "add, list, remove or switch to remote kernels"),
+    "tunnel": ("tunnel", "forward a port of a job or a login node"),
+    "ssh-config": ("setup.ssh_config", "print an ssh entry for the node of a job"),
+    "resources": ("resources", "print free GPUs, partitions and your limits"),
+    "usage": ("usage", "print the CPU and GPU hours used in a period"),
+    "agent": ("agent", "show, stop or debug the agent"),
+    "clean": ("clean", "remove the directories of finished jobs"),
+    "embedded": ("embedded", "run a Slurm cluster on this computer"),
 }
+"""Modules and summaries of the commands."""
+
+_GROUPS = {
+    "Set up": "init connect disconnect doctor sites config",
+    "Jobs": "jobs show report cancel hold release requeue bring image",
+    "Jupyter on nodes": "launch sessions open stop rename log kernel tunnel ssh-config",
+    "Look": "resources usage",
+    "Maintain": "agent clean embedded",
+}
+
+_EPILOG = """\
+Commands about a cluster have --cluster NAME, for a site profile of that name. Without it, they use the setting
+`cluster`, or the Slurm of this computer. `jupyter slurm COMMAND --help` explains a command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,18 +92,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser(command: str | None) -> tuple[Any, argparse.ArgumentParser]:
     """Return the module of the command (None without one) and a parser that has only names for the other commands."""
+    groups = [
+        f"{title}:\n" + "\n".join(f"  {name:<12} {_COMMANDS[name][1]}" for name in names.split())
+        for title, names in _GROUPS.items()
+    ]
     parser = argparse.ArgumentParser(
         prog="jupyter slurm",
-        description="Slurm in Jupyter: jobs, the agent behind the notebooks, and a cluster to try.",
+        usage="jupyter slurm COMMAND [options]",
+        description="\n\n".join(["Run notebook cells, Jupyter and kernels as Slurm jobs.", *groups]),
+        epilog=f"{_EPILOG}\n\nDocumentation: {DOCUMENTATION_URL}",
+        formatter_class=PlainHelp,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND")
+    parser.add_argument("--debug", action="store_true", help="print the traceback of an error")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="jupyter slurm")
     chosen = _COMMANDS.get(command or "")
     module = importlib.import_module(f"jupyter_slurm.cli.{chosen[0]}") if chosen else None
-    for name, (module_name, summary) in _COMMANDS.items():
+    for name, (module_name, _) in _COMMANDS.items():
         if chosen is None or module_name != chosen[0]:
-            subparsers.add_parser(name, help=summary)
+            subparsers.add_parser(name)
     if module is not None:
         module.add_parser(subparsers)
     return module, parser

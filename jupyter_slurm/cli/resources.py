@@ -6,23 +6,32 @@ import argparse
 import json
 from typing import Any
 
+from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
+from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.documentation import page_url
+
 __all__ = ["add_parser", "run"]
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
-    parser = subparsers.add_parser("resources", help="what is free: GPUs by type, partitions, your limits")
-    parser.add_argument("--nodes", action="store_true", help="each node, too")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+    parser = subparsers.add_parser(
+        "resources",
+        description="Print the free GPUs by type, the partitions, and your limits. The numbers are at most a minute "
+        "old. The exit code is 1 if they are older because Slurm does not answer.",
+        epilog=page_url("how-to/free-resources-and-usage"),
+        formatter_class=PlainHelp,
+    )
+    parser.add_argument("--nodes", action="store_true", help="print each node, too")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_cluster_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the free resources; return 1 if they are no longer known."""
-    from jupyter_slurm.client.clusters.cluster import current, use
     from jupyter_slurm.client.clusters.resources import Resources
 
-    cluster = use(args.cluster) if args.cluster else current()
+    cluster = requested_cluster(args)
     told = cluster.client.get(cluster.path("resources"), params={"nodes": "true" if args.nodes else "false"})
     found = Resources(told)
     if args.json:

@@ -8,7 +8,9 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster, with_cluster_first
 from jupyter_slurm.cli.terminal import add_verbatim
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import JobNotFound, UsageError
 
 if TYPE_CHECKING:
@@ -17,39 +19,47 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser", "run"]
 
-_LAUNCH = """\
-Have a job run the Jupyter of a Python, bring it to a local port (8000 to 9000), and open it, logged in.
+_LAUNCH = f"""\
+Run JupyterLab, or another server, in a job and forward it to a local port (8000 to 9000). The session opens in a
+browser, logged in.
 
-  jupyter slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]
-  jupyter slurm launch arandu -p arandu --gpus 1 --time 8:00:00 name=training idle=2h
-  jupyter slurm launch arandu -p arandu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3
-  jupyter slurm launch arandu -p arandu -- tensorboard --logdir runs --port {port}
+  jupyter slurm launch mycluster -p gpu --gpus 1 --time 8:00:00 name=training idle=2h
+  jupyter slurm launch -p gpu --gpus 1 image=nvcr.io/nvidia/pytorch:24.01-py3
+  jupyter slurm launch -p gpu -- tensorboard --logdir runs --port {{port}}
 
-Words (ours have no dashes, Slurm's have):
-  name=NAME     its name; by default jupyter-1, jupyter-2 …
-  dir=FOLDER    the folder that it shows, or begins in; by default the job's working directory
+The cluster can also be given as for other commands: --cluster NAME.
+
+Keywords (without dashes; options of sbatch have dashes):
+  name=NAME     name of the session (default: jupyter-1, jupyter-2, ...)
+  dir=DIR       directory that the server shows or starts in (default: the job's working directory)
+  env=NAME      environment of the job: a name of the profile, the directory of a venv or a conda environment, or an
+                image: docker://NAME:TAG
   image=NAME:TAG
-                the image that it runs in: of a registry, a SIF file, or the folder of an unpacked one
-  env=NAME      the environment of the job: a name, or the folder of a venv or of conda; an image, too: docker://NAME:TAG
-  python=PATH   the Python whose Jupyter it is; a command is looked for on the job's PATH, then beside this Python
+                container image: of a registry, a SIF file, or the directory of an unpacked image
+  python=PATH   Python whose Jupyter runs; a command after -- is looked for on the job's PATH, then next to this Python
   jupyter=install
-                where that Python has no Jupyter, put a JupyterLab beside it: by pip, once, into the folder of images
-  idle=TIME     it ends when nobody has used it for so long: 30m, 2h, or as for --time; by default a day
-  port=PORT     the local port; by default the first that is free
-  resume        go on in the same job after its time limit, preemption, node failure, 20 times at most (resume=3: three)
-  stage=DIR     send a folder along, in whose copy it is; what is new there comes back at its end. stage=DIR:DEST, and
+                install JupyterLab with pip if that Python has none; done once, into the directory of images
+  idle=TIME     stop the session after this time without use: 30m, 2h, or as for --time (default: 1d)
+  port=PORT     local port (default: the first free one)
+  resume        continue in the same job after its time limit, preemption or a node failure, at most 20 times
+                (resume=3: three times)
+  stage=DIR     send a directory; the session works in the copy. stage=DIR:DEST names the destination. New files are
+                copied back when the session ends
   sync=checksum,delete
-                as the README says, "Files that travel with a job"
-  noopen        do not start a browser
+                how stage= compares files, and whether it deletes others
+  open          open the session in a browser (default)
+  noopen        do not open a browser
 
-A command gets a free port of the node for {port}, 127.0.0.1 for {host} and its path here for {base_url}; it has to
-stay in the foreground and to listen on the loopback only. Others on that node see its words and can connect to it: a
-secret has no place there, and what it shows is as private as its own log-in makes it.
+In a command after --, {{port}} becomes a free port of the node, {{host}} becomes 127.0.0.1, and {{base_url}} the path
+of the session. The command must stay in the foreground and listen on 127.0.0.1 only. Other users on the node can see
+its arguments and connect to it. Do not write a secret on the command line. Use the server's own login if it has one.
 
-It waits until the session is ready. Ctrl-C asks once whether to cancel it or to keep it."""
+The command waits until the session is ready. Press Ctrl-C to choose between cancelling the session and keeping it.
+
+{page_url("how-to/jupyter-on-a-node")}"""
 
 
-_NAME_HELP = "name of the session, Slurm id or key of its job"
+_NAME_HELP = "name of the session, or ID or key of its job"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -57,39 +67,36 @@ def add_parser(subparsers: Any) -> None:
     add_verbatim(
         subparsers,
         "launch",
-        summary="run a Jupyter, or another server, in a job and bring it here",
-        usage="jupyter slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
+        usage="jupyter slurm launch [CLUSTER] [options of sbatch] [keywords] [-- command with a {port}]",
         description=_LAUNCH,
     )
-    listing = subparsers.add_parser("sessions", help="list the sessions: a Jupyter or another server in a job each")
-    listing.add_argument("-a", "--all", action="store_true", help="also those that are over")
-    listing.add_argument("-v", "--verbose", action="store_true", help="with the times of their steps")
-    listing.add_argument("--json", action="store_true", help="for programs")
-    opening = subparsers.add_parser("open", help="open a session in a browser, logged in")
-    opening.add_argument("--no-browser", action="store_true", help="only say where it is")
-    stop = subparsers.add_parser("stop", help="end sessions, with all that runs in them, and wait until they are over")
-    rename = subparsers.add_parser("rename", help="give a session another name")
-    log = subparsers.add_parser("log", help="the last lines of what the Jupyter, or the command, of a session says")
-    log.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="how many; by default 20")
-    stop.add_argument("names", metavar="NAME", nargs="+", help="names of sessions, Slurm ids or keys of their jobs")
+    listing = subparsers.add_parser(
+        "sessions", description="List the remote Jupyter sessions and other servers that run in jobs."
+    )
+    listing.add_argument("-a", "--all", action="store_true", help="list finished sessions, too")
+    listing.add_argument("-v", "--verbose", action="store_true", help="print the start and end of each step")
+    listing.add_argument("--json", action="store_true", help="print JSON")
+    opening = subparsers.add_parser("open", description="Open a session in a browser, logged in.")
+    opening.add_argument("--no-browser", action="store_true", help="print the URL without opening a browser")
+    stop = subparsers.add_parser("stop", description="Stop sessions and all that runs in them. Waits for their end.")
+    rename = subparsers.add_parser("rename", description="Rename a session.")
+    log = subparsers.add_parser("log", description="Print the end of the log of a session's server.")
+    log.add_argument("-n", "--lines", type=int, default=20, metavar="N", help="number of lines (default: %(default)s)")
+    stop.add_argument("names", metavar="NAME", nargs="+", help="names of sessions, or IDs or keys of their jobs")
     for parser in (opening, log):
-        parser.add_argument(
-            "name", metavar="NAME", nargs="?", help=f"{_NAME_HELP}; by default the only one that goes on"
-        )
+        parser.add_argument("name", metavar="NAME", nargs="?", help=f"{_NAME_HELP} (default: the only active session)")
     rename.add_argument("name", metavar="NAME", help=_NAME_HELP)
-    rename.add_argument("new", metavar="NEW", help="its new name")
+    rename.add_argument("new", metavar="NEW", help="new name")
     for parser in (listing, opening, stop, rename, log):
-        parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+        add_cluster_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run one of the subcommands."""
     if args.command == "launch":
         return _launch(args)
-    from jupyter_slurm.client.clusters.cluster import use
-
     if args.cluster:
-        use(args.cluster)
+        requested_cluster(args)
     if args.command == "sessions":
         return _list(is_active=not args.all, as_json=args.json, is_verbose=args.verbose)
     return {"open": _open, "stop": _stop, "rename": _rename, "log": _log}[args.command](args)
@@ -104,7 +111,7 @@ def _launch(args: argparse.Namespace) -> int:
     from jupyter_slurm.client.sessions.launch import WORDS, launch, named_in, resolve_cluster
     from jupyter_slurm.domain.magic_line.parser import parse_cell_line
 
-    name, line = named_in(shlex.join(args.words))
+    name, line = named_in(shlex.join(with_cluster_first(args.words)))
     cluster = resolve_cluster(name)
     parsed = parse_cell_line(line, option_table(cluster, "sbatch"), WORDS)
     session = launch(cluster, parsed)
@@ -121,7 +128,7 @@ def _launch(args: argparse.Namespace) -> int:
 def _open_session(session: Session) -> None:
     """Forward a session to this machine, and print its address."""
     page = session.page()
-    print(f"{session.url}\nThis file opens it, logged in: {page}" if page else session.url)
+    print(f"{session.url}\nTo open it logged in, open this file in a browser: {page}" if page else session.url)
 
 
 def _await(session: Session) -> bool:
@@ -184,7 +191,7 @@ def _list(*, is_active: bool, as_json: bool, is_verbose: bool) -> int:
             for said in filter(None, (one.trouble(), one.near_end())):
                 print(said, file=sys.stderr)
     else:
-        print("No sessions." if not is_active else "No sessions that are not over; --all shows the others.")
+        print("No sessions." if not is_active else "No active sessions. Add --all to list finished sessions.")
     return 0
 
 
@@ -198,8 +205,8 @@ def _meant(name: str | None) -> Session:
     if len(found) != 1:
         names = ", ".join(sorted(str(one.name) for one in found))
         raise UsageError(
-            f"Which session? There are: {names}." if names else "There is no session that goes on.",
-            hint="Say its name." if names else "`jupyter slurm launch` begins one; `sessions --all` lists the others.",
+            f"There are several sessions: {names}." if names else "There is no active session.",
+            hint="Add the name of the session." if names else "Start one with `jupyter slurm launch`.",
         )
     return found[0]
 
@@ -225,11 +232,11 @@ def _stop(args: argparse.Namespace) -> int:
         one.cancel()
     for one in found:
         if one not in going:
-            print(f"{one.title} was over already.")
+            print(f"{one.title} had finished before.")
         elif one.stop().is_finished:
             print(f"Stopped: {one.title}")
         else:
-            print(f"{one.title} was told to end, and has not yet: {one.state}. `jupyter slurm sessions` shows when.")
+            print(f"{one.title} was asked to stop and is still {one.state}. See `jupyter slurm sessions`.")
     return 0 if all(one.is_finished for one in found) else 1
 
 
@@ -242,6 +249,6 @@ def _rename(args: argparse.Namespace) -> int:
 
 def _log(args: argparse.Namespace) -> int:
     if args.lines < 1:
-        raise UsageError(f"{args.lines} lines cannot be shown.", hint="-n 20, for example.")
+        raise UsageError(f"-n {args.lines} is not a positive number.", hint="For example: -n 20.")
     print(_meant(args.name).log(args.lines))
     return 0

@@ -78,11 +78,10 @@ class PlainHelp(argparse.HelpFormatter):
         )
 
 
-def add_verbatim(subparsers: Any, name: str, *, summary: str, usage: str, description: str) -> None:
+def add_verbatim(subparsers: Any, name: str, *, usage: str, description: str) -> None:
     """Add a subcommand with all its words, also options, in ``args.words``; ``args.explain()`` shows its help."""
     parser = subparsers.add_parser(
         name,
-        help=summary,
         usage=usage,
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,

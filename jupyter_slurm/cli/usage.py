@@ -6,6 +6,10 @@ import argparse
 import json
 from typing import Any
 
+from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
+from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.documentation import page_url
+
 __all__ = ["add_parser", "run"]
 
 
@@ -13,25 +17,27 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "usage",
-        help="what was used in a period: hours of CPUs and GPUs, of you or of an account",
-        description="From accounting, of the last 30 days where no other time is said; with what it cost, where the "
-        "profile says it, and what is left of budgets.",
+        description="Print the CPU and GPU hours used in a period, from Slurm's accounting: your own, or those of an "
+        "account. The default period is the last 30 days. Costs are printed if the site profile has prices, and "
+        "the rest of budgets if there are any.",
+        epilog=page_url("how-to/free-resources-and-usage"),
+        formatter_class=PlainHelp,
     )
-    parser.add_argument("account", nargs="?", help="of a project or lab, with those below it; else your own jobs")
-    parser.add_argument("--start", metavar="DATE", help="2026-11-01, or 2026-11-01T12:00")
-    parser.add_argument("--end", metavar="DATE", help="as --start; else now")
-    parser.add_argument("--by", metavar="WHAT", help="user, account, partition, qos, gpu; or several, with commas")
-    parser.add_argument("--jobs", action="store_true", help="each job of the period")
-    parser.add_argument("--json", action="store_true", help="for programs; seconds instead of hours")
-    parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
+    parser.add_argument("former", nargs="?", metavar="ACCOUNT", help=argparse.SUPPRESS)  # an earlier spelling
+    parser.add_argument("-A", "--account", metavar="NAME", help="usage of an account and the accounts below it")
+    parser.add_argument("--start", metavar="DATE", help="start of the period: 2026-11-01, or 2026-11-01T12:00")
+    parser.add_argument("--end", metavar="DATE", help="end of the period (default: now)")
+    parser.add_argument("--by", metavar="KEYS", help="sum by user, account, partition, qos or gpu; several with commas")
+    parser.add_argument("--jobs", action="store_true", help="print each job of the period")
+    parser.add_argument("--json", action="store_true", help="print JSON, with seconds instead of hours")
+    add_cluster_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the usage."""
-    from jupyter_slurm.client.clusters.cluster import current, use
     from jupyter_slurm.client.clusters.usage import request_usage
 
-    used = request_usage(use(args.cluster) if args.cluster else current(), args.account, args.start, args.end)
+    used = request_usage(requested_cluster(args), args.account or args.former, args.start, args.end)
     if args.json:
         print(json.dumps(used.data, indent=2))
     elif args.jobs:

@@ -70,7 +70,7 @@ def test_wrong_usage(cli: Cli, argv: list[str]) -> None:
     done = cli(*argv)
     assert (done.returncode, done.stdout) == (2, "")
     assert "usage:" in done.stderr
-    assert "clean" not in argv or f"{argv[-1]!r} is no number of days" in done.stderr
+    assert "clean" not in argv or f"{argv[-1]!r} is not a number of days" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -104,14 +104,14 @@ def test_status_logs_and_stop(cli: Cli, daemon_settings: Settings) -> None:
         pid = client.info["pid"]
     done = cli("agent", "status")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"pid {pid}" in done.stdout
-    assert "holds nothing" in done.stdout
+    assert f"process {pid}" in done.stdout
+    assert "It holds: nothing." in done.stdout
     status = json.loads(cli("agent", "status", "--json").stdout)
     assert (status["running"], status["pid"], status["version"]) == (True, pid, _version.__version__)
     assert f"pid {pid}" in cli("agent", "logs").stdout
     assert cli("agent", "logs", "-n", "1", "--json").stdout.count("leads") == 1
     done = cli("agent", "stop")
-    assert (done.returncode, done.stdout) == (0, "The agent has left. Jobs go on.\n")
+    assert (done.returncode, done.stdout) == (0, "Stopped the agent. Jobs continue.\n")
     assert cli("agent", "status").returncode == 1
 
 
@@ -152,7 +152,7 @@ def test_what_others_wrote_reaches_no_terminal(cli: Cli, daemon_settings: Settin
     shown = cli("jobs").stdout
     assert len(shown.splitlines()) == 3  # one is finished, and needs no action
     assert not {"\x1b", "\x07", "\u202e"} & set(shown)
-    assert shown.splitlines()[2].endswith("not all came back: jupyter slurm bring 13")
+    assert shown.splitlines()[2].endswith("Results missing: jupyter slurm bring 13")
     assert len(cli("jobs", "--all").stdout.splitlines()) == 4
     missing = cli("bring", "13")
     assert (missing.returncode, missing.stdout, "\x1b" in missing.stderr) == (1, "", False)
@@ -205,20 +205,20 @@ def test_jobs_on_a_real_cluster(
     nobody = cli("report", "999999", env=env)
     assert (nobody.returncode, nobody.stdout, "999999" in nobody.stderr) == (1, "", True)
     refused = cli("release", number, "999999", env=env)
-    assert (refused.returncode, refused.stdout) == (1, f"{number} was released: RUNNING\n"), refused
-    assert refused.stderr.startswith("999999: You have no job 999999.")
+    assert (refused.returncode, refused.stdout) == (1, f"Job {number} was released: RUNNING.\n"), refused
+    assert refused.stderr.startswith("999999: you have no job 999999")
     cancelled = cli("cancel", number, env=env)
     assert (cancelled.returncode, number in cancelled.stdout) == (0, True), cancelled.stderr
-    over = f"{number} was over already: CANCELLED\n"
+    over = f"Job {number} had finished before: CANCELLED.\n"
     wait_for(lambda: cli("cancel", number, env=env).stdout == over, "its end is told")
     assert cli("cancel", number, env=env).returncode == 0
     signalled = cli("cancel", "-s", "USR1", number, env=env)
     assert signalled.returncode == 1
-    assert "nothing was sent" in signalled.stdout
+    assert "No signal was sent." in signalled.stdout
     brought = cli("bring", number, env=env)
     assert (brought.returncode, f"Job {number} has no staged folder" in brought.stderr) == (1, True), brought
     cleaned = cli("clean", "--dry-run", "--older-than", "0", env=env)
-    assert cleaned.stdout.endswith("0 would be removed, 0 kept\n"), cleaned
+    assert cleaned.stdout.endswith("0 would be removed, 0 kept.\n"), cleaned
     done = cli("show", "999999", env=env)
     assert done.returncode == 1
     assert "999999" in done.stderr
@@ -269,10 +269,10 @@ def test_the_parts_of_a_job_and_of_an_array_and_their_folders(
     wait_for(lambda: json.loads(cli("show", made[0], "--json", env=env).stdout)["finished"], "the end of the cell")
     ended, goes_on = (Path(json.loads(cli("show", job, "--json", env=env).stdout)["folder"]) for job in made)
     young = cli("clean", "--older-than", "1", env=env)
-    assert young.stdout == "0 removed, 2 kept\n", young
+    assert young.stdout == "0 removed, 2 kept.\n", young
     assert ended.is_dir()
     cleaned = cli("clean", "--older-than", "0", env=env)
-    assert cleaned.stdout == f"{ended}\n1 removed, 1 kept\n", cleaned
+    assert cleaned.stdout == f"{ended}\n1 removed, 1 kept.\n", cleaned
     assert not ended.exists()
     assert (goes_on / "job.json").exists()
 

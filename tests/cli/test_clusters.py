@@ -28,7 +28,7 @@ def test_a_laptop_has_no_slurm_of_its_own(tmp_path: Path) -> None:
     done = run("doctor")
     assert done.returncode == 1
     assert "`jupyter slurm doctor NAME`" in done.stderr
-    assert "There are: far." in done.stderr
+    assert "Clusters: far." in done.stderr
     done = run("jobs")
     assert done.returncode == 1
     assert "This machine has no Slurm, and no cluster is chosen. There are: far." in done.stderr

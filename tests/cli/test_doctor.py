@@ -342,7 +342,7 @@ def test_a_short_job_says_what_a_node_is_like(doctor: Callable[..., Said], ssh_s
 def test_no_job_is_submitted_without_a_yes(doctor: Callable[..., Said], ssh_site: Site) -> None:
     answers = iter([ssh_site.codes.next(), "no"])
     said = doctor(profile_of(ssh_site.ssh_config), lambda: next(answers), options=["--job"])
-    assert "test job: none was submitted" in said.lines("ok"), said.text
+    assert "test job: not submitted" in said.lines("ok"), said.text
     refused = ["--submit", "--sbatch=-p nowhere"]
     said = doctor(profile_of(ssh_site.ssh_config), ssh_site.codes.next, options=refused)
     assert said.code == 1

@@ -50,7 +50,7 @@ def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) ->
         (r"Login node \(host name\)", "login"),
         ("Your user name on the cluster", site.user),
         ("Jump hosts", gateway),
-        (rf"Make one .*, and have {gateway} and login let it in .*yes\]", ""),
+        (rf"Create one .*, and copy the public key to {gateway} and login.*yes\]", ""),
         ("Enter passphrase", passphrase),
         ("Enter same passphrase again", passphrase),
         *[("remember this key", "yes"), ("Password for", site.password)] * 2,
@@ -59,8 +59,8 @@ def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) ->
     assert said.code == 0, said.text
     assert site.password not in said.text
     assert passphrase not in said.text
-    assert f"{gateway} lets it in from now on" in said.text
-    assert "login knows it" in said.text, "homes are shared here"
+    assert f"Your public key was added on {gateway}." in said.text
+    assert "Your public key is on login" in said.text, "homes are shared here"
     key = laptop.ssh / "id_ed25519"
     assert laptop.printed("jobs", "--cluster", "far").returncode == 0, "that log-in serves what follows"
     laptop.printed("disconnect", "far")
@@ -110,19 +110,22 @@ def test_hosts_that_lack_the_key_are_asked_about_one_by_one(
     laptop.knows(site)
     keys = People.write(site.user, ".ssh/authorized_keys", f"#{(laptop.ssh / 'key.pub').read_text()}ssh-rsa AAAA x")
     passwords: Script = [("Password for", site.password)] * 2
-    offers: Script = [("Have gateway let your key .*yes\\]", ""), ("Have login let your key .*yes\\]", "yes")]
+    offers: Script = [
+        ("Copy your public key .* to gateway.*yes\\]", ""),
+        ("Copy your public key .* to login.*yes\\]", "yes"),
+    ]
     options = ("--host", "login", "--jump", "gateway", "--user", site.user)
     said = laptop.slurm("init", "far", *options, dialogue=[*passwords, *offers])
-    assert "gateway goes without it" in said.text
-    assert "login lets it in from now on" in said.text
+    assert "The key was not copied to gateway." in said.text
+    assert "Your public key was added on login." in said.text
     assert keys.read_text().splitlines()[1:] == ["ssh-rsa AAAA x", (laptop.ssh / "key.pub").read_text().strip()]
 
     # A second run: the file has the key, but others may write to it, so that sshd refuses it.
     keys.chmod(0o666)
     again: Script = [("Overwrite it.*no\\]", "Y"), ("Is this correct.*yes\\]", "y"), *passwords]
-    again += [("Have gateway let", "no"), offers[1]]
+    again += [("Copy your public key .* to gateway", "no"), offers[1]]
     said = laptop.slurm("init", "far", "--host", "login", dialogue=again)
-    assert "login knows it, and does not take it" in said.text
+    assert "login has the key and refuses it" in said.text
     assert len(keys.read_text().splitlines()) == 3
     said = laptop.slurm("init", "far", dialogue=[("Overwrite it.*no\\]", "")])
     assert said.code == 1
@@ -318,7 +321,7 @@ def test_openssh_gives_the_login_node_a_key(laptop: Any, ssh_host: Callable[...,
     dialogue: Script = [("Password for", password)]
     options = ("--profile", str(ready), "--user", laptop.user, "--key", "yes", "--no-passphrase")
     said = laptop.slurm("init", "far", *options, dialogue=dialogue)
-    assert f"{host.address} lets it in from now on" in said.text
+    assert f"Your public key was added on {host.address}." in said.text
     assert laptop.printed("disconnect", "far").returncode == 0
     again = laptop.printed("doctor", "far")
     key = laptop.ssh / "id_ed25519"

@@ -44,7 +44,7 @@ def test_one_that_ships_becomes_ones_own_and_is_overridden(sites: Run, tmp_path:
     done = sites("add", "aau-aicloud", "aau", "--user", "ana")
     assert done.returncode == 0, done.stderr
     path = tmp_path / "own" / "aau.toml"
-    assert f"Written: {path}" in done.stdout
+    assert f"Wrote {path}." in done.stdout
     assert "--mem=64G" in done.stdout, "what its users should know"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert tomllib.loads(path.read_text()) == {
@@ -70,26 +70,26 @@ def test_a_file_that_is_handed_on_is_checked_and_taken(sites: Run, tmp_path: Pat
     assert done.returncode == 1
     assert "sixth.toml:8: slurm.pol_shortest: there is no such key." in done.stderr
     assert "Did you mean poll_shortest?" in done.stderr
-    assert "arandu: in order" in done.stdout
+    assert "arandu: valid" in done.stdout
     assert sites("add", "sixth.toml").returncode == 1
     assert not (tmp_path / "own").exists()
     file.write_text(file.read_text().replace("pol_", "poll_"))
     assert sites("check", str(file)).returncode == 0
     assert sites("add", "sixth.toml").returncode == 0
     assert (tmp_path / "own" / "sixth.toml").read_text() == file.read_text()
-    assert "sixth: in order" in sites("check").stdout
+    assert "sixth: valid" in sites("check").stdout
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("show",), "Which profile?"),
+        (("show",), "Name a profile to print."),
         (("show", "nosuch"), "There is no site profile 'nosuch'"),
         (("show", "nosuch.toml"), "nosuch.toml cannot be read"),
         (("check", "../.."), "cannot be read: Is a directory"),
         (("add", "nosuch"), "Name a file, or a built-in profile: aau-aicloud, arandu"),
         (("add", "arandu", "local", "--user", "a"), "is the name of this machine's own Slurm"),
-        (("add", "arandu", "a/b", "--user", "a"), "A cluster cannot be called 'a/b'"),
+        (("add", "arandu", "a/b", "--user", "a"), "'a/b' is not a valid name of a cluster"),
         (("add", "arandu", "--user=-oProxyCommand=x"), "cannot be used"),
         (("add", "arandu"), "There is no terminal to ask this question: Your user name on c4aiscm1?"),
     ],

@@ -87,14 +87,14 @@ def test_ssh_and_rsync_reach_the_node_of_a_job(
     ssh_site.slurm.run("scancel", job)
 
     def is_taken_out() -> bool:
-        return f"Taken out: {name}\n" in laptop.slurm("ssh-config", "--cluster", "far", "--write").text
+        return f"Removed: {name}\n" in laptop.slurm("ssh-config", "--cluster", "far", "--write").text
 
     wait_for(is_taken_out, "the end of the job to be seen", timeout=120, interval=1)
     assert name not in ours.read_text()
     assert f"far-{both} " in ours.read_text()
     over = laptop.printed("ssh-config", job, "--cluster", "far")
     assert over.returncode == 1
-    assert f"Job {job} is on no node" in over.stderr
+    assert f"Job {job} is not on a node" in over.stderr
     assert laptop.printed("ssh-config", "--node", "nowhere", "--cluster", "far").returncode == 1
     assert "Host far-node1\n" in laptop.printed("ssh-config", "--node", "node1", "--cluster", "far").stdout
 

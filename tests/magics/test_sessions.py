@@ -67,7 +67,9 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     done = slurm("open", "--no-browser", "second")
     assert (begun.returncode, done.returncode) == (1, 0), done.stderr
     where = re.search(
-        r"^(http://127\.0\.0\.1:8765/\S+)\nThis file opens it, logged in: (.+)$", done.stdout, re.MULTILINE
+        r"^(http://127\.0\.0\.1:8765/\S+)\nTo open it logged in, open this file in a browser: (.+)$",
+        done.stdout,
+        re.MULTILINE,
     )
     assert where, done.stdout
     url, page = where.groups()
@@ -102,7 +104,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
     assert re.search(steps, slurm("sessions", "-v").stdout)
     stopped = slurm("stop", "third")
     assert re.fullmatch(r"Stopped: Session \d+ \(third\)\n", stopped.stdout), stopped
-    assert slurm("stop", "third").stdout.endswith("(third) was over already.\n")
+    assert slurm("stop", "third").stdout.endswith("(third) had finished before.\n")
     assert "Nothing was stopped." in slurm("stop", "training", "nobody").stderr
     assert slurm("open", "--no-browser").stdout.startswith(kernel.value("training.url")), "the only one"
     over = next(one for one in json.loads(slurm("sessions", "--all", "--json").stdout) if one["label"] == "third")
@@ -158,11 +160,11 @@ def test_other_servers_from_a_notebook_and_from_a_terminal(kernel: Any, slurm: A
     browser.write_text('#!/bin/sh\necho "$@" >"$0.argv"\n')
     browser.chmod(0o755)
     assert slurm("open", "files", BROWSER=str(browser)).stdout == kernel.value("files.url") + "\n"
-    assert "Which session? There are: files, python3-1." in slurm("log").stderr
+    assert "There are several sessions: files, python3-1." in slurm("log").stderr
     stopped = slurm("stop", "files", "python3-1", kernel.value("files.id"))
     assert (stopped.returncode, stopped.stdout.count("Stopped: ")) == (0, 2), stopped
-    assert slurm("sessions").stdout == "No sessions that are not over; --all shows the others.\n"
-    assert "There is no session that goes on." in slurm("log").stderr
+    assert slurm("sessions").stdout == "No active sessions. Add --all to list finished sessions.\n"
+    assert "There is no active session." in slurm("log").stderr
     refused = kernel.run("%slurm launch -p arandu -- tensorboard --logdir runs")
     assert "does not name the port on which" in refused.traceback
     done = slurm("launch", "-p", "arandu", "noopen", "name=quoted", "--", "no-such --port {port}")

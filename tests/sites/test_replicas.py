@@ -59,7 +59,7 @@ def refused(replica: Replica, *words: str) -> str:
 
 def test_the_profile_leads_there(replica: Replica) -> None:
     checked = replica.laptop.command("sites", "check", replica.name)
-    assert (checked.returncode, checked.stdout) == (0, f"{replica.name}: in order\n"), checked.stderr
+    assert (checked.returncode, checked.stdout) == (0, f"{replica.name}: valid\n"), checked.stderr
     asked = replica.laptop.command("doctor", replica.name)
     assert asked.returncode == 0, asked.stdout + asked.stderr
     profile, described = load_profile(replica.name, [str(replica.laptop.profile.parent)]), replica.site.cluster

@@ -40,7 +40,6 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     init = subparsers.add_parser(
         "init",
-        help="set up a connection to a cluster",
         description="Set up a connection to a cluster. Uses the built-in profile of that name, or asks for the login "
         "node and your user name. Writes a site profile, offers to create an SSH key and to copy it to the cluster, "
         "then checks the connection. Options given on the command line are not asked for.",

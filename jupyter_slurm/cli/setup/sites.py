@@ -8,6 +8,8 @@ import sys
 from typing import Any
 
 from jupyter_slurm.cli.setup.login_options import LoginOptions, add_login_options
+from jupyter_slurm.cli.terminal import PlainHelp
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import ConfigError, SlurmError, UsageError
 from jupyter_slurm.sites.profile import list_profiles, parse_profile, profile_items, read_profile
 from jupyter_slurm.sites.shipped import shipped_names, shipped_text
@@ -21,22 +23,24 @@ def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     sites = subparsers.add_parser(
         "sites",
-        help="list, show, add or check site profiles: yours, and those that ship",
-        description="A site profile is what is known of a cluster, one TOML file each. Nothing here connects.",
+        description="List, print, add or check site profiles: TOML files that describe a cluster each. These commands "
+        "do not connect to a cluster.",
+        epilog=page_url("reference/site-profile"),
+        formatter_class=PlainHelp,
     )
-    verbs = sites.add_subparsers(dest="verb", metavar="list|show|add|check", required=True)
-    verbs.add_parser("list", help="the profiles that you have, and those that ship")
-    show = verbs.add_parser("show", help="all that a profile says, or what profiles may say")
-    show.add_argument("profile", nargs="?", metavar="NAME", help="of yours or of one that ships, or a file")
-    show.add_argument("--schema", action="store_true", help="the JSON Schema of profiles, for editors")
-    add = verbs.add_parser("add", help="make a profile that ships, or a file, one of yours")
-    add.add_argument("profile", metavar="PROFILE", help="the name of one that ships, or a file")
-    add.add_argument("name", nargs="?", metavar="CLUSTER", help="what you will call the cluster; else as it is called")
+    verbs = sites.add_subparsers(dest="verb", metavar="list|show|add|check", required=True, help="action")
+    verbs.add_parser("list", help="list your profiles and the built-in profiles")
+    show = verbs.add_parser("show", help="print a profile with all its keys, or the schema of profiles")
+    show.add_argument("profile", nargs="?", metavar="NAME", help="one of your profiles, a built-in profile, or a file")
+    show.add_argument("--schema", action="store_true", help="print the JSON Schema of profiles, for editors")
+    add = verbs.add_parser("add", help="add a built-in profile, or a file, to your profiles")
+    add.add_argument("profile", metavar="PROFILE", help="built-in profile, or a file")
+    add.add_argument("name", nargs="?", metavar="CLUSTER", help="name of the cluster (default: that of the profile)")
     add_login_options(add)
-    add.add_argument("--yes", action="store_true", help="take what is offered instead of being asked")
-    add.add_argument("--overwrite", action="store_true", help="write the profile anew if it is there")
-    check = verbs.add_parser("check", help="say what is wrong with profiles: file, line and key")
-    check.add_argument("profiles", nargs="*", metavar="NAME", help="names or files; without one: all of yours")
+    add.add_argument("--yes", action="store_true", help="accept the default answers")
+    add.add_argument("--overwrite", action="store_true", help="overwrite an existing profile of that name")
+    check = verbs.add_parser("check", help="check profiles, and print file, line and key of each error")
+    check.add_argument("profiles", nargs="*", metavar="NAME", help="names or files (default: all your profiles)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,7 +83,7 @@ def _show(args: argparse.Namespace, folders: list[str]) -> int:
         sys.stdout.write(resources.files("jupyter_slurm.sites").joinpath("profile.schema.json").read_text("utf-8"))
         return 0
     if args.profile is None:
-        raise UsageError("Which profile?", hint="`jupyter slurm sites list` shows their names.")
+        raise UsageError("Name a profile to print.", hint="`jupyter slurm sites list` lists the profiles.")
     sys.stdout.write(tomli_w.dumps(profile_items(*_find_profile(args.profile, folders))))
     return 0
 
@@ -88,21 +92,24 @@ def _add(args: argparse.Namespace, folders: list[str]) -> int:
     from jupyter_slurm.cli.setup.site_templates import is_name, personal, print_notes, site_template, write_profile
 
     if not folders:
-        raise ConfigError("Settings.sites names no folder for profiles.", hint="See jupyter_slurm_config.py.")
+        raise ConfigError(
+            "The setting `sites` names no folder for profiles.",
+            hint="Remove c.JupyterSlurm.sites from jupyter_slurm_config.py.",
+        )
     name = args.name or os.path.basename(args.profile).removesuffix(".toml")
     if not is_name(name):
         raise UsageError(
-            f"A cluster cannot be called {name!r}.", hint="Say another name: `jupyter slurm sites add FILE NAME`."
+            f"{name!r} is not a valid name of a cluster.", hint="Add a name: `jupyter slurm sites add FILE NAME`."
         )
     path = os.path.join(folders[0], f"{name}.toml")
     if os.path.exists(path) and not args.overwrite:
-        raise UsageError(f"{path} is there.", hint="Say --overwrite, or another name after the profile.")
+        raise UsageError(f"{path} exists.", hint="Add --overwrite, or another name after the profile.")
     options = LoginOptions.from_args(args)
     profile, text = personal(site_template(args.profile), name, path, args.profile, options, is_quick=args.yes)
     write_profile(path, text)
-    print(f"Written: {path}")
+    print(f"Wrote {path}.")
     print_notes(profile)
-    print(f"`jupyter slurm doctor {name}` looks the way over.")
+    print(f"`jupyter slurm doctor {name}` checks the connection.")
     return 0
 
 
@@ -113,12 +120,12 @@ def _check(args: argparse.Namespace, folders: list[str]) -> int:
     for each in named:
         try:
             profile_items(*_find_profile(each, folders))
-            print(printable(f"{each}: in order"))
+            print(printable(f"{each}: valid"))
         except SlurmError as error:
             print(printable(f"{error.message}\n    {error.hint}" if error.hint else error.message), file=sys.stderr)
             code = 1
     if not named:
-        print("There is no profile of yours. `jupyter slurm sites list` shows those that ship.")
+        print("You have no profiles. `jupyter slurm sites list` lists the built-in profiles.")
     return code
 
 

@@ -16,7 +16,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jupyter_slurm.cli.terminal import yes
+from jupyter_slurm.cli.arguments.cluster import add_cluster_option, requested_cluster
+from jupyter_slurm.cli.terminal import PlainHelp, yes
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import ConfigError, JobError, JobNotFound, SlurmError, UsageError
 
 if TYPE_CHECKING:
@@ -29,49 +31,48 @@ __all__ = ["add_parser", "run"]
 
 _MAX_NODES = 64  # of one job; more logins are not useful
 _QUEUE_TIMEOUT_S = 30.0  # seconds until a running job appears in the queue with its nodes
-_NO_SSH = "Where nodes take no ssh, `jupyter slurm tunnel` brings a port of a job here."
+_NO_SSH = "If nodes do not accept ssh, forward a port of the job with `jupyter slurm tunnel`."
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
         "ssh-config",
-        help="an entry of ~/.ssh/config for the node of a running job",
-        description="Print a Host entry that leads to the node of a running job, by the way of the cluster's profile: "
-        "for ssh, `rsync -e ssh`, and Remote-SSH of VS Code. With --write it goes into a file of its own, from which "
-        f"entries of jobs that have ended are taken out at each call. {_NO_SSH}",
+        description="Print an entry for ~/.ssh/config that connects to the node of a running job, by the route of the "
+        "cluster's profile: for ssh, rsync and Remote-SSH of VS Code. With --write, the entry goes into a separate "
+        f"file. Entries of finished jobs are removed from it at each call. {_NO_SSH}",
+        epilog=page_url("how-to/tunnels-and-ssh"),
+        formatter_class=PlainHelp,
     )
-    parser.add_argument("job", nargs="?", metavar="JOB", help="Slurm id (12, 12_3) or key of a submission")
-    parser.add_argument("--node", metavar="NODE", help="this node, whatever runs there")
-    parser.add_argument("--cluster", metavar="CLUSTER", help="name of a site profile, or local")
-    parser.add_argument("--write", action="store_true", help="into ~/.ssh/jupyter_slurm.conf instead of printing it")
-    parser.add_argument("--yes", action="store_true", help="include that file in ~/.ssh/config without asking")
+    parser.add_argument("job", nargs="?", metavar="JOB", help="job ID (12, 12_3) or key of a submission")
+    parser.add_argument("--node", metavar="NODE", help="connect to this node, without a job")
+    parser.add_argument("--write", action="store_true", help="write to ~/.ssh/jupyter_slurm.conf instead of printing")
+    parser.add_argument("--yes", action="store_true", help="include that file in ~/.ssh/config without a question")
+    add_cluster_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the subcommand."""
-    from jupyter_slurm.client.clusters.cluster import current, use
-
     if bool(args.job) == bool(args.node) and not (args.write and not args.job):
         raise UsageError("Name a job, or a node with --node.", hint="`jupyter slurm jobs` lists your jobs.")
-    cluster = use(args.cluster) if args.cluster else current()
+    cluster = requested_cluster(args)
     entries = _entries(cluster, args.job, args.node) if args.job or args.node else []
     if not args.write:
         for entry in entries:
             print(entry.text)
-        _report(f"--write puts it where ssh finds it. {_NO_SSH}")
+        _report(f"Add --write to write the entry where ssh finds it. {_NO_SSH}")
         return 0
     gone = _update(cluster, entries)
     for entry in entries:
         print(entry.text.split("\n", 1)[0].removeprefix("Host ").replace(" ", ", "))
     if gone:
-        _report(f"Taken out: {', '.join(gone)}")
+        _report(f"Removed: {', '.join(gone)}")
     elif not entries:
-        _report("Nothing to take out, and nothing was added: name a job, or a node with --node.")
+        _report("No entries were added or removed. Name a job, or a node with --node, to add one.")
     if entries:
         name = entries[0].text.split()[1]
         _include(name, sure=args.yes)
-        _report(f"`ssh {name}`, `rsync -a {name}:FILE .`; in VS Code, Remote-SSH lists it. {_NO_SSH}")
+        _report(f"Use it as `ssh {name}`, `rsync -a {name}:FILE .`, or in Remote-SSH of VS Code. {_NO_SSH}")
     return 0
 
 
@@ -115,10 +116,10 @@ def _job_files(cluster: Cluster, reference: str) -> list[SshConfigFiles]:
     number = found["id"] or reference
     if not _is_running(found):
         state = found["state"] + ("" if found["known"] else "?")
-        hint = "`jupyter slurm jobs` lists those that are not over." if found["finished"] else "Ask again when it runs."
+        hint = "`jupyter slurm jobs` lists active jobs." if found["finished"] else "Run the command again when it runs."
         if found["state"] == "RUNNING":
-            hint = "Slurm has not said yet where it runs: ask again in a minute."
-        raise JobError(f"Job {number} is on no node: {state}. {found.get('reason_text') or ''}".strip(), hint=hint)
+            hint = "Slurm has not reported its node yet. Run the command again in a minute."
+        raise JobError(f"Job {number} is not on a node: {state}. {found.get('reason_text') or ''}".strip(), hint=hint)
     return _nodes(cluster, found["nodes"], found)
 
 
@@ -139,7 +140,7 @@ def _nodes(cluster: Cluster, names: str, job: api.Job | None) -> list[SshConfigF
     known = {node.name: node for node in parse_nodes(base64.b64decode(answer["stdout"]), mark)}
     missing = [name for name in wanted if name not in known]
     if missing:
-        raise UsageError(f"{cluster.name} has no node {missing[0]}.", hint="`sinfo -N` there lists them.")
+        raise UsageError(f"{cluster.name} has no node {missing[0]}.", hint="Run `sinfo -N` on the login node.")
     number, submitted = (str(job.get("id") or ""), int(job.get("submit_time") or 0)) if job else ("", 0)
     return [
         SshConfigFiles(name, known[name].address or known[name].hostname or name, number, submitted, name == wanted[0])
@@ -206,13 +207,13 @@ def _include(name: str, *, sure: bool) -> None:
         text = with_include(_read(path))
         if text is None:
             return
-        question = f"Write `Include {FILE}` at the top of {shown}?"
+        question = f"Add `Include {FILE}` at the top of {shown}?"
         if not sure and not (sys.stdin.isatty() and yes(question, default=True)):
-            _report(f"Write this at the top of {shown}, so that ssh knows {name}:\n    Include {FILE}")
+            _report(f"Add this line at the top of {shown}, so that ssh finds {name}:\n    Include {FILE}")
             return
         mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
         _replace(path, text, mode)
-    _report(f"Written at the top of {shown}: Include {FILE}")
+    _report(f"Added at the top of {shown}: Include {FILE}")
 
 
 def _read(path: str) -> str:

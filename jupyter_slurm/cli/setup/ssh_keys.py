@@ -44,7 +44,7 @@ def key_bearer(
     if keys.has_any:
         return lambda client, keyless: _enrol_keys(client, profile.name, keyless, name)
     names = " and ".join(host.name for host in keys.route)
-    question = f"You have no key. Make one ({keys.path}), and have {names} let it in from now on?"
+    question = f"You have no SSH key. Create one ({keys.path}), and copy the public key to {names}?"
     if keys.path is None or os.path.exists(keys.path) or not (name == "yes" or yes(question, default=True)):
         return _skip
     if not _create_key(keys.path, passphrase=passphrase):
@@ -64,10 +64,10 @@ def _create_key(path: str, *, passphrase: bool) -> bool:
             ["ssh-keygen", "-q", "-t", "ed25519", "-f", path, *([] if passphrase else ["-N", ""])], check=False
         )
     except FileNotFoundError:
-        print("There is no ssh-keygen here: install OpenSSH's client to make a key.")
+        print("ssh-keygen was not found. Install the OpenSSH client to create a key.")
         return False
     if done.returncode == 0:
-        print(f"Made: {path}, and its public half {path}.pub")
+        print(f"Created the key {path}, and its public key {path}.pub.")
     return done.returncode == 0
 
 
@@ -80,16 +80,18 @@ def _enrol_keys(client: AgentClient, name: str, keyless: Sequence[api.Examinatio
     for lacking in keyless:
         host, public = lacking["host"], lacking["public"]
         try:
-            if wish != "yes" and not yes(f"Have {host} let your key {public} in from now on?", default=True):
+            if wish != "yes" and not yes(f"Copy your public key {public} to {host}?", default=True):
                 continue
             told = client.post(f"/v1/clusters/{name}/keys", json={"host": host})
         except SlurmError as error:
-            print(printable(f"{error.message}\n{error.hint}\n{host} goes without it."))
+            print(printable(f"{error.message}\n{error.hint}\nThe key was not copied to {host}."))
             continue
         if told["is_taken"] is False:
-            print(printable(f"{host} knows it, and does not take it: may others write to your home or ~/.ssh there?"))
+            print(
+                printable(f"{host} has the key and refuses it. Allow only yourself to write to your home and ~/.ssh.")
+            )
         elif told["is_new"]:
-            print(printable(f"{host} lets it in from now on."))
+            print(printable(f"Your public key was added on {host}."))
         else:  # the same home as that of an earlier host
-            print(printable(f"{host} knows it{'' if added else ', and will ask for it the next time'}."))
+            print(printable(f"Your public key is on {host}{'' if added else ', and the next login uses it'}."))
         added = added or told["is_new"]

@@ -197,7 +197,7 @@ def test_it_is_seen_from_a_terminal_and_from_the_panel_and_given_back_there(
     row = next(line.split() for line in cli("jobs").splitlines() if line.startswith(number))
     assert {"RUNNING", "mine"} <= {*row}
     assert re.search(r"^kind +allocation$", cli("show", number), re.MULTILINE)
-    assert cli("cancel", number).startswith(f"Cancelled {number}: ")
+    assert cli("cancel", number).startswith(f"Cancelled job {number}: ")
     wait_for(lambda: "(mine): given back" in kernel.text(held), "it is told where it was asked for")
     assert "was given back" in kernel.run("%srun on=mine true").traceback
     kernel.ok(

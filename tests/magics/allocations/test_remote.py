@@ -104,7 +104,7 @@ def test_a_terminal_asks_without_showing_what_is_typed(
     assert b"Connected to far (gateway -> login)" in said
     assert code.encode() not in said
     assert "far: connected since" in cli("connect").stdout
-    assert cli("disconnect", "far").stdout == "Disconnected from far. Jobs go on.\n"
+    assert cli("disconnect", "far").stdout == "Disconnected from far. Jobs continue.\n"
 
 
 def test_a_terminal_goes_on_when_the_code_is_given_elsewhere(
@@ -141,7 +141,7 @@ def test_who_ends_a_log_in_is_told_who_uses_it(
     assert "notebook" not in cli("connect").stdout
     kernel.ok("%slurm use far")
     ended = cli("disconnect", "far", "--yes")
-    assert ended.stdout == "Disconnected from far. Jobs go on.\n"
+    assert ended.stdout == "Disconnected from far. Jobs continue.\n"
     kernel.ok("%slurm use far")
     assert len(kernel.asked) == 2
     assert "Disconnected" in kernel.ok("%slurm disconnect far").result["text/plain"], "it is not asked about itself"
