@@ -42,7 +42,7 @@ kill $(left "$1") 2>/dev/null
 for _ in 1 2 3 4 5 6 7 8 9 10; do [ -z "$(left "$1")" ] && exit; sleep 1; done
 kill -9 $(left "$1") 2>/dev/null; :
 """
-_HINT = "apt, dnf, brew and conda have it: install rsync (3.1 or newer) there, or ask the administrators."
+_HINT = "Install rsync 3.1 or newer (with apt, dnf, brew or conda), or ask the administrators."
 
 
 async def check_rsync(transport: Transport, name: str) -> None:
@@ -55,17 +55,17 @@ async def check_rsync(transport: Transport, name: str) -> None:
     """
     near = shutil.which("rsync")
     if near is None:
-        raise CommandMissing("This machine has no rsync, which stage= needs.", hint=_HINT)
+        raise CommandMissing("This computer has no rsync, which stage= needs.", hint=_HINT)
     done = await asyncio.to_thread(subprocess.run, [near, "--version"], capture_output=True, check=False)
     if not done.stdout.startswith((b"rsync  version 3.", b"rsync  version v3.", b"rsync  version 4.")):
         said = done.stdout.decode("utf-8", "replace").split("\n")[0][:80]
-        raise CommandMissing(f"The rsync of this machine is too old for stage=: {said}.", hint=_HINT)
+        raise CommandMissing(f"The rsync of this computer is too old for stage=: {said}.", hint=_HINT)
     try:
         there = await transport.run(["rsync", "--version"])
     except CommandMissing:
         raise CommandMissing(f"{name} has no rsync, which stage= needs.", hint=_HINT) from None
     if there.exit_code:
-        raise CommandMissing(f"The rsync of {name} does not work: `rsync --version` fails there.", hint=_HINT)
+        raise CommandMissing(f"The rsync of {name} does not work: `rsync --version` fails.", hint=_HINT)
 
 
 class Rsync:
@@ -152,7 +152,10 @@ class Rsync:
                         start_new_session=True,
                     )
                 except OSError as error:
-                    raise TransportError(f"rsync cannot be started in {self._local_path}: {error.strerror}") from error
+                    raise TransportError(
+                        f"rsync cannot be started in {self._local_path}: {error.strerror}.",
+                        hint="Check that the folder exists and that you may read it.",
+                    ) from error
             if self._ended.is_set():
                 self.stop()
             carrying = threading.Thread(target=self._carry, args=(near,), name="jupyter-slurm-rsync", daemon=True)
@@ -166,7 +169,10 @@ class Rsync:
         # the remote rsync then ends, which looks like a broken connection
         is_full = any(sign in said for sign in _FULL)
         if self._process.returncode in _BROKEN and self._trouble is not None and not is_full:
-            raise TransportError(f"The connection for rsync broke: {self._trouble}") from self._trouble
+            raise TransportError(
+                f"The connection for rsync broke: {self._trouble}",
+                hint="Run the command again: files that were copied are not sent twice.",
+            ) from self._trouble
         return Completed(self._process.returncode, out, said)
 
     def _carry(self, local_socket: socket.socket) -> None:
@@ -179,7 +185,10 @@ class Rsync:
                 return  # rsync ended before its request
             words = json.loads(said)[1:]
             if words[:2] != ["rsync", "--server"]:
-                raise TransportError(f"rsync wanted to run something else than rsync: {words[:2]}")
+                raise TransportError(
+                    f"rsync tried to run another command than rsync: {words[:2]}.",
+                    hint="Remove RSYNC_RSH from the environment, and any wrapper of rsync on this computer.",
+                )
             stream = self._transport.pipe(
                 ["/bin/sh", "-c", _THERE, "sh", self._remote_path, self._mark(), *words], _CONNECT_TIMEOUT_S
             )

@@ -107,7 +107,7 @@ def test_everything_is_looked_at_and_one_code_is_asked_for(doctor: Callable[...,
     assert len(codes) == 1
     assert codes[0] not in said.text
     found = [line.partition(": ")[0] for line in said.lines("ok") + said.lines("warning")]
-    hops = [f"{host}, {step}" for host in ("gateway", "login") for step in ("reached", "host key", "log-in")]
+    hops = [f"{host}, {step}" for host in ("gateway", "login") for step in ("reached", "host key", "login")]
     there = [
         "sessions",
         "shell",
@@ -135,7 +135,7 @@ def test_who_declines_ends_it_at_the_log_in(doctor: Callable[..., Said], ssh_sit
     said = doctor(profile_of(ssh_site.ssh_config))
     assert said.code == 1
     (failed,) = said.lines("failed")
-    assert failed.startswith("gateway, log-in: the log-in to gateway")
+    assert failed.startswith("gateway, login: The login to gateway")
     assert "not answered" in failed
     assert [line.partition(":")[0] for line in said.lines("ok")][-2:] == ["gateway, reached", "gateway, host key"]
     assert "nobody can be asked" in said.text
@@ -150,7 +150,7 @@ def test_a_name_that_the_gateway_does_not_know(doctor: Callable[..., Said], ssh_
     assert failed.startswith("ghost.invalid, reached: ")
     assert failed.endswith("cannot be reached: Connect failed"), "in the words of the host before it"
     assert "may gateway forward connections" in said.todo("ghost.invalid")
-    assert any(line.startswith("gateway, log-in: ") for line in said.lines("ok"))
+    assert any(line.startswith("gateway, login: ") for line in said.lines("ok"))
 
 
 def test_a_name_that_nobody_knows(doctor: Callable[..., Said], tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_name_that_nobody_knows(doctor: Callable[..., Said], tmp_path: Path) -
     (failed,) = said.lines("failed")
     assert failed.startswith("login, reached: ")
     assert "the name nowhere.invalid is not known" in failed
-    assert "Is the name right" in said.todo("login, reached")
+    assert "Check the name of the host" in said.todo("login, reached")
 
 
 def test_a_port_at_which_nobody_listens(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:
@@ -182,13 +182,13 @@ def test_a_changed_key_comes_with_the_command_that_mends_it(
     assert said.code == 1
     (failed,) = said.lines("failed")
     assert failed.startswith("changed, host key: the key of changed")
-    command = said.todo("changed, host key").partition("If it is right: ")[2]
+    command = said.todo("changed, host key").partition("If the new key is right, run: ")[2]
     subprocess.run(shlex.split(command), check=True, capture_output=True, timeout=60)
     entry = host.ssh_config.read_text().replace("StrictHostKeyChecking yes", "StrictHostKeyChecking ask")
     host.ssh_config.write_text(entry)
     said = doctor(profile_of(host.ssh_config, "changed"), lambda: "yes")
     assert any(line.startswith("changed, host key: known (known_hosts from now on)") for line in said.lines("ok"))
-    assert any(line.startswith("changed, log-in") for line in said.lines("ok")), said.text
+    assert any(line.startswith("changed, login") for line in said.lines("ok")), said.text
     assert host.known_hosts_lines().split()[2] in host.known_hosts.read_text()
 
 
@@ -415,15 +415,15 @@ def test_a_log_in_of_openssh_is_the_one_that_notebooks_use(laptop: Any, ssh_site
     known = laptop.ssh / "known_hosts"
     for number, host in ((1, "gateway"), (3, "login")):
         assert f"{host}, host key: known ({known}, line {number}): ED25519 SHA256:" in said.text
-    key = f"{ssh_site.user} is let in by key {laptop.ssh / 'key'}"
-    assert f"gateway, log-in: {key} and questions of the host (OpenSSH_" in said.text
-    assert f"login, log-in: {key} (OpenSSH_" in said.text
+    key = f"{ssh_site.user} is logged in by key {laptop.ssh / 'key'}"
+    assert f"gateway, login: {key} and questions of the host (OpenSSH_" in said.text
+    assert f"login, login: {key} (OpenSSH_" in said.text
     assert "is reached by ssh" in said.text
     assert laptop.printed("connect", "far").returncode == 0, "nobody is asked again"
     assert laptop.printed("disconnect", "far").returncode == 0
     declined = laptop.printed("doctor", "far")
     assert declined.returncode == 1
-    assert "failed   gateway, log-in: " in declined.stdout
+    assert "failed   gateway, login: " in declined.stdout
     assert "ok       gateway, host key: " in declined.stdout
 
 
@@ -436,8 +436,8 @@ def test_one_log_in_serves_it_and_what_follows(laptop: Any, ssh_site: Site, carr
     assert said.code == 0, said.text
     again = laptop.printed("doctor", "far")
     assert again.returncode == 0, "nobody is asked"
-    assert "ok       log-in: that of 2" in again.stdout
-    assert "ok       gateway, log-in: " in again.stdout, "what was found then"
+    assert "ok       login: that of 2" in again.stdout
+    assert "ok       gateway, login: " in again.stdout, "what was found then"
     assert laptop.printed("jobs", "--cluster", "far").returncode == 0
     assert laptop.printed("disconnect", "far").returncode == 0
 

@@ -66,7 +66,7 @@ def test_from_nothing_to_jobs(laptop: Any, new_ssh_site: Callable[..., Site]) ->
     laptop.printed("disconnect", "far")
     again = laptop.slurm("doctor", "far", dialogue=[("Passphrase for", passphrase)] * 2)
     for host in (gateway, "login"):
-        assert f"{host}, log-in: {site.user} is let in by key {key}" in again.text
+        assert f"{host}, login: {site.user} is logged in by key {key}" in again.text
     jump = [f"{site.user}@{gateway}"]
     written = tomllib.loads((laptop.home / "sites" / "far.toml").read_text())
     assert written == {"login": {"host": "login", "user": site.user, "jump": jump}}
@@ -141,7 +141,7 @@ def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost
     done = laptop.printed(*argv, "--key", "yes", "--no-passphrase")
     assert done.returncode == 1
     assert "Host key" not in done.stdout
-    assert f"did not let {host.user} in" in done.stdout, "it takes keys only, and does not know this one"
+    assert f"as {host.user} failed" in done.stdout, "it takes keys only, and does not know this one"
     key = laptop.ssh / "id_ed25519"
     made = key.read_bytes()
     host.authorize(host.user, key.with_suffix(".pub").read_text())
@@ -150,7 +150,7 @@ def test_all_answers_can_be_options(laptop: Any, ssh_host: Callable[..., SshHost
     assert "There is no terminal to ask this question: " in refused.stderr
     assert "Overwrite it" in refused.stderr
     done = laptop.printed(*argv, "--overwrite", "--yes")
-    assert f"log-in: {host.user} is let in by key {key}" in done.stdout
+    assert f"login: {host.user} is logged in by key {key}" in done.stdout
     assert key.read_bytes() == made
     login = {"host": host.address, "user": host.user}
     assert tomllib.loads((laptop.home / "sites" / "far.toml").read_text()) == {"login": login}
@@ -325,4 +325,4 @@ def test_openssh_gives_the_login_node_a_key(laptop: Any, ssh_host: Callable[...,
     assert laptop.printed("disconnect", "far").returncode == 0
     again = laptop.printed("doctor", "far")
     key = laptop.ssh / "id_ed25519"
-    assert f"log-in: {laptop.user} is let in by key {key} (OpenSSH_" in again.stdout
+    assert f"login: {laptop.user} is logged in by key {key} (OpenSSH_" in again.stdout

@@ -26,7 +26,7 @@ REFUSED_IN_TEXTS: Final = {
     r"(?i)\bhops?\b": "jump host",
     r"(?i)\b(?:front doors?|far side|over there|in cipher)\b": "front end, remote host, on HOST, encrypted",
     r"(?i)\b(?:the way|no way leads|on the way)\b": "the connection, jump host",
-    r"(?i)\blog-in\b": "login (noun), log in (verb)",
+    r"(?i)(?<![/\w-])log-ins?\b(?!\.)": "login (noun), log in (verb)",
     r"(?i)\btold\b": "name the one who says it, and where",
     r"\b[Jj]ob ids?\b|\b[Ii]ds? of (?:a|the) job\b|\bnumber of the job\b": "job ID",
     r"(?i)\bg(?:ive|ives|iven|iving) back\b": "release",

@@ -278,7 +278,7 @@ def test_what_no_command_can_be_given_is_refused(kernel: Any, way: Way) -> None:
     if not way.is_remote:  # over SSH the environment is not sent
         cases["os.environ['LONG'] = long\nget_ipython().run_cell_magic('sbatch', '', '1')"] = "os.environ.pop('LONG')"
         many = "os.environ['LONG'] = ''\nos.environ |= {f'LONG{i}': long[:99999] for i in range(99)}\n"
-        cases[many + "get_ipython().run_cell_magic('sbatch', '', '1')"] = "too long together"
+        cases[many + "get_ipython().run_cell_magic('sbatch', '', '1')"] = "are too long"
     for code, said in cases.items():
         ran = kernel.run(code)
         assert ran.error in ("UsageError", "CellError", "TransportError"), ran.traceback

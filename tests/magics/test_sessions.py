@@ -62,7 +62,7 @@ def test_one_under_a_cell_and_one_from_a_terminal(kernel: Any, slurm: Any, home:
         begun = slurm("launch", "-p", "arandu", "noopen", "name=second", "port=8765")
         assert begun.stderr.startswith("Warning: Port 8765 on this computer is in use by another program of yours.")
         assert "Free the port, then use `jupyter slurm open second`" in begun.stderr
-        assert "(second): unreachable: no local port is free: 8765 is taken" in slurm("sessions").stderr
+        assert "(second): unreachable: No local port is free: port 8765 is in use" in slurm("sessions").stderr
     assert re.search(r"^Session \d+ \(second\): starting\b", begun.stdout, re.MULTILINE), begun.stdout
     done = slurm("open", "--no-browser", "second")
     assert (begun.returncode, done.returncode) == (1, 0), done.stderr

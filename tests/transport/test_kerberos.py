@@ -133,7 +133,7 @@ async def test_a_ticket_lets_us_in_and_nobody_is_asked(kdc, ssh_host, new_user, 
     transport = SshTransport(new_link(on_line=walk.read_log))
     try:
         assert (await transport.run(["id", "-un"])).stdout.decode().strip() == user
-        assert f"{user} is let in by Kerberos ticket" in found[-1].said
+        assert f"{user} is logged in by Kerberos ticket" in found[-1].said
     finally:
         transport.close()
         await asyncio.to_thread(end_own_masters, target, way, str(folder))

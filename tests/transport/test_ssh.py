@@ -114,7 +114,7 @@ async def test_a_server_that_allows_few_sessions(ssh_host, connect, common, new_
         assert await asyncio.to_thread(stream.recv, 100) == b"on\n"  # a shell may read the bytes before it
         await asyncio.to_thread(stream.sendall, b"through")
         assert await asyncio.to_thread(stream.recv, 100) == b"through"
-        with pytest.raises(TransportError, match="allows no session more"):
+        with pytest.raises(TransportError, match="allows no more sessions"):
             await asyncio.to_thread(transport.pipe, ["cat"], 30)
         assert (await transport.run(["echo", "meanwhile"])).stdout == b"meanwhile\n"
         stream.close()

@@ -251,7 +251,7 @@ async def test_a_shell_that_says_nonsense_is_told_so(login_node, connect, monkey
         "FUNCTIONS",
         FUNCTIONS + f"js_end() {{ printf '%s:{_octal(said)}\\n' $js_mark; printf '%s:\\n' $js_mark >&2; }}\n",
     )
-    with pytest.raises(TransportError, match="where a number was due"):
+    with pytest.raises(TransportError, match="instead of a number"):
         await connect(login_node).transport.run(["true"])
 
 
@@ -264,9 +264,9 @@ async def test_answers_that_are_no_numbers_are_told_so(login_node, connect, monk
     transport = connect(login_node).transport
     await transport.run(["true"])
     monkeypatch.setattr(Shell, "call", lambda *args, **named: ShellAnswer("0", (), value, b""))
-    with pytest.raises(TransportError, match="where a number was due"):
+    with pytest.raises(TransportError, match="instead of a number"):
         await transport.stat("/")
-    with pytest.raises(TransportError, match="where a number was due"):
+    with pytest.raises(TransportError, match="instead of a number"):
         await transport.acquire_lock("/")
 
 

@@ -59,7 +59,7 @@ class Examination:
         if (since := site.since) is not None and not is_lost:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
             said = f"that of {when} is used; what was found then:" if site.arrival else f"that of {when} is used"
-            self._before.append(Finding("ok", "log-in", said))
+            self._before.append(Finding("ok", "login", said))
         self._has_route = not is_lost  # findings of an earlier login do not describe a route that is broken now
         carried = await self._arrive(has_job, is_lost)
         if carried is not None:
@@ -94,7 +94,7 @@ class Examination:
             if is_lost:
                 self._after.append(Finding("failed", "connection", error.message, error.hint))
             elif not any(finding.status == "failed" for finding in self._site.arrival):
-                about = "shell" if any(", log-in" in finding.about for finding in self._site.arrival) else "log-in"
+                about = "shell" if any(", login" in finding.about for finding in self._site.arrival) else "login"
                 self._after.append(Finding("failed", about, error.message, error.hint))
             return None
         return self._site.carried

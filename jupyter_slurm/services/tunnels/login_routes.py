@@ -119,7 +119,7 @@ class DirectRoute:
 
 def no_route(goal: RouteTarget, failed: dict[str, str]) -> TunnelError:
     """Return the error of a node without a route, with the reason for each."""
-    reasons = "; ".join(f"{kind}: {why}" for kind, why in failed.items())
+    reasons = "; ".join(f"{kind}: {why.rstrip('.')}" for kind, why in failed.items())
     return TunnelError(
         f"No connection to {goal.node} works: {reasons}.",
         hint=f"Run `ssh {goal.node}` on the login node, or `srun --jobid={goal.job} --overlap "

@@ -101,7 +101,7 @@ class LocalDetachedRun:
         if files is None:
             return _spawn(self._prefix, argv, context)
         folder, name = os.path.split(self._prefix)
-        with mapped_errors("make the folder", folder):
+        with mapped_errors("create the directory", folder):
             held, out, err = self._drafts.new_folder(folder, files, [f"{name}.out", f"{name}.err"])
         try:
             process = _start_on(out, err, argv, context)

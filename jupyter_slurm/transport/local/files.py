@@ -13,10 +13,12 @@ from jupyter_slurm.errors import TransportError
 __all__ = ["LocalDirectoryLock", "content", "lock", "make_private", "mapped_errors", "new_file", "write_all"]
 
 _HINTS = {
-    errno.ENOSPC: "The disk is full: free some space (`jupyter slurm clean` removes old job directories).",
-    errno.EDQUOT: "Your quota is used up: free some space (`jupyter slurm clean` removes old job directories).",
-    errno.EROFS: "The file system is read-only: let job_root (setting or profile) be a folder that can be written.",
-    errno.EACCES: "Let job_root (setting or profile) be a folder of your own that the compute nodes see, too.",
+    errno.ENOSPC: "The disk is full. Free some space: `jupyter slurm clean` removes old job directories.",
+    errno.EDQUOT: "Your quota is used up. Free some space: `jupyter slurm clean` removes old job directories.",
+    errno.EROFS: (
+        "Set job_root (in the settings or the profile) to a writable directory: the file system is read-only."
+    ),
+    errno.EACCES: ("Set job_root (in the settings or the profile) to a directory of yours that the compute nodes see."),
 }
 
 # Lustre mounted without flock, NFS without its lock daemon.
@@ -32,7 +34,7 @@ def mapped_errors(action: str, path: str) -> Iterator[None]:
         raise
     except OSError as error:
         hint = _HINTS.get(error.errno or 0, "")
-        raise TransportError(f"cannot {action} {path}: {error.strerror or error}", hint=hint, path=path) from error
+        raise TransportError(f"Cannot {action} {path}: {error.strerror or error}.", hint=hint, path=path) from error
 
 
 class LocalDirectoryLock:

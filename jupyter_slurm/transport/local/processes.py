@@ -38,20 +38,26 @@ def start(argv: Sequence[str], context: Context | None, **streams: Any) -> subpr
     except FileNotFoundError as error:
         if context.cwd is not None and not os.path.isdir(context.cwd):
             raise TransportError(
-                f"the working directory {context.cwd} is not there", hint="Change to a folder that exists (%cd)."
+                f"The working directory {context.cwd} does not exist.",
+                hint="Change to a directory that exists: %cd DIR.",
             ) from error
         raise CommandMissing(
-            f"{argv[0]} is not on the PATH",
-            hint="Can Slurm be used from this machine? `module load slurm`, or start Jupyter where it is on the PATH.",
+            f"{argv[0]} is not on the PATH of this computer.",
+            hint="On a login node, run `module load slurm` before you start Jupyter. On any other computer, "
+            "connect to a cluster with `%slurm use CLUSTER`.",
             argv=list(argv),
         ) from error
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno == errno.E2BIG:
             raise TransportError(
-                f"{argv[0]} cannot be started: its arguments and the environment are too long together",
-                hint="Write long lists to a file, and take from os.environ what no job needs.",
+                f"{argv[0]} cannot be started, because its arguments and the environment variables are too long.",
+                hint="Write long lists to a file, and remove variables from os.environ that the job does not need.",
             ) from error
-        raise TransportError(f"{argv[0]} cannot be started: {error}", argv=list(argv)) from error
+        raise TransportError(
+            f"{argv[0]} cannot be started: {error}",
+            hint="Check that the program is installed and that you may run it.",
+            argv=list(argv),
+        ) from error
 
 
 def _limited(argv: Sequence[str], limits: Mapping[str, str]) -> list[str]:
@@ -73,7 +79,9 @@ def communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout: float |
         process.communicate()
         argv = [os.fsdecode(a) for a in process.args] if isinstance(process.args, list) else []
         raise CommandTimeout(
-            f"{argv[0] if argv else 'the command'} gave no answer within {timeout:g} s", argv=argv
+            f"{argv[0] if argv else 'The command'} gave no answer within {timeout:g} s.",
+            hint="Try again later, or check the load of this computer.",
+            argv=argv,
         ) from error
 
 

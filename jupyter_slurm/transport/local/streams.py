@@ -54,8 +54,8 @@ def dial_local(host: str, port: int, timeout: float) -> SocketStream:
         sock = socket.create_connection((host, port), timeout)
     except OSError as error:
         raise TunnelError(
-            f"nothing answers on port {port} of {host}: {error.strerror or error}",
-            hint="Has the program started that is to listen there, and on that port?",
+            f"No program answers on port {port} of {host}: {error.strerror or error}.",
+            hint="Check that your program has started, and that it listens on this port.",
             why="refused",
         ) from None
     sock.settimeout(None)

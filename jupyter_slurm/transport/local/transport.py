@@ -131,7 +131,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> FileStat:
-            with mapped_errors("look at", path):
+            with mapped_errors("read", path):
                 found = os.stat(path)
             return FileStat(found.st_size, found.st_mtime, found.st_uid, found.st_mode)
 
@@ -154,7 +154,7 @@ class LocalTransport:
         """See :class:`jupyter_slurm.transport.base.Transport`."""
 
         def work() -> None:
-            with mapped_errors("make the folder", path):
+            with mapped_errors("create the directory", path):
                 make_private(path)
 
         await self._in_thread(work)

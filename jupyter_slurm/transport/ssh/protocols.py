@@ -22,8 +22,8 @@ class LinkLost(TransportError):
         super().__init__(message, hint=hint or self.usual_hint, **details)
 
     usual_hint: ClassVar[str] = (
-        "It is made again by itself, and by `jupyter slurm connect CLUSTER` where somebody has ended it. Look at what "
-        "was done before you repeat it."
+        "jupyter_slurm reconnects automatically, unless the login was ended: then use `jupyter slurm connect CLUSTER`. "
+        "Check what was done before you repeat the command."
     )
 
 

@@ -104,11 +104,15 @@ class SshTransport:
         try:
             answer = await self._call(words, timeout=timeout, stdin=stdin or None, may_repeat=is_repeatable(argv))
         except CommandTimeout as error:
-            raise CommandTimeout(f"{argv[0]} gave no answer within {timeout:g} s", argv=list(argv)) from error
+            raise CommandTimeout(
+                f"{argv[0]} gave no answer within {timeout:g} s.",
+                hint="Check whether it ran before you repeat it. The login node may be overloaded.",
+                argv=list(argv),
+            ) from error
         except LinkLost as error:
             hint = error.hint
             if hint == LinkLost.usual_hint and not is_repeatable(argv):
-                hint = "Whether it ran is not known: have a look before you repeat it."
+                hint = "It is not known whether the command ran. Check before you repeat it."
             raise LinkLost(f"{argv[0]}: {error.message}", hint=hint, argv=list(argv)) from error
         check_started(answer, argv, context)
         return Completed(exit_code(answer.value), answer.stdout, answer.stderr)
@@ -382,7 +386,7 @@ def _execute(channel: Session, text: str) -> None:
     except paramiko.ChannelException:
         raise  # no such session is possible: nothing was run
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise LinkLost("the connection broke") from error  # whether it ran is unknown: the next call repeats it
+        raise LinkLost("The connection broke.") from error  # whether it ran is unknown: the next call repeats it
     finally:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError):
             channel.close()

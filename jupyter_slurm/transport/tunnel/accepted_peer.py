@@ -54,13 +54,17 @@ def enter(stream: Stream, pem: bytes, timeout: float, where: str) -> Stream:
     except ssl.SSLError as error:
         stream.close()
         raise TunnelUnproven(
-            f"{where} is not this session's: {error.reason or 'it proves nothing'}",
-            hint="Nothing was sent there. Launch another session: somebody has taken the port of this one.",
+            f"{where} does not belong to this session: {error.reason or 'the program sends no proof'}.",
+            hint="Nothing was sent. Launch a new session: another user has taken the port of this one.",
             why="stranger",
         ) from error
     except (OSError, ValueError) as error:
         stream.close()
-        raise TunnelError(f"{where} does not answer: {error}", hint="Does the session go on?", why="refused") from error
+        raise TunnelError(
+            f"{where} does not answer: {error}",
+            hint="Check with `jupyter slurm sessions` whether the session is still running.",
+            why="refused",
+        ) from error
     finally:
         timer.cancel()
     return sealed

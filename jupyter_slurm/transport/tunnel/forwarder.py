@@ -147,7 +147,11 @@ class Forwarder:
                 stream = self._dial()
             except (SlurmError, OSError) as error:
                 reset(sock)
-                told = error if isinstance(error, SlurmError) else SlurmError(f"a connection broke: {error}")
+                told = (
+                    error
+                    if isinstance(error, SlurmError)
+                    else SlurmError(f"A connection broke: {error}", hint="Try again.")
+                )
                 self._on_error(told)
             else:
                 self._on_error(None)

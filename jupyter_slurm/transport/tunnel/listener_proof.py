@@ -51,9 +51,9 @@ def proven_address(output: bytes, mark: str, host: str, port: int) -> str:
 def untold(host: str) -> TunnelUnproven:
     """Return the error for a host that does not report the listener's owner."""
     return TunnelUnproven(
-        f"{host} does not say who listens there",
-        hint="It runs no commands for you, or has no /proc/net/tcp. If you trust it all the same: `unproven = true` in "
-        "[tunnels] of the cluster's profile.",
+        f"{host} does not report who listens on the port.",
+        hint="The host runs no commands for you, or has no /proc/net/tcp. To connect without proof, set "
+        "`unproven = true` under [tunnels] in the profile.",
         why="unproven",
     )
 
@@ -64,12 +64,12 @@ def verify_address(address: str | None, other_owners: list[int], host: str, port
         return address
     if other_owners:
         raise TunnelUnproven(
-            f"port {port} of {host} belongs to another user ({', '.join(map(str, other_owners))})",
-            hint="Nothing was sent there. Start your program on another port: this one was taken before it began.",
+            f"Port {port} of {host} belongs to another user ({', '.join(map(str, other_owners))}).",
+            hint="Nothing was sent. Start your program on another port: another user has taken this one.",
             why="stranger",
         )
     raise TunnelError(
-        f"nothing listens on port {port} of {host}",
-        hint="Has the program started that is to listen there, and on that port? Its output says so.",
+        f"No program listens on port {port} of {host}.",
+        hint="Check in the output of your program that it has started, and that it listens on this port.",
         why="refused",
     )

@@ -44,7 +44,10 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
         except OSError as error:
             sock.close()
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise TunnelError(f"port {port} cannot be listened on: {error.strerror}") from error
+                raise TunnelError(
+                    f"Port {port} of this computer cannot be used: {error.strerror}.",
+                    hint="Choose another port: --local, or port= of a session.",
+                ) from error
             refused.add(error.errno)
         except BaseException:
             sock.close()
@@ -52,11 +55,14 @@ def listen_on_port(ports: Iterable[int], *, among: str) -> socket.socket:
         else:
             return sock
     if refused == {errno.EACCES}:
-        raise TunnelError(f"you may not listen on port {port} here", hint="A port from 1024 on is for everybody.")
+        raise TunnelError(
+            f"You have no permission to listen on port {port} of this computer.",
+            hint="Choose a port of 1024 or higher.",
+        )
     raise TunnelError(
-        f"no local port is free: {among}",
-        hint="Close tunnels that nobody uses (`jupyter slurm tunnel --list`), or name another port (--local; of a "
-        "session: port=).",
+        f"No local port is free: {among}.",
+        hint="Close unused tunnels (`jupyter slurm tunnel --list`), or choose another port: --local, or "
+        "port= of a session.",
         why="taken",
     )
 
@@ -76,14 +82,17 @@ def listen_on_socket(path: str) -> socket.socket:
     try:
         about = os.lstat(folder)
         if about.st_uid != os.geteuid() or about.st_mode & 0o077:
-            raise TunnelError(f"{folder} is not ours alone", hint=f"chmod 700 {folder}")
+            raise TunnelError(f"The directory {folder} is open to other users.", hint=f"Run `chmod 700 {folder}`.")
         _clear(path)
         sock.bind(path)  # in a directory that only this user may enter
         os.chmod(path, 0o600)
         sock.listen(_BACKLOG)
     except OSError as error:
         sock.close()
-        raise TunnelError(f"{path} cannot be listened on: {error.strerror or error}") from error
+        raise TunnelError(
+            f"The socket {path} cannot be created: {error.strerror or error}.",
+            hint="Set c.Settings.runtime_dir to a directory of yours on a local disk.",
+        ) from error
     except BaseException:
         sock.close()
         raise
@@ -100,4 +109,7 @@ def _clear(path: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             return
-    raise TunnelError(f"another process listens on {path}", hint="Is another agent of yours running?")
+    raise TunnelError(
+        f"Another process listens on {path}.",
+        hint="Check whether another agent of yours is running: `jupyter slurm agent status`.",
+    )

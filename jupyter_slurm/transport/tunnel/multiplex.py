@@ -140,16 +140,22 @@ class Multiplex:
             while mark not in self._ahead:
                 self._ahead += self._stream.recv(relay.PIECE)
                 if len(self._ahead) > _MAX_NOISE_BYTES:
-                    raise TransportError(f"{self.name} prints without end")
+                    raise TransportError(
+                        f"The output of {self.name} has no end.",
+                        hint="Check the start-up files of your shell on the node: they must not print endlessly.",
+                    )
             del self._ahead[: self._ahead.index(mark) + len(mark)]
             self._stream.sendall(_program())
         except OSError as error:
-            raise TransportError(f"{self.name} cannot be started: {error}") from error
+            raise TransportError(
+                f"The relay ({self.name}) cannot be started: {error}",
+                hint="Check that python3 is on the PATH of the node.",
+            ) from error
 
     def _new_channel(self) -> _Channel:
         with self._lock:
             if self._broken is not None:
-                raise TransportError(self._broken)
+                raise TransportError(self._broken, hint="Try again.")
             channel = _Channel(self, self._next, self._host)
             self._channels[self._next] = channel
             self._next += 1
@@ -195,7 +201,7 @@ class Multiplex:
                     self._ahead += self._stream.recv(4 * relay.PIECE)
                 kind, number, length = relay.HEADER.unpack_from(self._ahead)
                 if length > relay.PIECE:
-                    raise OSError("it sends what is no frame")
+                    raise OSError("its answer cannot be read")
                 end = relay.HEADER.size + length
                 if len(self._ahead) < end or kind == relay.CREDIT:
                     self._owes.set()
@@ -250,9 +256,11 @@ class _Channel:
         with self._changed:
             while not self._answers:
                 if self._is_broken:
-                    raise TransportError(f"{self._owner.name} ended")
+                    raise TransportError(f"The relay ({self._owner.name}) has ended.", hint="Try again.")
                 if not self._changed.wait(deadline - time.monotonic()):
-                    raise TransportError(f"{self._owner.name} gave no answer within {timeout:g} s")
+                    raise TransportError(
+                        f"The relay ({self._owner.name}) gave no answer within {timeout:g} s.", hint="Try again later."
+                    )
             kind, data = self._answers.pop()
         if kind == limit:
             return data
@@ -260,8 +268,8 @@ class _Channel:
         if why == "stranger":
             verify_address(None, [int(uid) for uid in words.split(", ")], self._host, port)
         raise TunnelError(
-            f"nothing answers on port {port} of {self._host}: {words}",
-            hint="Has the program started that is to listen there, and on that port?",
+            f"No program answers on port {port} of {self._host}: {words}",
+            hint="Check that your program has started, and that it listens on this port.",
             why="refused",
         )
 

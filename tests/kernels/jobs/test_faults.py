@@ -119,7 +119,7 @@ def test_a_step_that_slurm_ends_says_so_and_its_allocation_has_the_next_one(
     folders.append(kernel.value(FOLDER))
     told = kernel.run("x = b'x' * (1 << 30)")
     assert told.kind == "KernelDied"
-    assert "It used more memory than its allocation has" in told.error
+    assert "The kernel used more memory than its allocation has" in told.error
     assert "oom-kill event" in told.error
 
     assert restarted(kernel) == job
@@ -180,7 +180,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
     asked = {
         ("--gpus=9",): "--gpus=9 is more than all nodes in partition low have: 2 GPUs",
         ("--mem=90G",): "--mem=90G is more than any node in partition low has: at most 64G",
-        ("--mem=60",): "It used more memory than its allocation has",
+        ("--mem=60",): "The kernel used more memory than its allocation has",
         ("kernel=nosuch",): "has no kernel nosuch; it has ",
         ("dir=/no/such",): "has no folder /no/such. dir=FOLDER says where it begins.",
         ("image=/nosuch.sif",): "/nosuch.sif",

@@ -100,7 +100,7 @@ def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) ->
     ):
         ran = kernel.run(f"%%srun {options} wait\n#!/bin/sh\ntrue")
         assert (ran.error, said in ran.traceback) == ("JobFailed", True), ran.traceback
-        assert ran.traceback.count("Slurm did not start it.") == 1
+        assert ran.traceback.count("Slurm did not start the step.") == 1
     assert "requested than permitted" in kernel.run("%%srun -n 3 wait\n1").traceback  # message of Slurm itself
     ran = kernel.run("%%sbatch -p arandu after=good\n#!/bin/sh\ntrue\n")
     assert "good is a step" in ran.traceback

@@ -143,7 +143,7 @@ async def test_a_step_that_waits_for_another_says_so(bench: Bench, marks: Callab
     assert "Other steps have the CPUs" in waits["reason_text"]
     assert "--overlap" in waits["next_step"]
     refused, _, _ = await bench.ran(job, "true", options=(*alone, "--immediate=1"))
-    assert (refused["state"], refused["error"]["detail"]) == ("FAILED", "Slurm did not start it.")
+    assert (refused["state"], refused["error"]["detail"]) == ("FAILED", "Slurm did not start the step.")
     assert "--overlap" in refused["error"]["hint"]
     marks("go").touch()
     ended = await bench.desk.finished(second["key"])

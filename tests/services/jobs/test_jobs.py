@@ -204,7 +204,7 @@ async def test_jobs_are_acted_on_together_and_each_has_its_answer(desk, monkeypa
     client.named.return_tokens(client.named._burst)
     part = f"{others[0]}.0"
     for name in (f"{others[0]}x", f"{others[0]}_1-3"):  # an invalid id matches no job, in particular not more jobs
-        assert (await act("cancel", name))[0][name].startswith("there is no job")
+        assert (await act("cancel", name))[0][name].startswith("There is no job")
     assert (await act("hold", part))[0] == {part: f"{part} is only a part of job {others[0]}."}
     await act("cancel", part)  # the step does not exist, and Slurm may report that
     assert (await desk.job(others[0]))["state"] == "PENDING"

@@ -137,10 +137,10 @@ async def test_it_has_a_name_a_port_and_a_token_that_are_nobody_elses(
             return_exceptions=True,
         )
         refused = [one for one in both if isinstance(one, UsageError)]
-        assert [error.message for error in refused] == ["there is a session one already"], both
+        assert [error.message for error in refused] == ["There is a session one already."], both
         told = next(one for one in both if isinstance(one, dict))
         await desk.until(told["key"], lambda job: job["session"]["state"] == "unreachable")
-        with pytest.raises(TunnelError, match=f"{port} is taken"):
+        with pytest.raises(TunnelError, match=f"port {port} is in use"):
             await desk.core.sessions.open(desk.id, "one")
     told = await desk.core.sessions.open(desk.id, "one")
     assert (told["session"]["state"], told["session"]["local_port"]) == ("ready", port)

@@ -160,7 +160,10 @@ print('result', file=open('new', 'w'))
     (await there(desk, job) / "go").touch()
     over = (await desk.finished(job["key"]))["stage"]
     assert (over["state"], (project / "new").read_text()) == ("back", "result\n")
-    assert re.fullmatch(rf"\S+/removed-\w+ is gone\. {left} is not there any more\.", over["error"])
+    assert re.fullmatch(
+        rf"The directory \S+/removed-\w+ no longer exists on the cluster\. The folder {left} no longer exists on this computer\.",
+        over["error"],
+    )
 
     cluster = desk.core.cluster(desk.id)
     entry, staging, times = cluster.tracker.find(job["key"]), cluster.staging, []
@@ -454,9 +457,13 @@ async def test_a_disk_without_room_is_told_before_anything_travels(desk, project
 @pytest.mark.here_only("where it lacks is told alike")
 async def test_without_rsync_nothing_is_submitted_and_it_is_said_where_it_lacks(desk, project, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CommandMissing, match="This machine has no rsync"):
+    with pytest.raises(CommandMissing, match="This computer has no rsync"):
         await desk.submit("1", **staged(project))
-    for folder, said in ((tmp_path / "none", "No such file"), (project / "run", "is no folder"), (Path("/"), "all of")):
+    for folder, said in (
+        (tmp_path / "none", "No such file"),
+        (project / "run", "is not a folder"),
+        (Path("/"), "all of"),
+    ):
         with pytest.raises(UsageError, match=said):
             await desk.submit("1", **staged(folder))
     assert await desk.core.cluster(desk.id).jobs.list_jobs(active=True) == []

@@ -233,8 +233,8 @@ async def test_where_nodes_take_no_ssh_a_step_does_it_and_that_is_told(short_pat
         finally:
             node.start()
         for options, way, why in (
-            ({"AllowTcpForwarding": "no"}, "nested", "does not pass connections on"),
-            ({"ForceCommand": "/bin/echo no"}, "step", "does not say who listens"),
+            ({"AllowTcpForwarding": "no"}, "nested", "does not forward connections"),
+            ({"ForceCommand": "/bin/echo no"}, "step", "does not report who listens"),
         ):
             await core.tunnels.close("far", tunnel["id"])
             with configured(node, **options):
@@ -335,12 +335,12 @@ async def test_what_cannot_be_is_told(short_path: Path, ssh_site: RealSite) -> N
         with pytest.raises(TunnelError, match="nothing listens on port 9 of node"):
             await core.tunnels.open("far", {"job": job["key"], "port": 9})
         for _ in range(2):  # the second has the first one's port: nothing remains
-            with pytest.raises(TunnelError, match="nothing listens"):
+            with pytest.raises(TunnelError, match="No program listens"):
                 await core.tunnels.open("far", {"job": job["key"], "port": 9, "local_port": first})
         others = [socket.create_server(("127.0.0.1", taken)) for taken in (first, first + 1)]
-        with others[0], others[1], pytest.raises(TunnelError, match=f"all from {first} to {first + 1} are taken"):
+        with others[0], others[1], pytest.raises(TunnelError, match=f"ports {first} to {first + 1} are all in use"):
             await core.tunnels.open("far", {"job": job["key"], "port": port})
-        with pytest.raises(UsageError, match="is not on elsewhere"):
+        with pytest.raises(UsageError, match="does not run on elsewhere"):
             await core.tunnels.open("far", {"job": job["key"], "port": port, "node": "elsewhere"})
         tunnel = await core.tunnels.open("far", {"job": job["key"], "port": port, "socket": True})
         assert tunnel["local_port"] is None
@@ -478,7 +478,7 @@ async def test_a_gateway_that_runs_no_commands_proves_nothing(
     site = new_ssh_site(nodes=1, gateway_options={"ForceCommand": "/bin/false"})
     async with connected(short_path, site) as core:
         with program(site.gateway, site.user) as port:
-            with pytest.raises(TunnelUnproven, match="gateway does not say who listens") as refused:
+            with pytest.raises(TunnelUnproven, match="gateway does not report who listens") as refused:
                 await core.tunnels.open("far", {"port": port, "node": "gateway"})
             assert "unproven = true" in refused.value.hint
     async with connected(short_path, site, "[tunnels]\nunproven = true\n") as core:
@@ -504,7 +504,7 @@ async def test_a_newcomer_is_asked_about_the_key_of_a_node(short_path: Path, ssh
         for _ in range(2):
             tunnel = await core.tunnels.open("far", wanted)
             assert tunnel["way"] == "nested"
-            assert "nobody has said yes to the key of node" in tunnel["failed"]["ssh"]
+            assert "you have not accepted it" in tunnel["failed"]["ssh"]
         assert [host.partition(" ")[0] for host in _HOST_KEYS] == [tunnel["node"]]
         with socket.create_connection(("127.0.0.1", tunnel["local_port"]), 60) as sock:
             assert await asyncio.to_thread(sock.recv, 4) == b"node"

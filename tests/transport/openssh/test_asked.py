@@ -49,9 +49,9 @@ async def test_an_ssh_older_than_ssh_askpass_require_asks_too(asking, config, lo
 async def test_wrong_passwords_end(asking, config, log_in, folder):
     host, user = asking
     transport = await log_in(by_password(config, host), host.name, Person("a", "b", "c"))
-    with pytest.raises(LoginFailed, match=f"did not let {user} in") as caught:
+    with pytest.raises(LoginFailed, match=f"as {user} failed") as caught:
         await transport.run(["true"])
-    assert "your name there" in caught.value.hint
+    assert "your user name on this host" in caught.value.hint
     assert not masters(folder)
 
 
@@ -136,8 +136,8 @@ async def test_where_nobody_may_be_asked_a_command_adds_the_key(login_node, log_
     file.write_text(entry.replace("StrictHostKeyChecking yes", line))
     with pytest.raises(HostKeyUnknown) as caught:
         await (await log_in(file, login_node.name, Person())).run(["true"])
-    assert f"`{line}`, which your ssh configuration has for {login_node.name}" in caught.value.hint
-    command = caught.value.hint.partition("adds the key: ")[2].removeprefix("ssh ")
+    assert f"Your ssh configuration has `{line}` for {login_node.name}" in caught.value.hint
+    command = caught.value.hint.partition("add the key: ")[2].removeprefix("ssh ")
     asks = tmp_path / "asks"
     asks.write_text("#!/bin/sh\necho yes\n")
     asks.chmod(0o755)
@@ -250,6 +250,6 @@ async def test_what_a_host_says_when_it_lets_nobody_in_is_told(ssh_host, log_in,
     pam.write_text("account required pam_nologin.so file=/etc/ssh/nologin\n")
     files = {"nologin": "Down until Monday\n"}
     host = ssh_host(name="down", options={"UsePAM": "yes"}, mounts={"/etc/pam.d/sshd": pam}, files=files)
-    with pytest.raises(LoginFailed, match="ended the log-in: Down until Monday") as caught:
+    with pytest.raises(LoginFailed, match="ended the login: Down until Monday") as caught:
         await (await log_in(host.ssh_config, host.name, Person())).run(["true"])
     assert "VPN" not in caught.value.hint

@@ -159,7 +159,7 @@ async def test_two_at_once_share_one_log_in(login_node, folder, log_in):
 async def test_a_folder_that_others_can_write_to_is_refused(login_node, folder, log_in):
     os.chmod(folder, 0o777)
     transport = await log_in(login_node.ssh_config, login_node.name, Person())
-    with pytest.raises(TransportError, match="yours alone"):
+    with pytest.raises(TransportError, match="is not a directory of yours"):
         await transport.run(["true"])
     os.chmod(folder, 0o700)
 

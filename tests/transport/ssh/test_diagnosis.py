@@ -37,11 +37,11 @@ def test_each_host_is_told_of_however_it_comes_in(size: int) -> None:
         walk.read_log(text[at : at + size])
     assert walk.is_over
     assert [(each.about, each.status) for each in found] == [
-        (f"{host}, {step}", "ok") for host in ("gateway", "login") for step in ("reached", "host key", "log-in")
+        (f"{host}, {step}", "ok") for host in ("gateway", "login") for step in ("reached", "host key", "login")
     ]
     assert found[1].said == "known (/home/ana/known hosts, line 7): ED25519 SHA256:abc"
-    assert found[2].said == "ana is let in by password (OpenSSH_9.2p1)"
-    assert found[5].said == "ana is let in by key /home/a b/key (OpenSSH_9.2p1)"
+    assert found[2].said == "ana is logged in by password (OpenSSH_9.2p1)"
+    assert found[5].said == "ana is logged in by key /home/a b/key (OpenSSH_9.2p1)"
     assert [hop.refused_keys for hop in walk.hops] == [True, False]
     walk.read_log(text)
     assert len(found) == 6, "a connection that is made again is another matter"
@@ -51,9 +51,9 @@ def test_where_it_ends_is_the_host_that_said_something_last() -> None:
     for text, about in (
         ("", "gateway, reached"),
         (said("gw.example", 2222)[:-40], "gateway, host key"),
-        (said("gw.example", 2222, _KEY), "gateway, log-in"),
+        (said("gw.example", 2222, _KEY), "gateway, login"),
         (said("gw.example", 2222, _OVER[0]), "login, reached"),
-        (said("gw.example", 2222, _OVER[0]) + said("login.example", 22), "login, log-in"),
+        (said("gw.example", 2222, _OVER[0]) + said("login.example", 22), "login, login"),
     ):
         walk = LoginLogDiagnosis(_WAY, lambda finding: None)
         walk.read_log(text)

@@ -352,8 +352,8 @@ async def test_nobody_is_asked_where_the_configuration_says_no(both, option):
     host = await both.host("some.host", option, "Port=2222", "HashKnownHosts=yes")
     with pytest.raises(HostKeyUnknown) as refused:
         verify(host, blob, never)
-    assert f"`{option.replace('=', ' ')}`, which your ssh configuration has for some.host" in refused.value.hint
-    subprocess.run(refused.value.hint.partition("adds the key: ")[2], shell=True, check=True)
+    assert f"Your ssh configuration has `{option.replace('=', ' ')}` for some.host" in refused.value.hint
+    subprocess.run(refused.value.hint.partition("add the key: ")[2], shell=True, check=True)
     assert verify(host, blob, never).status == "known"
     assert both.openssh("some.host", option, "Port=2222")[0] == "known"
 
@@ -415,7 +415,7 @@ async def test_who_says_yes_is_connected_where_the_key_cannot_be_kept(both, tmp_
         with pytest.raises(HostKeyUnknown):
             verify(unkept, blob, asker(["no"], asked), accepted)
         assert verify(unkept, blob, asker(["yes"], asked), accepted).status == "unknown"
-        assert asked[1].instruction.endswith(f"cannot be kept, so that the next log-in asks again: {why}")
+        assert asked[1].instruction.endswith(f"cannot be stored, so the next login will ask again: {why}")
         assert "remember" not in asked[1].questions[0].text
         assert verify(unkept, blob, never, accepted).status == "unknown"
         with pytest.raises(HostKeyUnknown):

@@ -141,7 +141,7 @@ async def test_public_key_names_the_one_in_the_agent(door, agent):
     how = {"identity_files": (f"{path}.pub",), "identities_only": True}
     await door.open(door.person(), identity_agent=socket, **how)
     error = await door.refused(door.person(), **how)
-    assert "it is no private key, and the agent does not hold one for it" in error.message
+    assert "it is not a private key, and the agent does not hold one for it" in error.message
 
 
 async def test_agent_that_is_gone_is_said(door):
@@ -199,7 +199,7 @@ async def test_expired_certificate_is_said(door):
     door.sshd.certify("k", "ca", "-n", door.user, "-V", "20200101:20210101")
     error = await door.refused(door.person(), identity_files=(path,))
     assert f"certificate {path}-cert.pub: refused (it has expired)" in error.details["tried"]
-    assert "get a new one" in error.hint
+    assert "Get a new certificate" in error.hint
 
 
 async def test_certificate_without_its_key_is_said(door):

@@ -105,7 +105,7 @@ def test_what_breaks_behind_it_is_no_proper_end(
 def test_who_has_taken_the_port_is_found_out_before_anything_is_said(
     pem: bytes, server: socket.socket, new_door: Callable[..., TlsDoor], knock: Callable[..., Any]
 ) -> None:
-    with pytest.raises(TunnelUnproven, match="it is not this session's"):
+    with pytest.raises(TunnelUnproven, match="it does not belong to this session"):
         knock(new_door(new_pem(), server.getsockname()[1]).port)  # with another key
     for answer in (b"HTTP/1.1 200 OK\r\n\r\n", b""):
         with socket.create_server((HOST, 0)) as stranger:

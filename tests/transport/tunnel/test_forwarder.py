@@ -214,7 +214,7 @@ async def test_where_nothing_may_pass_the_cause_is_told(
     assert refused.value.details["why"] == "forbidden"
     assert (await there.transport.run(["true"])).exit_code == 0
     there = await connected(connect, login_node)
-    with pytest.raises(TunnelError, match="nothing answers on port 9"):
+    with pytest.raises(TunnelError, match="No program answers on port 9"):
         await asyncio.to_thread(there.transport.dial, "127.0.0.1", 9, 20)
     assert (await there.transport.run(["true"])).exit_code == 0
     assert there.link.generation == 1

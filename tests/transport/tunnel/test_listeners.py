@@ -87,7 +87,7 @@ def test_a_port_that_somebody_has_is_passed_over_and_ours_is_shared_with_nobody(
                 rival.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 with rival, pytest.raises(OSError, match="in use"):
                     _listen(rival, address, port)
-        with pytest.raises(TunnelError, match="no local port is free: these") as full:
+        with pytest.raises(TunnelError, match="No local port is free: these") as full:
             listen_on_port([taken], among="these")
         assert "--list" in full.value.hint
 
@@ -98,7 +98,7 @@ def test_a_port_that_somebody_has_is_passed_over_and_ours_is_shared_with_nobody(
 def test_a_port_that_is_for_root_alone_is_not_taken_for_a_busy_one() -> None:
     os.seteuid(_STRANGER)
     try:
-        with pytest.raises(TunnelError, match="you may not listen on port 80 here"):
+        with pytest.raises(TunnelError, match="no permission to listen on port 80"):
             listen_on_port([80], among="80")
     finally:
         os.seteuid(0)

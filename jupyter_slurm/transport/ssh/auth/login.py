@@ -41,7 +41,7 @@ __all__ = ["log_in"]
 _MAX_ROUNDS = 64  # of questions in one login
 _MAX_METHODS = 16  # methods that a host may require one after the other
 _REJECTED_TEXT = "That was not accepted. Try again."
-_SOON = "Try again in a moment."
+_SOON = "Try again in a few minutes."
 
 
 def log_in(transport: paramiko.Transport, host: HostConfig, asker: Asker) -> tuple[str, ...]:
@@ -113,8 +113,8 @@ class _Login:
             if name in refused.methods and (reply := next(attempts, None)) is not None:
                 if isinstance(reply, PasswordExpired):
                     raise LoginFailed(
-                        f"the password for {self._host.label} is right, and has to be changed first",
-                        hint=f"Log in once in a terminal: ssh {self._host.name}",
+                        f"The password for {self._host.label} is right, but it must be changed first.",
+                        hint=f"Log in once in a terminal: `ssh {self._host.name}`.",
                         host=self._host.name,
                         tried=self._used_methods,
                     )
@@ -267,8 +267,8 @@ class _Login:
         if any(0xD800 <= ord(char) <= 0xDFFF for answer in answers for char in answer):
             # An encoding error would show the password.
             raise LoginFailed(
-                f"the answer for {self._host.label} cannot be sent: it is no UTF-8 text",
-                hint="Type it again; the terminal or the keyboard may be set to another encoding.",
+                f"The answer for {self._host.label} cannot be sent, because it is not UTF-8 text.",
+                hint="Type it again, and check the encoding of the terminal and the keyboard.",
                 host=self._host.name,
                 tried=self._used_methods,
             )
@@ -282,24 +282,24 @@ class _Login:
 
     def _declined(self, moment: str = "") -> LoginDeclined:
         return LoginDeclined(
-            f"the log-in to {self._host.label} was not answered{moment}",
-            hint="Connect again when you have the answer at hand.",
+            f"The login to {self._host.label} was not answered{moment}.",
+            hint="Connect again, and answer the prompt in time.",
             host=self._host.name,
             tried=self._used_methods,
         )
 
     def _hung_up(self, lost: LoginConnectionLost) -> LoginFailed:
         said = self._auth.remark.strip()  # for example maintenance until Monday, or an expired account
-        hint = "Its own words say why: try again later, or ask the people who run it." if said else _SOON
+        hint = "Try again later, or ask the administrators of the host." if said else _SOON
         if "Too many authentication failures" in str(lost) or (self._attempts >= 3 and not said):
             hint = (
-                "It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
-                f"~/.ssh/config: Host {self._host.name}, IdentityFile …, IdentitiesOnly yes."
+                "The host limits the attempts (MaxAuthTries). If your ssh-agent holds many keys, name the "
+                f"right one in ~/.ssh/config: Host {self._host.name}, IdentityFile …, IdentitiesOnly yes."
             )
         accident = {} if lost.refusal else {"reason": str(lost)}
         why = f"{lost}\n{said}".rstrip()
         return LoginFailed(
-            f"{self._host.label} ended the log-in after {self._attempts} attempts: {why}{self._list()}",
+            f"{self._host.label} ended the login after {self._attempts} attempts: {why}{self._list()}",
             hint=hint,
             host=self._host.name,
             tried=self._used_methods,
@@ -309,7 +309,8 @@ class _Login:
     def _failed(self, methods: tuple[str, ...]) -> LoginFailed:
         takes = ", ".join(methods) or "nothing more"
         return LoginFailed(
-            f"{self._host.label} did not let {self._host.user} in; it takes: {printable(takes, 500)}{self._list()}",
+            f"Login to {self._host.label} as {self._host.user} failed. The host accepts: "
+            f"{printable(takes, 500)}.{self._list()}",
             hint=self._hint(set(methods)),
             host=self._host.name,
             tried=self._used_methods,
@@ -322,31 +323,33 @@ class _Login:
     def _hint(self, methods: set[str]) -> str:
         host, ours = self._host, {"publickey", "keyboard-interactive", "password"}
         if "it has expired" in self._list():
-            return "Your certificate has expired: get a new one, as the site says."
+            return "Get a new certificate from your site: yours has expired."
         if not methods & ours:
             return (
-                "It takes what only OpenSSH can do (Kerberos, host-based): "
-                'set carrier = "openssh" under [login] in the profile.'
+                'Set carrier = "openssh" under [login] in the profile: only OpenSSH can use the methods of '
+                "this host (Kerberos, host-based)."
             )
         if not methods & set(host.authentications):
-            return f"Its methods are switched off in ~/.ssh/config: {', '.join(sorted(methods & ours))}."
+            return f"Enable one of these methods in ~/.ssh/config for this host: {', '.join(sorted(methods & ours))}."
         if host.batch_mode and methods & {"keyboard-interactive", "password"}:
-            return "BatchMode in ~/.ssh/config forbids to ask you: take it out for this host."
+            return "Remove BatchMode from ~/.ssh/config for this host, because it forbids prompts."
         if "password: wrong" in self._used_methods or any("not accepted" in line for line in self._used_methods):
             return (
-                f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
+                f"Check that {host.user} is your user name on this host. Some sites lock an account for a "
+                "while after several wrong answers."
             )
         if any(line.startswith("agent ") for line in self._used_methods):
             return (
-                "Your ssh-agent does not answer there. Where another one was started since, `jupyter slurm agent "
-                "stop`: the agent of jupyter_slurm then starts anew, with that of the terminal or notebook that needs "
-                "it. IdentityAgent in ~/.ssh/config names one for good."
+                "Your ssh-agent does not answer. If another one was started since, run `jupyter slurm agent "
+                "stop`: the agent of jupyter_slurm then starts again with the ssh-agent of the terminal or "
+                "notebook that uses it. IdentityAgent in ~/.ssh/config sets a permanent one."
             )
         named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
         if not any(line.startswith(("key ", "certificate ")) for line in self._used_methods):
-            return f"You have no key for it: `jupyter slurm init` makes one, or name yours in {named}."
+            return f"Create a key with `jupyter slurm init`, or name yours in {named}."
         return (
-            f"Put your key there (`ssh-copy-id {host.name}`, or the site's web page), or name the right one in {named}."
+            f"Copy your key to the host (`ssh-copy-id {host.name}`, or the site's web page), or name the "
+            f"right key in {named}."
         )
 
 

@@ -50,7 +50,9 @@ def plain_settings(
     try:
         found = config.lookup(name)
     except (paramiko.ConfigParseError, paramiko.SSHException, ImportError) as error:
-        raise ConfigError(f"~/.ssh/config cannot be followed for {name}: {error}", hint="Install OpenSSH.") from error
+        raise ConfigError(
+            f"~/.ssh/config cannot be read for {name} without OpenSSH: {error}", hint="Install OpenSSH."
+        ) from error
     settings = {key: value if isinstance(value, list) else [value] for key, value in found.items() if value is not None}
     if settings.get("proxyjump", ["none"])[0].lower() != "none":
         settings.pop("proxycommand", None)
@@ -73,8 +75,8 @@ def _read(config: paramiko.SSHConfig, path: str) -> None:
             if unknown is not None:
                 word = next(group for group in unknown.groups() if group)
                 raise ConfigError(
-                    f"{path} uses {word}, which needs OpenSSH, and `ssh` is not on the PATH",
-                    hint="Install OpenSSH's client, or name the hosts in the profile without it.",
+                    f"{path} uses {word}, which needs OpenSSH, but `ssh` is not on the PATH.",
+                    hint="Install the OpenSSH client, or name the hosts in the profile without ~/.ssh/config.",
                 )
             file.seek(0)
             config.parse(file)

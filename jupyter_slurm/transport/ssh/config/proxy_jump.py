@@ -111,7 +111,8 @@ def parse_jump(text: str) -> tuple[str | None, str, int | None]:
     match = re.fullmatch(r"\[([^]]+)\](?::(\d+))?", rest) or re.fullmatch(r"([^:]+)(?::(\d+))?", rest)
     if match is None:
         raise ConfigError(
-            f"{text!r} cannot be a jump host",
-            hint="Correct ProxyJump in ~/.ssh/config, or `jump` in the profile; an IPv6 address is [written so].",
+            f"{text!r} is not a valid jump host.",
+            hint="Correct ProxyJump in ~/.ssh/config, or `jump` in the profile. Write an IPv6 address in "
+            "brackets: [ADDRESS].",
         )
     return user or None, match[1], int(match[2]) if match[2] else None

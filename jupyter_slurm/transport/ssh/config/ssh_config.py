@@ -154,8 +154,8 @@ class _Way:
         if step in self._visited or len(self._visited) >= _MAX_JUMP_HOSTS:
             path = " -> ".join(seen[0] for seen in [*self._visited, step])
             raise ConfigError(
-                f"The jump hosts lead in a circle: {path}",
-                hint="Correct ProxyJump in ~/.ssh/config; `HostConfig * !NAME` leaves the jump host itself out.",
+                f"The jump hosts form a loop: {path}.",
+                hint="Correct ProxyJump in ~/.ssh/config. `Host * !NAME` excludes the jump host itself.",
             )
         self._visited.append(step)
         _check(name, user)
@@ -180,12 +180,14 @@ class _Way:
 def _check(name: str, user: str | None) -> None:
     if not _HOST.fullmatch(name):
         raise ConfigError(
-            f"{name!r} cannot be a host: letters, digits and . : _ - + only, and no - in front",
-            hint="Give the machine a Host entry with a plain name in ~/.ssh/config.",
+            f"{name!r} is not a valid host name: only letters, digits and . : _ - + are allowed, and no - "
+            "at the beginning.",
+            hint="Give the host an entry with a plain name in ~/.ssh/config (Host NAME).",
         )
     if user is not None and not _USER.fullmatch(user):
         raise ConfigError(
-            f"{user!r} cannot be a user name on {name}", hint="Correct it in the profile or ~/.ssh/config."
+            f"{user!r} is not a valid user name on {name}.",
+            hint="Correct the user name in the profile or in ~/.ssh/config.",
         )
 
 
@@ -205,7 +207,8 @@ async def _query_ssh(
     await _expand_files(settings, options, name)
     if "proxycommand" in settings and settings.get("proxyusefdpass") == ["yes"]:
         raise ConfigError(
-            f"ProxyUseFdpass of {name} cannot be followed", hint="Take it out of ~/.ssh/config for this host."
+            f"ProxyUseFdpass, which ~/.ssh/config sets for {name}, is not supported.",
+            hint="Remove ProxyUseFdpass from ~/.ssh/config for this host.",
         )
     return settings
 
@@ -217,7 +220,7 @@ async def _ssh_g(arguments: Sequence[str], name: str) -> str:
         said = [line for line in done.stderr.decode(errors="replace").splitlines() if "Pseudo-terminal" not in line]
         raise ConfigError(
             f"OpenSSH does not accept its configuration for {name}: {' '.join(said)[:2000] or 'no reason given'}",
-            hint=f"Correct ~/.ssh/config; `ssh -G {name}` shows the same.",
+            hint=f"Correct ~/.ssh/config. `ssh -G {name}` shows the same error.",
         )
     return done.stdout.decode("utf-8", "surrogateescape")
 
@@ -268,8 +271,8 @@ def _expand(text: str, host: HostConfig) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
             raise ConfigError(
-                f"%{match[1]} has no meaning in ProxyCommand or ProxyJump of {host.name}",
-                hint="See ssh_config(5), TOKENS.",
+                f"%{match[1]} has no meaning in ProxyCommand or ProxyJump of {host.name}.",
+                hint="Correct it in ~/.ssh/config. ssh_config(5) lists the valid tokens under TOKENS.",
             )
         return values[match[1]]
 

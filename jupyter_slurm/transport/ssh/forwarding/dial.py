@@ -52,14 +52,15 @@ def refused(name: str, host: str, port: int, error: paramiko.ChannelException) -
     """Return a plain explanation why a server did not open a stream."""
     if error.code == _FORBIDDEN_CODE:
         return TunnelError(
-            f"{name} does not pass connections on (its sshd says so: AllowTcpForwarding, PermitOpen)",
-            hint=f"Ask the administrators of {name} for AllowTcpForwarding local; a job step needs none.",
+            f"{name} does not forward connections (AllowTcpForwarding or PermitOpen of its sshd).",
+            hint=f"Ask the administrators of {name} to set `AllowTcpForwarding local`. Tunnels through a job "
+            "step do not need it.",
             why="forbidden",
         )
     said = printable(error.text or "", 200)
     return TunnelError(
-        f"nothing answers on port {port} of {host}, as seen from {name}: {said}",
-        hint="Has the program started that is to listen there, and on that port?",
+        f"No program answers on port {port} of {host}, as seen from {name}: {said}",
+        hint="Check that your program has started, and that it listens on this port.",
         why="refused",
     )
 
@@ -76,7 +77,7 @@ def _wait(link: PersistentLink, deadline: float) -> None:
 
 def _in_loop(link: PersistentLink, work: Coroutine[Any, Any, T], deadline: float) -> T:
     """Wait in a thread for a coroutine that only the link's loop can run."""
-    lost = LinkLost(f"no connection to {link.name} yet", host=link.name)
+    lost = LinkLost(f"There is no connection to {link.name} yet.", host=link.name)
     if link.loop is None:
         work.close()
         raise lost
@@ -179,8 +180,8 @@ def open_command(
                         _in_loop(link, _release(room, earlier), deadline)
                 if claim is None:
                     raise TransportError(
-                        f"{link.name} allows no session more: {printable(error.text or '', 200)}",
-                        hint="MaxSessions of its sshd is too low.",
+                        f"{link.name} allows no more sessions: {printable(error.text or '', 200)}",
+                        hint=f"Ask the administrators of {link.name} for a larger MaxSessions in sshd_config.",
                     ) from None
                 time.sleep(_RETRY_INTERVAL_S)  # a closed session takes a moment to end on the server
     except BaseException:
@@ -215,6 +216,6 @@ def _start_command(
             shell.close()
         is_broken = isinstance(error, paramiko.SSHException | OSError | EOFError)
         if is_broken and not isinstance(error, paramiko.ChannelException):
-            raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error
+            raise LinkLost(f"The connection to {link.name} broke.", host=link.name) from error
         raise
     return session

@@ -68,7 +68,7 @@ class HopPorts:
             raise self._lost() from error
         if self._ports.get(port, self._link.generation) != self._link.generation:
             stream.close()
-            raise TransportError(f"the connection to {self._name} was made anew")
+            raise TransportError(f"The connection to {self._name} was lost and made again.", hint="Try again.")
         return stream
 
     def close(self) -> None:
@@ -79,4 +79,4 @@ class HopPorts:
         return self._link.hop(self._number).open_session(timeout)
 
     def _lost(self) -> LinkLost:
-        return LinkLost(f"the connection to {self._name} broke", host=self._name)
+        return LinkLost(f"The connection to {self._name} broke.", host=self._name)

@@ -119,10 +119,13 @@ class NodeBySsh:
         try:
             return self._prover.find(port)
         except paramiko.ChannelException as error:
-            raise TransportError(f"{self._host.name} allows no session: {error}") from error
+            raise TransportError(
+                f"{self._host.name} allows no session: {error}",
+                hint=f"Run `ssh {self._host.name}` on the login node to see the cause.",
+            ) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._chain.close()
-            raise TransportError(f"the connection to {self._host.name} broke: {error}") from error
+            raise TransportError(f"The connection to {self._host.name} broke: {error}", hint="Try again.") from error
 
     def dial(self, address: str, port: int, timeout: float) -> Stream:
         """Connect to the port."""
@@ -132,7 +135,7 @@ class NodeBySsh:
             raise refused(self._host.name, address, port, error) from None
         except (paramiko.SSHException, OSError, EOFError) as error:
             self._chain.close()
-            raise TransportError(f"the connection to {self._host.name} broke: {error}") from error
+            raise TransportError(f"The connection to {self._host.name} broke: {error}", hint="Try again.") from error
 
     def close(self) -> None:
         """Close the connection."""

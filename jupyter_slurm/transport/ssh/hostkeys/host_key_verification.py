@@ -177,7 +177,10 @@ def add(host: HostConfig, blob: bytes) -> str:
     """
     path = _user_file(host)
     if path is None:
-        raise HostKeyError(f"{host.label}: there is no known_hosts file to write to", hint="See UserKnownHostsFile.")
+        raise HostKeyError(
+            f"The key of {host.label} cannot be stored, because there is no known_hosts file to write to.",
+            hint="Set UserKnownHostsFile in ~/.ssh/config to a file.",
+        )
     line = f"{_line_for(host, blob)}\n".encode()
     try:
         with _opened(path) as descriptor:
@@ -187,8 +190,8 @@ def add(host: HostConfig, blob: bytes) -> str:
             os.write(descriptor, b"\n" + line if torn else line)
     except OSError as error:
         raise HostKeyError(
-            f"the key of {host.label} cannot be written to {path}: {error.strerror}",
-            hint="Make that file one that you can write to, or name another in ~/.ssh/config (UserKnownHostsFile).",
+            f"The key of {host.label} cannot be written to {path}: {error.strerror}.",
+            hint=f"Make {path} writable, or set UserKnownHostsFile in ~/.ssh/config to another file.",
         ) from None
     return path
 
@@ -255,12 +258,12 @@ def verify(
     verdict = check_host_key(host, blob)
     facts = {"host": host.name, "fingerprint": verdict.fingerprint, "key_type": verdict.key_type}
     if why := short_key_reason(host, blob):
-        raise HostKeyError(f"{host.label} shows a key that is too short: {why}", hint=SHORT_KEY_HINT, **facts)
+        raise HostKeyError(f"The key of {host.label} is too short: {why}.", hint=SHORT_KEY_HINT, **facts)
     if verdict.status == "revoked" or in_revoked_file(host, blob):
         where = f"{verdict.entry.file}, line {verdict.entry.line}" if verdict.entry else host.revoked_host_keys
         raise HostKeyRevoked(
-            f"{host.label} shows a key that was revoked: {verdict.fingerprint} ({where})",
-            hint="Do not connect. Ask the people who run it.",
+            f"The key of {host.label} was revoked: {verdict.fingerprint} ({where}).",
+            hint="Do not connect. Ask the administrators of the host.",
             **facts,
         )
     if verdict.status == "changed":
@@ -286,11 +289,12 @@ def _changed(host: HostConfig, verdict: HostKeyVerdict, facts: dict[str, str]) -
     other = "" if entry.key_type == verdict.key_type else f", of another type ({entry.key_type})"
     ours = entry.file in host.user_known_hosts
     return HostKeyChanged(
-        f"the key of {host.label} has changed: it shows {verdict.fingerprint}, and {entry.file}, line {entry.line}, "
-        f"knows {fingerprint(entry.blob)}{other}. Somebody may stand in between, or it was installed anew.",
-        hint=f"Ask the people who run it. If it is right: {command}"
+        f"The key of {host.label} has changed. The host shows {verdict.fingerprint}, but "
+        f"{entry.file}, line {entry.line}, has {fingerprint(entry.blob)}{other}. An attacker may "
+        "intercept the connection, or the host was reinstalled.",
+        hint=f"Ask the administrators of the host. If the new key is right, run: {command}"
         if ours
-        else f"Ask the people who run it, and who keeps {entry.file} here.",
+        else f"Ask the administrators of the host, and those of this computer, who maintain {entry.file}.",
         file=entry.file,
         line=entry.line,
         command=command,
@@ -300,7 +304,7 @@ def _changed(host: HostConfig, verdict: HostKeyVerdict, facts: dict[str, str]) -
 
 
 def _accepted(host: HostConfig, verdict: HostKeyVerdict, prompt: Callable[[Prompt], Sequence[str] | None]) -> bool:
-    remark = f"Its certificate does not help: {verdict.remark}." if verdict.remark else ""
+    remark = f"Its certificate cannot be used: {verdict.remark}." if verdict.remark else ""
     answer = prompt(host_key_prompt(host, verdict.key_type, verdict.fingerprint, remark))
     return answer is not None and is_yes(answer[0], verdict.fingerprint)
 
@@ -317,8 +321,8 @@ def host_key_prompt(host: HostConfig, key_type: str, fingerprint: str, remark: s
         "This host is not known yet",
         f"{key_type} key fingerprint is {fingerprint}\n"
         + (f"{remark}\n" if remark else "")
-        + "Is it the one that the site publishes? Your passwords go to whoever holds this key."
-        + (f"\nThe key cannot be kept, so that the next log-in asks again: {why_not}" if why_not else ""),
+        + ("Compare it with the one that the site publishes: your passwords are sent to the owner of this key.")
+        + (f"\nThe key cannot be stored, so the next login will ask again: {why_not}" if why_not else ""),
         (Question(f"Connect{'' if why_not else ', and remember this key'} (yes/no, or the fingerprint)?", echo=True),),
     )
 
@@ -337,8 +341,8 @@ def changed_at(host: HostConfig, key_text: str, shown_type: str, file: str, line
                 verdict = HostKeyVerdict("changed", key_text, shown_type, name, entry)
                 return _changed(host, verdict, {"host": host.name, "fingerprint": key_text, "key_type": shown_type})
     return HostKeyChanged(
-        f"the key of {host.label} has changed: it shows {key_text}, and {file}, line {line}, knows another one.",
-        hint=f"Ask the people who run it, and look at {file}.",
+        f"The key of {host.label} has changed. The host shows {key_text}, but {file}, line {line}, has another key.",
+        hint=f"Ask the administrators of the host, and check {file}.",
         host=host.name,
         fingerprint=key_text,
     )
@@ -362,11 +366,11 @@ def unknown_key(host: HostConfig, fingerprint: str, key_type: str, command: str)
     else:
         line = "StrictHostKeyChecking yes" if host.strict == "yes" else "BatchMode yes"
         hint = (
-            f"`{line}`, which your ssh configuration has for {host.name}, forbids to ask you. Compare the fingerprint "
-            f"with the one that the site publishes; if it is the same, this adds the key: {command}"
+            f"Your ssh configuration has `{line}` for {host.name}, which forbids prompts. Compare the "
+            f"fingerprint with the one that the site publishes. If it is the same, add the key: {command}"
         )
     return HostKeyUnknown(
-        f"nobody has said yes to the key of {host.label}: {fingerprint}",
+        f"The key of {host.label} is unknown, and you have not accepted it: {fingerprint}.",
         hint=hint,
         host=host.name,
         fingerprint=fingerprint,

@@ -98,22 +98,22 @@ def load_private_key(path: str, passphrase: str | None = None) -> PrivateKey:
     except OSError as error:
         raise KeyUnusable(f"it cannot be read: {error.strerror}") from None
     if b"PRIVATE KEY-----" not in data:
-        raise KeyUnusable("it is no private key, and the agent does not hold one for it")
+        raise KeyUnusable("it is not a private key, and the agent does not hold one for it")
     if status.st_uid == os.getuid() and stat.S_IMODE(status.st_mode) & 0o077:
-        raise KeyUnusable(f"others may read it: chmod 600 {path}")
+        raise KeyUnusable(f"other users may read it: chmod 600 {path}")
     load = load_ssh_private_key if b"BEGIN OPENSSH PRIVATE KEY" in data else load_pem_private_key
     try:
         key = load(data, passphrase.encode() if passphrase else None)
     except TypeError:  # the key needs a passphrase
         raise PassphraseNeeded from None
     except UnsupportedAlgorithm:
-        raise KeyUnusable("it is of a kind that cannot be used here; put it into the agent (ssh-add)") from None
+        raise KeyUnusable("its type is not supported; add it to the agent (ssh-add)") from None
     except (ValueError, InvalidTag):
         if passphrase:
             raise PassphraseNeeded from None
-        raise KeyUnusable("it is no private key that can be read") from None
+        raise KeyUnusable("it is not a private key that can be read") from None
     if not isinstance(key, PrivateKey):
-        raise KeyUnusable("it is of a kind that cannot be used here; put it into the agent (ssh-add)")
+        raise KeyUnusable("its type is not supported; add it to the agent (ssh-add)")
     return key
 
 

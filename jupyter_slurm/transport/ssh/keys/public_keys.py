@@ -143,7 +143,7 @@ def fault(
     if certificate.valid_principals and name.encode() not in certificate.valid_principals:
         return f"it is not for {name}"
     if host and certificate.critical_options:
-        return "it has options that nobody here knows"
+        return "it has options that jupyter_slurm does not know"
     made_with = _signature_algorithm(blob)
     if made_with == "ssh-rsa" or (algorithms and made_with not in algorithms):
         return f"its authority signed with {made_with}, which is not allowed"
@@ -171,7 +171,7 @@ def _signature_algorithm(blob: bytes) -> str:
 
 
 SHORT_KEY_HINT: Final = (
-    "Such keys can be forged. Ask the people who run it for a longer one, or for one of another type."
+    "Ask the administrators of the host for a longer key or one of another type, because short keys can be forged."
 )
 """Advice for a host whose key is too short."""
 

@@ -127,9 +127,9 @@ class PersistentLink(ABC):
                 connection = await asyncio.shield(self._connecting)
         except TimeoutError:
             raise LinkLost(
-                f"no connection to {self.name} yet",
-                hint="It is tried again by itself, for as long as it takes. Is the network up here (VPN)? "
-                "`jupyter slurm connect` shows how it stands.",
+                f"There is no connection to {self.name} yet.",
+                hint="jupyter_slurm reconnects automatically. Check the network and the VPN of this computer. "
+                f"`jupyter slurm connect {self.name}` shows the state of the connection.",
                 host=self.name,
             ) from None
         except asyncio.CancelledError:
@@ -168,7 +168,7 @@ class PersistentLink(ABC):
         """
         connection = self._connection
         if connection is None or not connection.is_alive:
-            raise LinkLost(f"no connection to {self.name} just now", host=self.name)
+            raise LinkLost(f"There is no connection to {self.name} at the moment.", host=self.name)
         with self.mapped_errors(connection.last):
             return connection.dial(host, port, timeout)
 
@@ -182,7 +182,7 @@ class PersistentLink(ABC):
         """
         connection = self._connection
         if connection is None or not connection.is_alive:
-            raise LinkLost(f"no connection to {self.name} just now", host=self.name)
+            raise LinkLost(f"There is no connection to {self.name} at the moment.", host=self.name)
         return connection.hop(number)
 
     async def probe(self) -> None:
@@ -211,7 +211,7 @@ class PersistentLink(ABC):
         except (paramiko.SSHException, OSError, EOFError) as error:
             if (connection := self._connection) is not None and connection.last is wire:
                 connection.close()
-            raise LinkLost(f"the connection to {self.name} broke", host=self.name) from error
+            raise LinkLost(f"The connection to {self.name} broke.", host=self.name) from error
 
     def drop(self) -> None:
         """Give up this connection; the link reconnects."""
@@ -239,7 +239,7 @@ class PersistentLink(ABC):
 
     def _check(self) -> None:
         if self._closed:
-            raise LinkLost(f"the connection to {self.name} was closed", host=self.name)
+            raise LinkLost(f"The connection to {self.name} was closed.", host=self.name)
         if self._refused is not None:
             raise self._refused
 

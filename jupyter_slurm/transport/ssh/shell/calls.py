@@ -35,8 +35,8 @@ def number(message: str) -> int:
     """
     if re.fullmatch("[0-9]{1,18}", message) is None:
         raise TransportError(
-            f"the far side answered {message[:40]!r} where a number was due",
-            hint="Does something on its PATH stand in for a command of coreutils or util-linux?",
+            f"The remote shell answered {message[:40]!r} instead of a number.",
+            hint="Check that no program on the PATH of the login node replaces a command of coreutils or util-linux.",
         )
     return int(message)
 
@@ -45,7 +45,10 @@ def context_words(context: Context | None) -> list[str]:
     """Return the words for ``js_here`` that describe the context of a command."""
     context = context or Context()
     if taken := [name for name in context.env or {} if name.startswith("js_")]:
-        raise TransportError(f"a variable must not be called {taken[0]}: names in js_ are ours")
+        raise TransportError(
+            f"The variable {taken[0]} cannot be sent, because names that begin with js_ are reserved.",
+            hint="Rename the variable.",
+        )
     umask = "" if context.umask is None else f"{context.umask:04o}"
     limits = [f"{letter}={value}" for letter, value in (context.limits or {}).items()]
     # A variable that a shell cannot name (an exported bash function) would be lost in between anyway.
@@ -63,19 +66,24 @@ def check_started(answer: ShellAnswer, argv: Sequence[str], context: Context | N
     """Raise the error that the remote shell's functions reported about a command that could not be started."""
     if "folder" in answer.notes:
         raise TransportError(
-            f"the working directory {context.cwd if context else ''} is not there",
-            hint="Change to a folder that exists (%cd), on the cluster.",
+            f"The working directory {context.cwd if context else ''} does not exist on the cluster.",
+            hint="Change to a directory that exists on the cluster: %cd DIR.",
         )
     if answer.value == "lacking":
         raise CommandMissing(
-            "flock and setsid (util-linux) are not on the PATH there",
-            hint=_with_prelude("Commands that must run once need them: ask the administrators for util-linux.", answer),
+            "The programs flock and setsid (util-linux) are not on the PATH of the login node.",
+            hint=_with_prelude(
+                "Ask the administrators for util-linux: commands that must run exactly once need it.", answer
+            ),
             argv=list(argv),
         )
     if "missing" in answer.notes:
         raise CommandMissing(
-            f"{argv[0]} is not on the PATH",
-            hint=_with_prelude("Does it need a module, or a login shell? The profile can say so.", answer),
+            f"{argv[0]} is not on the PATH of the login node.",
+            hint=_with_prelude(
+                "If it needs a module or a login shell, set `prelude` or `login_shell` under [shell] in the profile.",
+                answer,
+            ),
             argv=list(argv),
         )
 
@@ -83,4 +91,4 @@ def check_started(answer: ShellAnswer, argv: Sequence[str], context: Context | N
 def _with_prelude(hint: str, answer: ShellAnswer) -> str:
     """Return advice about a missing command, with the output of the prelude that should provide it."""
     said = str(answer.prelude or "")
-    return f"{hint} {said or '`prelude` and `login_shell` under [shell] there set the PATH.'}"
+    return f"{hint} {said or 'Check `prelude` and `login_shell` under [shell] in the profile, which set the PATH.'}"

@@ -56,7 +56,11 @@ def failure(answer: ShellAnswer, action: str, path: str) -> Exception:
     try:
         with mapped_errors(action, path):
             if number is None:
-                raise TransportError(f"cannot {action} {path}: {reason}", path=path)
+                raise TransportError(
+                    f"Cannot {action} {path}: {reason}.",
+                    hint="Check the path, its permissions and the free space on the cluster.",
+                    path=path,
+                )
             raise OSError(number, os.strerror(number), path)
     except (OSError, TransportError) as error:
         return error

@@ -175,8 +175,9 @@ async def _open(link: PersistentLink) -> Session:
 
 def _full(link: PersistentLink, error: paramiko.ChannelException) -> TransportError:
     return TransportError(
-        f"{link.name} allows no further session: {printable(error.text or '', 200)}",
-        hint="Does a command before it not end? MaxSessions of its sshd is low.",
+        f"{link.name} allows no more sessions: {printable(error.text or '', 200)}",
+        hint=f"Wait until other commands have ended, or ask the administrators of {link.name} for a larger "
+        "MaxSessions in sshd_config.",
     )
 
 
@@ -187,4 +188,4 @@ def _mapped_errors(link: PersistentLink) -> Iterator[None]:
     except paramiko.ChannelException as error:
         raise _full(link, error) from error
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise LinkLost(f"the connection to {link.name} broke", host=link.name) from error
+        raise LinkLost(f"The connection to {link.name} broke.", host=link.name) from error

@@ -183,7 +183,7 @@ class ShellPool:
         while True:
             self._renew()
             if shell not in self.holding:
-                raise LinkLost("the shell has ended")
+                raise LinkLost("The remote shell has ended.")
             if shell in self._idle:
                 self._idle.remove(shell)
                 return shell
@@ -250,7 +250,8 @@ class ShellPool:
         if self._count == 0:
             raise TransportError(
                 f"{self._link.name} allows no session: {printable(error.text or '', 200)}",
-                hint="MaxSessions of its sshd is too low, or its administrators forbid commands.",
+                hint=f"Ask the administrators of {self._link.name}: MaxSessions in sshd_config is too low, or your "
+                "account may not run commands.",
             ) from error
         log.info("%s allows %d sessions for commands", self._link.name, self._count)
         self._allowance.refused(self._count)
@@ -263,7 +264,9 @@ class ShellPool:
                 await waiter
         except TimeoutError:
             raise LinkLost(
-                f"{self._link.name} is busy with earlier commands", hint="Try again in a moment.", host=self._link.name
+                f"{self._link.name} is busy with earlier commands.",
+                hint="Try again in a few seconds.",
+                host=self._link.name,
             ) from None
         finally:
             self._waiting.remove(waiter)

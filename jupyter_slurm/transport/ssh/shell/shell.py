@@ -58,9 +58,9 @@ _LOGIN: Final = (
 
 
 NO_COMMAND_HINT: Final = (
-    "What does `ssh` to it say in a terminal? A password that has expired is changed there. Do its start-up files "
-    "(.bashrc, .zshrc, .cshrc, config.fish) end it, or wait for something? If they are slow, `patience` under [shell] "
-    "in the profile says for how many seconds they are waited for."
+    "Run `ssh HOST` in a terminal to see the cause. If your password has expired, change it in that terminal. Check "
+    "that your start-up files (.bashrc, .zshrc, .cshrc, config.fish) do not end the shell or wait for input. If they "
+    "are slow, set `patience` (seconds) under [shell] in the profile."
 )
 """Advice for a login shell that runs no command."""
 
@@ -234,7 +234,7 @@ class Shell:
             self._limit_noise()
             if time.monotonic() > deadline:
                 self.usable = False
-                raise self._silent(f"did not come up within {self.startup_timeout:g} s,")
+                raise self._silent(f"did not start within {self.startup_timeout:g} s,")
             if time.monotonic() > nudge:
                 nudge = deadline
                 self._send(second_mark)
@@ -251,7 +251,7 @@ class Shell:
         self.usable = False
         transport = self.channel.get_transport()
         transport.join(1.0)
-        return self._silent(subject) if transport.is_active() else LinkLost("the connection broke")
+        return self._silent(subject) if transport.is_active() else LinkLost("The connection broke.")
 
     def _silent(self, subject: str) -> TransportError:
         said = next(
@@ -263,7 +263,7 @@ class Shell:
             "",
         )
         return TransportError(
-            f"the login shell {subject} before it ran a command" + (f": {said}" if said else ""), hint=NO_COMMAND_HINT
+            f"The login shell {subject} before it ran a command" + (f": {said}" if said else "."), hint=NO_COMMAND_HINT
         )
 
     def _startup_output(self, err: bytes | bytearray) -> bytes:
@@ -289,7 +289,7 @@ class Shell:
             yield
         except (OSError, EOFError, paramiko.SSHException) as error:
             self.usable = False
-            raise LinkLost("the connection broke") from error
+            raise LinkLost("The connection broke.") from error
 
     def _discard(self) -> None:
         """Drop the output that background programs printed meanwhile."""
@@ -308,7 +308,7 @@ class Shell:
     def _lose_starter(self) -> NoReturn:
         """Report that the Python has ended, whose state the shell does not have."""
         self.usable = False
-        raise LinkLost("what starts commands over there has ended")
+        raise LinkLost("The remote process that starts commands has ended.")
 
     def _await_command_start(self, deadline: float | None) -> None:
         """Wait until the shell has passed its standard input to the command."""
@@ -341,14 +341,16 @@ class Shell:
         if self.is_abandoned or (deadline is not None and time.monotonic() > deadline):
             self.usable = False
             said = f" within {timeout:g} s" if timeout is not None else ""
-            raise CommandTimeout(f"{client} gave no answer{said}")
+            raise CommandTimeout(
+                f"{client} gave no answer{said}.", hint="Check the load of the login node, and try again later."
+            )
 
     def _wait_turn(self, deadline: float | None, client: str, timeout: float | None) -> None:
         self._limit_time(deadline, client, timeout)
         self._limit_noise()
         if not self._receive():
             self.usable = False
-            raise LinkLost("the connection broke while a command ran")
+            raise LinkLost("The connection broke while a command ran.")
 
     def _collect(self, deadline: float | None, client: str, timeout: float | None = None) -> ShellAnswer:
         mark = self._mark + b":"
@@ -372,8 +374,9 @@ class Shell:
             if self._starts and (mark in self._out or time.monotonic() > soon):
                 self.usable = False
                 raise TransportError(
-                    "the start-up files of the login shell lead its error output elsewhere",
-                    hint="An `exec 2>…` in .bashrc, or in the cluster's prelude, must be for interactive shells only.",
+                    "The start-up files of the login shell redirect its error output.",
+                    hint="Change `exec 2>…` in .bashrc, or in `prelude` of the profile, so that only interactive "
+                    "shells run it.",
                 )
             self._limit_time(deadline, client, timeout)
             with self._mapped_errors():
@@ -384,7 +387,7 @@ class Shell:
                 continue
             if not data:
                 self.usable = False
-                raise LinkLost("the connection broke while a command ran")
+                raise LinkLost("The connection broke while a command ran.")
             self._err += data
 
     def _notes(self, out: bytes) -> tuple[bytes, tuple[str, ...]]:

@@ -65,7 +65,7 @@ class ControlSocket:
             self.socket.settimeout(timeout)
             self.socket.connect(path)
             if not is_same_user(self.socket):
-                raise PermissionError(1, "another user listens there", path)
+                raise PermissionError(1, "another user listens on it", path)
             self.send(struct.pack(">II", _HELLO, _VERSION))
             kind, version = struct.unpack_from(">II", self.receive())
             if (kind, version) != (_HELLO, _VERSION):
@@ -324,7 +324,7 @@ class DialledChannel(ControlChannel):
         except EOFError:
             raise ConnectionResetError(errno.ECONNRESET, "the stream was closed") from None
         if not data and not (self._wire.is_active() and not self._closed):
-            raise ConnectionResetError(errno.ECONNRESET, "the connection to the far side broke")
+            raise ConnectionResetError(errno.ECONNRESET, "the connection to the remote host broke")
         return data
 
     def sendall(self, data: bytes | memoryview) -> None:

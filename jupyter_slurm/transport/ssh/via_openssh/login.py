@@ -148,8 +148,8 @@ class OpenSshLogin:
             )
         except FileNotFoundError:
             raise CommandMissing(
-                "there is no `ssh` on the PATH",
-                hint='Install OpenSSH, or take carrier = "paramiko" in the profile.',
+                "There is no `ssh` on the PATH of this computer.",
+                hint='Install OpenSSH, or set carrier = "paramiko" under [login] in the profile.',
                 argv=["ssh"],
             ) from None
         finally:
@@ -218,12 +218,12 @@ class OpenSshLogin:
         if self._broken is not None:
             raise self._broken
         if self._closed.is_set():
-            raise LinkLost(f"the connection to {self._route[-1].label} was closed", host=self._route[-1].name)
+            raise LinkLost(f"The connection to {self._route[-1].label} was closed.", host=self._route[-1].name)
         if self._declined.is_set():
             host = self._route[-1]
             raise LoginDeclined(
-                f"the log-in to {host.label} was not answered",
-                hint="Connect again when you have the answer at hand.",
+                f"The login to {host.label} was not answered.",
+                hint="Connect again, and answer the prompt in time.",
                 host=host.name,
             )
 
@@ -291,8 +291,8 @@ class OpenSshLogin:
         if any(0xD800 <= ord(char) <= 0xDFFF for char in answers[0]):
             host = self._route[-1]
             self._broken = LoginFailed(
-                f"the answer for {question.prompt.host} cannot be sent: it is no UTF-8 text",
-                hint="Type it again; the terminal or the keyboard may be set to another encoding.",
+                f"The answer for {question.prompt.host} cannot be sent, because it is not UTF-8 text.",
+                hint="Type it again, and check the encoding of the terminal and the keyboard.",
                 host=host.name,
             )
             self._declined.set()
@@ -333,8 +333,8 @@ def _executable(folder: str, text: str) -> str:
     write_private(path, text.encode("utf-8", "surrogateescape"), 0o700)
     if not os.access(path, os.X_OK):
         raise TransportError(
-            f"programs in {folder} cannot be run (noexec?)",
-            hint="Set c.JupyterSlurm.runtime_dir to a folder of yours on another local disk.",
+            f"Programs in {folder} cannot be run: the file system may be mounted with noexec.",
+            hint="Set c.Settings.runtime_dir to a directory of yours on another local disk.",
         )
     return path
 

@@ -69,7 +69,7 @@ class AskpassQuestions:
         """Parse a question; ``process`` asks it, and ``said`` is the output before it."""
         host = self._host(text, process)
         if match := _KEY.search(text):
-            remark = "but keys of other types are known of it" if "keys of different" in text else ""
+            remark = "keys of other types are known for this host" if "keys of different" in text else ""
             return AskpassQuestion(host_key_prompt(host, match[1], match[2], remark), "host-key", match[2])
         if hint == "none":
             return AskpassQuestion(Prompt(host.label, "keyboard-interactive", "OpenSSH", printable(text)), "notice")
@@ -148,14 +148,14 @@ def failure(log: str, route: Sequence[HostConfig], *, is_requested: bool) -> Slu
         _AUTHENTICATED.findall(log)
     ):  # during the login
         return LoginFailed(
-            f"{host.label} ended the log-in: {last}",
-            hint="Try again in a moment, or when its own words say so.",
+            f"{host.label} ended the login: {last}",
+            hint="Try again in a few minutes, or as the message says.",
             host=host.name,
             reason=last,
         )
     return LinkLost(
         f"{host.label} cannot be reached: {last}",
-        hint="Is this machine on line, and in the VPN where the site wants that?",
+        hint="Check the network of this computer, and the VPN if the site needs one.",
         host=host.name,
     )
 
@@ -176,8 +176,8 @@ def _host_key(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError
     facts = {"host": host.name, "fingerprint": fingerprint, "key_type": kind}
     if revoked:
         return HostKeyRevoked(
-            f"{host.label} shows a key that was revoked: {fingerprint}",
-            hint="Do not connect. Ask the people who run it.",
+            f"The key of {host.label} was revoked: {fingerprint}.",
+            hint="Do not connect. Ask the administrators of the host.",
             **facts,
         )
     if changed and (where := re.search(r"Offending (\S+) key in (.+):(\d+)", message)):
@@ -202,9 +202,9 @@ def _login_error(log: str, message: str, route: Sequence[HostConfig]) -> SlurmEr
     if "Too many authentication failures" in message:
         host = _named(message, route) or _last_key_host(log, route)
         return LoginFailed(
-            f"{host.label} ended the log-in: too many attempts{_list(tried)}",
-            hint="It allows only so many attempts (MaxAuthTries). If the agent holds many keys, name the right one in "
-            f"~/.ssh/config: Host {host.name}, IdentityFile …, IdentitiesOnly yes.",
+            f"{host.label} ended the login after too many attempts.{_list(tried)}",
+            hint="The host limits the attempts (MaxAuthTries). If your ssh-agent holds many keys, name the "
+            f"right one in ~/.ssh/config: Host {host.name}, IdentityFile …, IdentitiesOnly yes.",
             host=host.name,
             tried=tried,
         )
@@ -213,7 +213,7 @@ def _login_error(log: str, message: str, route: Sequence[HostConfig]) -> SlurmEr
         return None
     host, methods = _named(match[1], route) or route[-1], match[2].split(",")
     return LoginFailed(
-        f"{host.label} did not let {host.user} in; it takes: {', '.join(methods)}{_list(tried)}",
+        f"Login to {host.label} as {host.user} failed. The host accepts: {', '.join(methods)}.{_list(tried)}",
         hint=_hint(host, methods, tried, typed=_TYPED.search(log) is not None),
         host=host.name,
         tried=tried,
@@ -224,17 +224,23 @@ def _login_error(log: str, message: str, route: Sequence[HostConfig]) -> SlurmEr
 def _hint(host: HostConfig, methods: Sequence[str], tried: Sequence[str], *, typed: bool) -> str:
     if any("gssapi" in method for method in methods) and not {"password", "keyboard-interactive"} & {*methods}:
         return (
-            "It takes Kerberos tickets: `kinit`, and try again; `klist` shows what you have. Where ~/.ssh/config does "
-            f"not say `GSSAPIAuthentication yes` for Host {host.name}, ssh may show none."
+            "Get a Kerberos ticket with `kinit`, and try again. `klist` shows your tickets. If ssh does "
+            f"not use them, set `GSSAPIAuthentication yes` in ~/.ssh/config for Host {host.name}."
         )
     if host.batch_mode and {"password", "keyboard-interactive"} & {*methods}:
-        return "BatchMode in ~/.ssh/config forbids to ask you: take it out for this host."
+        return "Remove BatchMode from ~/.ssh/config for this host, because it forbids prompts."
     named = f"~/.ssh/config (IdentityFile, for Host {host.name})"
     if typed:
-        return f"Is {host.user} your name there? Some sites lock an account after several wrong answers: wait a while."
+        return (
+            f"Check that {host.user} is your user name on this host. Some sites lock an account for a "
+            "while after several wrong answers."
+        )
     if not tried and "publickey" in methods:
-        return f"You have no key for it: `jupyter slurm init` makes one, or name yours in {named}."
-    return f"Put your key there (`ssh-copy-id {host.name}`, or the site's web page), or name the right one in {named}."
+        return f"Create a key with `jupyter slurm init`, or name yours in {named}."
+    return (
+        f"Copy your key to the host (`ssh-copy-id {host.name}`, or the site's web page), or name the "
+        f"right key in {named}."
+    )
 
 
 def _list(methods: Sequence[str]) -> str:
@@ -242,25 +248,25 @@ def _list(methods: Sequence[str]) -> str:
 
 
 def _reach(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | None:
-    vpn = "Is this machine on line, and in the VPN where the site wants that?"
+    vpn = "Check the network of this computer, and the VPN if the site needs one."
     if match := re.search(r"Could not resolve hostname (\S+):", message):
         host = next((one for one in route if one.hostname.lower() == match[1].lower()), route[-1])
         return LinkLost(
-            f"{host.label} cannot be reached: the name {host.hostname} is not known", hint=vpn, host=host.name
+            f"{host.label} cannot be reached: the name {host.hostname} is unknown.", hint=vpn, host=host.name
         )
     if match := re.search(r"connect to host (\S+) port (\d+): (.*)", message):
         host = next((one for one in route if one.hostname.lower() == match[1].lower()), route[0])
         reason, hint = match[3].strip(), vpn
         if "refused" in reason.lower():
-            reason, hint = "connection refused", f"Does an SSH server listen there on port {host.port}?"
+            reason, hint = "connection refused", f"Check the name of the host and its port, {host.port}."
         elif "timed out" in reason.lower():
             reason = "no answer"
-        return LinkLost(f"{host.label} cannot be reached: {reason}", hint=hint, host=host.name)
+        return LinkLost(f"{host.label} cannot be reached: {reason}.", hint=hint, host=host.name)
     if match := re.search(r"open failed: (.*)", message):
         host, before = route[-1], route[-2].name if len(route) > 1 else "the host before it"
         return LinkLost(
-            f"{host.label} cannot be reached: {match[1]}",
-            hint=f"Is the name right, and may {before} forward connections (AllowTcpForwarding)?",
+            f"{host.label} cannot be reached: {match[1]}.",
+            hint=f"Check the name of the host, and whether {before} may forward connections (AllowTcpForwarding).",
             host=host.name,
         )
     return None
@@ -271,10 +277,18 @@ def _odd(log: str, message: str, route: Sequence[HostConfig]) -> SlurmError | No
     for words, hint in (
         (r"Bad configuration option.*|.*Bad owner or permissions.*", "Correct ~/.ssh/config, or the file it names."),
         (r"Bad server host key: .*", SHORT_KEY_HINT),
-        (r"Unable to negotiate with .*", "The server is old, or ~/.ssh/config restricts algorithms: ask the site."),
-        (r"ssh_askpass: exec.*", "Is the folder of the agent's socket mounted noexec? Set c.JupyterSlurm.runtime_dir."),
-        (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set c.JupyterSlurm.runtime_dir to a shorter path."),
+        (
+            r"Unable to negotiate with .*",
+            "Ask the administrators: the server is old, or ~/.ssh/config restricts the algorithms.",
+        ),
+        (
+            r"ssh_askpass: exec.*",
+            ("Set c.Settings.runtime_dir to a directory on another disk: the present one may be mounted with noexec."),
+        ),
+        (r"unix_listener: .*|.*too long for Unix domain socket.*", "Set c.Settings.runtime_dir to a shorter path."),
     ):
         if match := re.search(words, message):
-            return TransportError(f"OpenSSH to {route[-1].name}: {match[0][:500]}", hint=hint, host=route[-1].name)
+            return TransportError(
+                f"OpenSSH cannot connect to {route[-1].name}: {match[0][:500]}", hint=hint, host=route[-1].name
+            )
     return None

@@ -153,7 +153,7 @@ class ControlMaster:
                 login.close()
             login.run()
             if not self._find(self._own_socket):
-                raise LinkLost(f"the connection to {self._route[-1].label} broke at once", host=self._route[-1].name)
+                raise LinkLost(f"The connection to {self._route[-1].label} broke.", host=self._route[-1].name)
             self.since = time.time()
 
     def close(self) -> None:

@@ -21,7 +21,8 @@ def make_private(folder: str) -> None:
     info = os.lstat(folder)
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
         raise TransportError(
-            f"{folder} is not a folder of yours alone", hint="Remove it, or change c.JupyterSlurm.runtime_dir."
+            f"{folder} is not a directory of yours that other users cannot open.",
+            hint=f"Remove {folder}, or set c.Settings.runtime_dir to another directory.",
         )
 
 

@@ -94,7 +94,7 @@ class ChannelStream:
         """Wait for bytes."""
         data: bytes = self._channel.recv(size)
         if not data and not self._channel.eof_received:
-            raise ConnectionResetError(errno.ECONNRESET, "the connection to the far side broke")
+            raise ConnectionResetError(errno.ECONNRESET, "the connection to the remote host broke")
         return data
 
     def sendall(self, data: bytes | memoryview) -> None:
@@ -103,7 +103,7 @@ class ChannelStream:
         while left:
             sent = self._channel.send(left[:_CHUNK_BYTES])
             if not sent:
-                raise ConnectionResetError(errno.ECONNRESET, "the far side has ended the connection")
+                raise ConnectionResetError(errno.ECONNRESET, "the remote host has ended the connection")
             left = left[sent:]
 
     def shutdown_write(self) -> None:

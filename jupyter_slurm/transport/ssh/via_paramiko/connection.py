@@ -16,6 +16,7 @@ from typing import Any
 
 import paramiko
 
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import TransportError
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig
 from jupyter_slurm.transport.ssh.prompts import printable
@@ -212,11 +213,15 @@ class HostChain:
         self._hops.append(transport)
         transport.start_client(timeout=host.connect_timeout or _CONNECT_TIMEOUT_S)
         if self._is_closed:  # before that transport could be closed
-            raise LinkLost(f"the connection to {host.label} was closed", host=host.name)
+            raise LinkLost(f"The connection to {host.label} was closed.", host=host.name)
         self._gate.verify(host, transport.get_remote_server_key())
         self._gate.login(host, transport)
         if not transport.is_authenticated():
-            raise TransportError(f"{host.label} did not let us in", host=host.name)
+            raise TransportError(
+                f"Login to {host.label} failed.",
+                hint=f"Run `ssh {host.name}` in a terminal to see the cause. See {page_url('how-to/log-in')}",
+                host=host.name,
+            )
 
     def _connection_error(self, host: HostConfig, error: BaseException) -> TransportError | None:
         """Return the error for an unreachable host, before the existing part of the route is closed."""
@@ -224,7 +229,11 @@ class HostChain:
         if isinstance(error, paramiko.ssh_exception.IncompatiblePeer) and "no acceptable" in str(error):
             return _no_common(host, printable(str(error), 500))
         if isinstance(error, paramiko.AuthenticationException) and self.is_alive:
-            return TransportError(f"{host.label} did not let us in: {printable(str(error), 500)}", host=host.name)
+            return TransportError(
+                f"Login to {host.label} failed: {printable(str(error), 500)}",
+                hint=f"Run `ssh {host.name}` in a terminal to see the cause. See {page_url('how-to/log-in')}",
+                host=host.name,
+            )
         if isinstance(error, OSError | paramiko.SSHException | EOFError):
             return self._lost(host, error)
         return None
@@ -291,16 +300,17 @@ def _allowed(
         dict.fromkeys(name for name in own_algorithms if not remote_algorithms or name in remote_algorithms)
     )
     if not allowed:
-        raise _no_common(host, f"of {text} in ~/.ssh/config it has none")
+        raise _no_common(host, f"it supports none of the {text} in ~/.ssh/config")
     return allowed
 
 
 def _no_common(host: HostConfig, reason: str) -> TransportError:
     """Return the error for missing common algorithms: a second attempt would fail too."""
     return TransportError(
-        f"{host.label} cannot be spoken to by paramiko: {reason}",
-        hint='OpenSSH has more algorithms: set carrier = "openssh" under [login] in the profile. Should that fail, '
-        "too, the server is old, or ~/.ssh/config restricts them: ask the site.",
+        f"The library paramiko cannot connect to {host.label}: {reason}.",
+        hint='Set carrier = "openssh" under [login] in the profile, because OpenSSH has more algorithms. '
+        "If that fails too, the server is old or ~/.ssh/config restricts the algorithms: ask the "
+        "administrators.",
         host=host.name,
     )
 
@@ -313,15 +323,15 @@ def _error_text(error: Exception) -> str:
 
 
 def _unreachable(host: HostConfig, error: Exception) -> LinkLost:
-    hint = "Is this machine on line, and in the VPN where the site wants that?"
+    hint = "Check the network of this computer, and the VPN if the site needs one."
     reason = _error_text(error)
     if isinstance(error, socket.gaierror):
-        reason = f"the name {host.hostname} is not known"
+        reason = f"the name {host.hostname} is unknown"
     elif isinstance(error, TimeoutError):
         reason = "no answer"
     elif isinstance(error, ConnectionRefusedError):
-        reason, hint = "connection refused", f"Does an SSH server listen there on port {host.port}?"
+        reason, hint = "connection refused", f"Check the name of the host and its port, {host.port}."
     elif isinstance(error, paramiko.ChannelException):
         before = host.through[-1] if host.through else "the host before it"
-        hint = f"Is the name right, and may {before} forward connections (AllowTcpForwarding)?"
-    return LinkLost(f"{host.label} cannot be reached: {reason}", hint=hint, host=host.name)
+        hint = f"Check the name of the host, and whether {before} may forward connections (AllowTcpForwarding)."
+    return LinkLost(f"{host.label} cannot be reached: {reason}.", hint=hint, host=host.name)

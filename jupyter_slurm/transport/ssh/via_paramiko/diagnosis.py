@@ -63,7 +63,8 @@ class HopReport:
         """
         if self.transport is None:
             raise TransportError(
-                f"no command runs on {self.host.label} by OpenSSH's log-in", hint=f"`ssh-copy-id {self.host.name}`"
+                f"No command can be run on {self.host.label} with the login of OpenSSH.",
+                hint=f"Copy your key in a terminal: `ssh-copy-id {self.host.name}`.",
             )
         out = b""
         try:
@@ -77,7 +78,10 @@ class HopReport:
                     out += data
                 code = channel.recv_exit_status() if channel.status_event.wait(timeout) else -1
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise TransportError(f"no command runs on {self.host.label}: {printable(str(error), 300)}") from error
+            raise TransportError(
+                f"No command can be run on {self.host.label}: {printable(str(error), 300)}",
+                hint=f"Run `ssh {self.host.name} true` in a terminal to see the cause.",
+            ) from error
         return code, printable(out, 4000).strip()
 
 
@@ -120,8 +124,8 @@ class _Steps:
         host, todo = self._route[min(self._hop, len(self._route) - 1)], error.hint
         if isinstance(error.__cause__, socket.gaierror):
             todo = (
-                "Is the name right (`host` in the profile, HostName in ~/.ssh/config)? Is this machine on line, and in "
-                "the VPN where the site wants that?"
+                "Check the name of the host (`host` in the profile, HostName in ~/.ssh/config), the network "
+                "of this computer, and the VPN if the site needs one."
             )
         return Finding("failed", f"{host.name}, {self._step}", error.message, todo)
 
@@ -131,11 +135,11 @@ class _Steps:
 
     def _add_known(self, host: HostConfig, where: str, key_type: str, fingerprint: str) -> None:
         self._ok(host, f"known ({where or 'known_hosts from now on'}): {key_type} {fingerprint}")
-        self._step = "log-in"
+        self._step = "login"
 
     def _entered(self, hop: HopReport, version: str) -> None:
         how = f" by {' and '.join(hop.accepted)}" if hop.accepted else ""
-        self._ok(hop.host, f"{hop.host.user} is let in{how} ({printable(version, 100)})")
+        self._ok(hop.host, f"{hop.host.user} is logged in{how} ({printable(version, 100)})")
         if not self.is_over:
             self.hops.append(hop)
         self._hop, self._step, self._since = self._hop + 1, "reached", self._clock()
@@ -180,7 +184,7 @@ class LoginDiagnosis(_Steps):
         self._inner.verify(host, key)
         where = f"{before.entry.file}, line {before.entry.line}" if before.entry else ""
         if before.status == "unknown" and check_host_key(host, blob).status == "unknown":
-            where = "for this connection: it could not be kept"
+            where = "for this connection only: it could not be stored"
         self._add_known(host, where, before.key_type, before.fingerprint)
 
     def _login(self, host: HostConfig, transport: paramiko.Transport) -> None:

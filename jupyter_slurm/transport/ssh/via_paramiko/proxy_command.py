@@ -59,12 +59,12 @@ class ProxyCommand:
             self._reader.join(_END_TIMEOUT_S)
         said = printable(bytes(self._tail), _MAX_STDERR_BYTES).strip()
         where = f"ProxyCommand of {self._host.name} in ~/.ssh/config is `{self._host.proxy_command}`"
-        hint = f"Does it work in a terminal? {where}."
+        hint = f"Run the command in a terminal to see the cause: {where}."
         if code in _NOT_FOUND:
-            what, hint = "could not be started", f"Is that program installed on this machine? {hint}"
+            what, hint = "could not be started", f"Check that the program is installed on this computer. {hint}"
         else:
             what = "gave no connection" if code is None else f"ended with exit code {code}"
-            hint += " A command can ask nobody for a password or a code; the hosts of a ProxyJump can."
+            hint += " A ProxyCommand cannot ask for a password or a code. Use ProxyJump for hosts that do."
         return LinkLost(
             f"{self._host.label} cannot be reached: its ProxyCommand {what}: {said or reason}",
             hint=hint,
