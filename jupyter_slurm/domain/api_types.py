@@ -607,6 +607,7 @@ class Job(TypedDict):
     qos: NotRequired[str | None]
     folder: NotRequired[str | None]
     argv: NotRequired[Sequence[str] | None]
+    environment_offer: NotRequired[str | None]
     warnings: NotRequired[Sequence[str]]
     doubts: NotRequired[Sequence[str]]
     tasks: NotRequired[Mapping[str, int] | None]

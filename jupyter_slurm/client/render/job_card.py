@@ -213,6 +213,7 @@ def notes(data: api.Job, trouble: str = "", *, printed: bool = False) -> list[st
         when = " since " + time.strftime("%H:%M:%S", time.localtime(since)) if since else ""
         said.append(f"Slurm has not answered{when}; this is the last that was known.")
     said += [*held_notes(data, duration), *session_notes(data, duration), *stage_notes(data)]
+    said.append(str(data.get("environment_offer") or ""))
     if trouble and not is_finished(data):
         said.append(sentences(trouble, "Trying again; the job goes on."))
     return [text for text in said if text]

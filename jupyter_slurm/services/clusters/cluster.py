@@ -17,6 +17,7 @@ from jupyter_slurm.services.clusters.completion import NameCompletion
 from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
+from jupyter_slurm.services.environments.offers import EnvironmentOffers
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.inventory.inventory import Inventory
 from jupyter_slurm.services.jobdir.job_directory import FORMAT
@@ -124,6 +125,7 @@ class Cluster:
     runner_watch: RunnerWatch
     recovery: SubmissionRecovery
     submitter: Submitter
+    environment_offers: EnvironmentOffers
     leases: Leases
     jobs: JobCatalog
     actions: JobActions
@@ -158,7 +160,7 @@ class Cluster:
 
     async def stop(self) -> None:
         """Stop watching; jobs and running sbatch commands continue."""
-        asking = (self.staging, self.submitter, self.completion, self.inventory)
+        asking = (self.staging, self.submitter, self.environment_offers, self.completion, self.inventory)
         working = (self.recovery, self.steps, self.poller, self.results, self.tracker)
         for part in (*asking, *working, self.runner_watch, self.jobs):
             await part.stop()
@@ -194,6 +196,8 @@ class Cluster:
         """
         told = await self.submitter.submit(requested)
         self.leases.record_owner(requested)
+        if not requested.get("dry_run"):
+            self.environment_offers.consider(requested, self.tracker.find(requested["key"]))
         return told
 
     async def resubmit(self, reference: str, requested: api.ResubmitJobRequest) -> api.Job | api.Preview:

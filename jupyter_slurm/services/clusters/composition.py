@@ -17,6 +17,7 @@ from jupyter_slurm.services.clusters.job_actions import JobActions
 from jupyter_slurm.services.clusters.job_catalog import JobCatalog, JobSources
 from jupyter_slurm.services.clusters.polled_queue import PolledQueue
 from jupyter_slurm.services.clusters.runner_watch import RunnerWatch
+from jupyter_slurm.services.environments.offers import EnvironmentOffers
 from jupyter_slurm.services.environments.resolver import Environments
 from jupyter_slurm.services.event_bus import EventBus
 from jupyter_slurm.services.inventory.inventory import Inventory
@@ -105,6 +106,7 @@ def compose_cluster(
         runner_watch=RunnerWatch(tracker, events, agent.bus, is_far=location.is_remote),
         recovery=recovery,
         submitter=Submitter(identity.record, location, settings, SubmissionServices(*parts)),
+        environment_offers=EnvironmentOffers(location, transport, settings.state_dir, tracker.publish),
         leases=leases,
         jobs=jobs,
         actions=JobActions(sources, jobs, recovery, leases, steps),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import is_path, reference, runtimes_for
-from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, Environment, inherits_environment
+from jupyter_slurm.domain.scripts.environments import FAILED_EXIT, MODULE_PREFIX, Environment, inherits_environment
 from jupyter_slurm.errors import TransportError, UsageError
 from jupyter_slurm.services.slurm.client import decode_output, printable
 from jupyter_slurm.transport.base import Context, Transport
@@ -137,6 +137,8 @@ class Environments:
     async def _find_environment(self, requested: str, context: Context) -> Environment:
         if requested.startswith("docker://"):
             return self._contained(requested, {"image": requested})
+        if requested.startswith(MODULE_PREFIX):
+            return _modules(requested)
         if "/" in requested:
             return await self._at_path(requested, self._absolute(requested, context))
         known = self._location.environments
@@ -286,6 +288,17 @@ class Environments:
         if path == "~" or path.startswith("~/"):
             path = self._location.home + path[1:]
         return posixpath.normpath(posixpath.join(context.cwd or self._location.home, path))
+
+
+def _modules(requested: str) -> Environment:
+    """Return the environment of the modules that ``module:A,B`` names."""
+    names = [name for name in requested[len(MODULE_PREFIX) :].split(",") if name]
+    if not names or any(name.startswith("-") or not name.isprintable() or " " in name for name in names):
+        raise UsageError(
+            printable(f"env={requested} does not name modules."),
+            hint=f"For example env={MODULE_PREFIX}gcc/12,python/3.11.",
+        )
+    return Environment.described(requested, {"modules": names})
 
 
 def _is_job_variable(name: str) -> bool:

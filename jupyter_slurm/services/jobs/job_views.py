@@ -36,12 +36,15 @@ class SubmissionView:
         For the first part of an array: True while other parts are still to be submitted (services/jobs/array_parts.py).
     saving : asyncio.Lock
         Held while the record is written.
+    environment_offer : str
+        Notice about the environments on the cluster (services/environments/offers.py); empty: none.
     """
 
     lock: DirectoryLock | None = None
     upload: Upload | None = None
     is_growing: bool = False
     saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    environment_offer: str = ""
 
     def release_lock(self) -> None:
         """Release the submission: it is settled, or another agent is responsible."""

@@ -42,6 +42,7 @@ def job_dict(entry: TrackedJob) -> api.Job:
         "session": session_dict(entry),
         "stage": _stage(entry),
         "warnings": [*entry.warnings, *server_warnings(entry)],
+        "environment_offer": entry.submission.environment_offer or None,
         "error": entry.error.to_problem() if entry.error else None,
     }
     return cast("api.Job", job)

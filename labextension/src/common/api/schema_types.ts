@@ -219,7 +219,7 @@ export interface components {
             readonly args?: readonly components["schemas"]["Argument"][];
             /** @description The interpreter on the node for a Python cell: its path, or a name to be found on the job's PATH */
             readonly python?: string | null;
-            /** @description The environment of the job: its name in the profile or the settings, the folder of a venv or of conda, or an image: docker://NAME:TAG, a SIF file, the folder of an unpacked one */
+            /** @description The environment of the job: its name in the profile or the settings, the folder of a venv or of conda, modules (module:gcc/12,python/3.11), or an image: docker://NAME:TAG, a SIF file, the folder of an unpacked one */
             readonly env?: string | null;
             /** @description The Python of a cell if neither `python` nor the environment names one. For an image, the Python that starts the container on the node */
             readonly default_python?: string | null;
@@ -626,6 +626,8 @@ export interface components {
             readonly folder?: string | null;
             /** @description How sbatch was run */
             readonly argv?: readonly string[] | null;
+            /** @description Over SSH, with the first Python cell on a cluster that names no environment: those on the cluster */
+            readonly environment_offer?: string | null;
             readonly warnings?: readonly string[];
             /** @description Of a job that was just submitted, why it may never run, from what is known of the cluster */
             readonly doubts?: readonly string[];
