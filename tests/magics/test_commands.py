@@ -118,7 +118,7 @@ def test_they_run(kernel: Any, command: str) -> None:
 
 
 PARTS = {
-    "%%sbatch": ["as=NAME", "wait", "--gpus", "%%sbatch -p arandu --gpus 1", "--cpus-per-task"],
+    "%%sbatch": ["as=NAME", "wait", "--gpus", "%%sbatch -p gpu --gpus 1", "--cpus-per-task"],
     "%sbatch": ["--wrap"],
     "%slurm": ["%slurm use CLUSTER", "disconnect", "site profile"],
     "%squeue": ["%squeue --me", "to_pandas"],
