@@ -54,6 +54,8 @@ class SlurmProvisioner(LocalProvisioner):
 
     async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """Start the proxy."""
+        if cmd[1:2] == ["-m"]:  # a kernelspec of an earlier version: without the folder of the notebook in the path
+            cmd = [cmd[0], "-P", *cmd[1:]]
         self._cmd, self._ends, self._is_detached, self._had_died = cmd, False, False, False
         self._start_times: list[float] = []
         env = kwargs.get("env")

@@ -24,6 +24,7 @@ def schedule_release(connection_file: str, env: Mapping[str, str] | None = None,
     """
     command = [
         sys.executable,
+        "-P",  # without the folder of the notebook in the path: its files may have names of modules
         "-m",
         "jupyter_slurm.kernels",
         "--give-back",

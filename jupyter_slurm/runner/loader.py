@@ -27,7 +27,7 @@ def load(name: str) -> types.ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    module.__dict__["load"] = load
+    module.__dict__.update(load=load, path_of=path_of)
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from hostile_folder import fill
 
 RUNNER = str(resources.files("jupyter_slurm.runner.cell").joinpath("run.py"))
 
@@ -334,3 +335,20 @@ def test_figures_and_tables_are_shown_without_ipython_too(run, tmp_path):
     assert "<th>epoch</th>" in table["text/html"]
     assert shown["image/png"].startswith("iVBOR")
     assert at_the_end["image/png"].startswith("iVBOR")
+
+
+def test_files_with_names_of_modules_harm_no_cell(run, tmp_path):
+    """Not the runner, nor IPython with its tracebacks and displays; the user's own modules can be imported."""
+    fill(tmp_path)
+    source = "from own_module_of_the_user import answer\nprint(answer)\nimport html\n{'a': 1}\nprint([answer] * 2)\nanswer / 0"
+    done = run(source)
+    assert "ZeroDivisionError: division by zero" in done.stderr
+    assert done.stdout == "42\n[42, 42]\n"
+    assert "hostile" not in done.stderr
+    assert run("y = x + 1", values=None).returncode == 1
+    assert "NameError" in run("y = x + 1").stderr
+    if not run.is_plain:
+        shown = run(
+            "from IPython.display import HTML, display\ndisplay(HTML('<b>1</b>'))\nawaited = 1\nimport asyncio\nawait asyncio.sleep(0)"
+        )
+        assert (shown.stderr, shown.returncode) == ("", 0)

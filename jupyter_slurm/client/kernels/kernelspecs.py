@@ -169,7 +169,7 @@ def _write(kernelspec: KernelSpec, parsed: MagicLine) -> None:
     kernel = (parsed.keywords.get("kernel") or "python3").lower()
     language = next((known for known in _LANGUAGES if kernel.startswith(known)), kernel)
     spec: Kernelspec = {
-        "argv": [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *kernelspec.arguments],
+        "argv": [sys.executable, "-P", "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", *kernelspec.arguments],
         "display_name": kernelspec.display_name,
         "language": {"ir": "R"}.get(language, language),
         "interrupt_mode": "signal",

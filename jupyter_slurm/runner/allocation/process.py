@@ -131,6 +131,8 @@ class Process:
         else:
             self._plain, self._alone = cell.load("cell.display").PlainDisplay(self._record), cell.load("cell.plain")
             vars(builtins)["exit"] = vars(builtins)["quit"] = _leave
+        cell.load("variables.values_file")
+        cell.add_working_directory(has_ipython=self._shell is not None)
         vars(builtins)["input"] = getpass.getpass = _refuse_input
         self._memory = Memory(place)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib
 import importlib.util
 import io
 import os
@@ -26,6 +27,42 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 else:
     JobDirectory = load("job_directory").JobDirectory
+
+
+# Modules of the standard library that IPython, matplotlib and tracebacks import while a cell runs.
+_IMPORTED_LATER = (
+    *(
+        "argparse",
+        "ast",
+        "bdb",
+        "calendar",
+        "cmd",
+        "code",
+        "codeop",
+        "colorsys",
+        "copy",
+        "csv",
+        "dataclasses",
+        "datetime",
+    ),
+    *(
+        "decimal",
+        "dis",
+        "email",
+        "fractions",
+        "getpass",
+        "glob",
+        "gzip",
+        "html",
+        "inspect",
+        "json",
+        "linecache",
+        "locale",
+    ),
+    *("logging", "logging.handlers", "numbers", "optparse", "pdb", "pickle", "platform", "pprint", "queue", "random"),
+    *("secrets", "shlex", "shutil", "socket", "statistics", "string", "struct", "tempfile", "textwrap", "threading"),
+    *("token", "tokenize", "traceback", "types", "typing", "unittest", "urllib.parse", "uuid", "warnings", "zipfile"),
+)
 
 
 def print_error(error: BaseException, filename: str) -> None:
@@ -54,9 +91,19 @@ def prepare(argv: list[str]) -> types.ModuleType:
     sys.argv = argv
     if not getattr(sys.flags, "safe_path", False):  # with PYTHONSAFEPATH, sys.path has no entry for the runner's folder
         del sys.path[0]
-    sys.path.insert(0, "")
     choose_backend()
     return main
+
+
+def add_working_directory(*, has_ipython: bool) -> None:
+    """Let cells import modules of the working directory, as a notebook does.
+
+    The runner and IPython are imported before: a file of the user named ``logging.py`` must not hide theirs.
+    """
+    for name in _IMPORTED_LATER if has_ipython else ():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    sys.path.insert(0, "")
 
 
 def run_cell(place: JobDirectory, args: list[str]) -> int:
@@ -66,16 +113,18 @@ def run_cell(place: JobDirectory, args: list[str]) -> int:
     if place.task is not None:
         task = int(place.task) + place.offset
         main.__dict__.update(load("cell.sweep_parameters").variables(place.shared, place.job, task))
-    with values_of(place, main.__dict__):
-        shell = ipython()
+    shell, values = ipython(), load_values(place)
+    plain, display = load("cell.plain"), load("cell.display")
+    add_working_directory(has_ipython=shell is not None)
+    with values_of(place, main.__dict__, values=values):
         place.note()
         if shell is not None:
             error = advise(shell.run(shell.start(main, place.display()), source, filename), place)
             if (loop := shell.loop()) is not None:
-                load("cell.plain").warn_of_dropped_tasks(loop)
+                plain.warn_of_dropped_tasks(loop)
             return exit_code(error)
         try:
-            load("cell.plain").run(load("cell.display").PlainDisplay(place.display()), source, filename, main)
+            plain.run(display.PlainDisplay(place.display()), source, filename, main)
         except BaseException as error:  # noqa: BLE001 - whatever a cell raises is shown as a notebook shows it
             if not isinstance(error, SystemExit):
                 print_error(error, filename)
@@ -97,9 +146,14 @@ def advise(error: BaseException | None, place: JobDirectory) -> BaseException | 
     return error
 
 
+def load_values(place: JobDirectory) -> Any:
+    """Return the module that reads and writes values; None for a cell without any."""
+    return load("variables.values_file") if place.job.get("values") else None
+
+
 @contextlib.contextmanager
 def values_of(
-    place: JobDirectory, namespace: dict[str, object], named: dict[str, object] | None = None
+    place: JobDirectory, namespace: dict[str, object], named: dict[str, object] | None = None, values: Any = None
 ) -> Iterator[None]:
     """Load the values that the notebook sends, and save those that it requests.
 
@@ -109,7 +163,7 @@ def values_of(
     if not asked:
         yield
         return
-    values = load("variables.values_file")
+    values = values or load_values(place)
     if asked["in"]:
         try:
             named.update(values.bring(os.path.join(place.shared, "in.values"), namespace))

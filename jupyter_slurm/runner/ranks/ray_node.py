@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_directory import JobDirectory
 
 # The runner is not a package: its files are loaded by path.
-load = runpy.run_path(__file__[: -len("ranks/ray_node.py")] + "loader.py")["load"]
+loader = runpy.run_path(__file__[: -len("ranks/ray_node.py")] + "loader.py")
+load = loader["load"]
 
-_START = ("-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--dashboard-agent-listen-port=0")
+_START = ("ray.scripts.scripts", "start", "--block", "--disable-usage-stats", "--dashboard-agent-listen-port=0")
 _NO_RANGE = ("--min-worker-port=0", "--max-worker-port=0")  # any free ports: several users may run Ray on one node
 _STORE_SHARE, _MIN_STORE_BYTES = (
     0.3,
@@ -165,7 +166,15 @@ class Ray:
         with open(os.path.join(self.folder, f"holder.{node_name()}"), "w", encoding="ascii") as file:
             file.write(load("container.lock").holder())
         self._log = os.path.join(self.folder, f"start.{node_name()}.{os.getpid()}.log")
-        argv = [sys.executable, *_START, *_NO_RANGE, f"--node-name={node_name()}", *shares(os.environ), *options]
+        argv = [
+            sys.executable,
+            loader["path_of"]("module_start"),
+            *_START,
+            *_NO_RANGE,
+            f"--node-name={node_name()}",
+            *shares(os.environ),
+            *options,
+        ]
         with open(self._log, "wb") as log:
             self.process = subprocess.Popen(
                 argv,

@@ -12,7 +12,8 @@ import sys
 from typing import Any
 
 # The runner is not a package: its files are loaded by path.
-load = runpy.run_path(__file__[: -len("ranks/torchrun.py")] + "loader.py")["load"]
+loader = runpy.run_path(__file__[: -len("ranks/torchrun.py")] + "loader.py")
+load, path_of = loader["load"], loader["path_of"]
 
 
 def processes(env: Any) -> int:
@@ -35,7 +36,7 @@ def command(env: Any, args: list[str]) -> list[str]:
     }
     script = __file__[: -len("torchrun.py")] + "rank.py"
     said = [f"--{name}={value}" for name, value in options.items()]
-    return [sys.executable, "-u", "-m", "torch.distributed.run", *said, script, *args]
+    return [sys.executable, "-u", path_of("module_start"), "torch.distributed.run", *said, script, *args]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ import sys
 import sysconfig
 from typing import TYPE_CHECKING, Callable
 
-load = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")["load"]
+loader = runpy.run_path(__file__[: -len("session/install.py")] + "loader.py")
+load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner.container import image_fetch as images
     from jupyter_slurm.runner.container import lock
@@ -116,7 +117,9 @@ def _install(path: str, report: Callable[[str], None]) -> None:
     python = os.path.join(path, "bin", "python")
     env = {name: value for name, value in os.environ.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")}
     env.update(PIP_USER="0", PIP_DISABLE_PIP_VERSION_CHECK="1")
-    if subprocess.run([python, "-m", "pip", "--version"], capture_output=True, env=env, check=False).returncode:
+    if subprocess.run(
+        [python, path_of("module_start"), "pip", "--version"], capture_output=True, env=env, check=False
+    ).returncode:
         raise RuntimeRefused(
             f"{sys.executable} has no pip to install {PACKAGE}: choose an image with Jupyter, or one with pip"
         )
@@ -129,7 +132,7 @@ def _install(path: str, report: Callable[[str], None]) -> None:
             return f"installing {PACKAGE}: {len(found)} packages so far" if len(found) % 20 == 0 else ""
         return f"installing {PACKAGE}: {len(found)} packages" if line.startswith("Installing collected") else ""
 
-    code, lines = images.run([python, "-m", "pip", *_PIP], read, report, env)
+    code, lines = images.run([python, path_of("module_start"), "pip", *_PIP], read, report, env)
     if code:
         text = "\n".join(lines)
         last = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")

@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # typing takes as long to load as everything else in this mod
 if "load" not in globals():  # load() sets it in the modules that it loads
     import runpy
 
-    load = runpy.run_path(__file__[: -len("session/jupyter.py")] + "loader.py")["load"]
+    loader = runpy.run_path(__file__[: -len("session/jupyter.py")] + "loader.py")
+    load, path_of = loader["load"], loader["path_of"]
 if TYPE_CHECKING:
     from jupyter_slurm.runner import proc
     from jupyter_slurm.runner.job_directory import JobDirectory
@@ -213,7 +214,7 @@ class JupyterServer:
             self._write(os.path.join(self.place, "jupyter_config.py"), _ENCRYPTED)  # Jupyter reads both files
         self._write(os.path.join(self.place, "token"), self.token)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", self.module, "--config=" + config],
+            [sys.executable, path_of("module_start"), self.module, "--config=" + config],
             stdin=subprocess.DEVNULL,
             cwd=self.root,
             env=dict(environment(), JUPYTER_RUNTIME_DIR=runtime),

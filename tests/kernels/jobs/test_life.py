@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hostile_folder import fill
 
 from jupyter_slurm.client.jobs.request import new_key
 from jupyter_slurm.embedded import EmbeddedCluster
@@ -41,6 +42,19 @@ def test_it_begins_where_it_is_told_to_and_knows_of_its_processors(node_kernel: 
     )
     by_slurm.stop()
     by_us.stop()
+
+
+@_here
+def test_a_folder_with_names_of_modules_harms_no_kernel(node_kernel: Any, study: Any) -> None:
+    """Also by a kernelspec of an earlier version, which lacks -P; both the proxy and the kernel run in this folder."""
+    files = fill(study.folder)
+    try:
+        kernel = node_kernel("-p", "arandu", f"dir={study.folder}")
+        assert kernel.value("__import__('own_module_of_the_user').answer") == "42"
+        kernel.stop()
+    finally:
+        for file in files:
+            file.unlink()
 
 
 @pytest.mark.carrier("paramiko")

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from hostile_folder import fill
 from sessions import Page, ended, launch, nothing_left, ready, run_a_cell, runner_of
 from ssh_hosts.ways import new_login_host
 
@@ -79,6 +80,17 @@ async def test_a_session_from_its_launch_to_its_end_over_a_restart_of_the_agent(
 
 
 HERE = "the way there is the same for all of these; the test above goes over SSH"
+
+
+@pytest.mark.here_only(HERE)
+async def test_a_folder_with_names_of_modules_harms_no_session(desk: Any, launched: Any, tmp_path: Path) -> None:
+    fill(tmp_path)
+    (tmp_path / "types.py").unlink()  # hides Python's from the kernel that Jupyter starts in the folder
+    told = await launched("-p", "devwork", dir=str(tmp_path))
+    page = Page((await desk.core.sessions.open(desk.id, told["key"]))["page"])
+    await page.log_in()
+    said = await run_a_cell(page, "from own_module_of_the_user import answer; print(answer)")
+    assert said == "42\n"
 
 
 @pytest.mark.here_only(HERE)
