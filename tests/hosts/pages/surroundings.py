@@ -116,7 +116,7 @@ def at_laptop_of(replica: Replica, home: Path, page: Page) -> Iterator[Surroundi
     own.mkdir(mode=0o700, exist_ok=True)
     mount = f'mount --bind "{ssh}" "{own}" && exec "$@"'
     words = {str(home): f"/home/{PERSON}", str(own): f"/home/{PERSON}/.ssh", socket.gethostname(): "laptop"}
-    words |= {str(replica.directory): "", replica.password: "…"}
+    words |= {str(replica.directory): "", replica.password: "…", str(replica.key): f"/home/{PERSON}/.ssh/id_ed25519"}
     first = _next_job(replica.controller.run("scontrol", "show", "config").stdout)
     place = Surroundings(
         home, env, replica.user, Neutral([replica.user, pwd.getpwuid(os.geteuid()).pw_name], words, first),
@@ -141,8 +141,8 @@ def _next_job(config: str) -> int:
 def _answers(replica: Replica) -> list[tuple[str, Answer]]:
     # A question is at the end of the text: before, its words may occur in a heading.
     return [
-        ("[Pp]assword[^\n]*: ?$", replica.password),
-        ("[Vv]erification code[^\n]*: ?$", lambda: replica.codes.next()),
+        ("[Pp]assword[^\n]* $", replica.password),
+        ("[Vv]erification code[^\n]* $", lambda: replica.codes.next()),
     ]
 
 
