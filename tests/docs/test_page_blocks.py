@@ -114,8 +114,8 @@ def test_the_key_of_outputs_changes_with_the_text_alone() -> None:
 
 def test_readers_see_neither_names_nor_numbers_nor_colors_of_a_run() -> None:
     neutral = Neutral(["jsl41234p0", "root"], {"/tmp/x/h": "/home/ana", "box7": "login"}, 39212782)
-    assert neutral("\x1b[31mJob 39212783\x1b[0m of jsl41234p0 on box7, box7b:\r\n10%\r100%\n") == (
-        "Job 1202 of ana on login, box7b:\n100%"
+    assert neutral("\x1b[31mJob 39212783\x1b[0m of jsl41234p0 on box7, box7b, sbox7:\r\n10%\r100%\n") == (
+        "Job 1202 of ana on login, box7b, sbox7:\n100%"
     )
     assert (
         neutral("/tmp/x/h/a and job_root, /root, ?token=0123456789abcdef")
@@ -124,6 +124,7 @@ def test_readers_see_neither_names_nor_numbers_nor_colors_of_a_run() -> None:
     assert neutral("   JOBID     USER  ST\n39212785 jsl41234   R\n   12345 x") == (
         "   JOBID     USER  ST\n    1204      ana   R\n   12345 x"
     )
+    assert neutral("Step 39212783.0 and 2.39212783") == "Step 1202.0 and 2.39212783"
     assert neutral("JOBID     USER        STATE\n39212785  jsl41234p0  RUNNING") == (
         "JOBID     USER        STATE\n1204      ana         RUNNING"
     )

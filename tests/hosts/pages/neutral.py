@@ -47,10 +47,10 @@ class Neutral:
         """Return a text for readers."""
         text = plain(text)
         for word, instead in self._words:
-            text = re.sub(rf"{re.escape(word)}(?![\w-])", lambda match, instead=instead: instead, text)
+            text = re.sub(rf"(?<!\w){re.escape(word)}(?![\w-])", lambda match, instead=instead: instead, text)
         text = _replace_aligned(_TOKEN.sub("…", text), self._user, r"user(?:name)?", lambda name: PERSON)
         if self._first_job:
-            text = _replace_aligned(text, re.compile(r"(?<![\w.-])\d{4,}(?!\w|\.\d)"), r"job_?id", self._job)
+            text = _replace_aligned(text, re.compile(r"(?<![\w.-])\d{4,}(?!\w)"), r"job(?:_?id)?", self._job)
         return text
 
     def _job(self, number: str) -> str:

@@ -14,6 +14,7 @@ import nbformat
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionComplete
 from page_outputs import Output
 from traitlets import List, Unicode
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockRun", "run_page"]
 
-_WIDGET = "application/vnd.jupyter.widget-view+json"
 _PAUSE = '__import__("time").sleep(0.3)'
 _OUTPUT_TIMEOUT_S = 30.0
 
@@ -47,12 +47,27 @@ class _PrefixedKernel(AsyncKernelManager):
         return [*self.prefix, *super().format_kernel_cmd(extra_arguments)]
 
 
+class _Notebook(NotebookClient):
+    """Client that shows updates of earlier cells, as front ends do."""
+
+    async def _async_poll_output_msg(self, parent_msg_id: str, cell: Any, cell_index: int) -> None:
+        while True:
+            message = await self.kc.iopub_channel.get_msg(timeout=None)
+            if message["parent_header"].get("msg_id") == parent_msg_id:
+                try:
+                    self.process_message(message, cell, cell_index)
+                except CellExecutionComplete:
+                    return
+            elif message["msg_type"] == "update_display_data":
+                self._update_display_id(message["content"]["transient"]["display_id"], message)
+
+
 def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
     """Run the blocks of a page until one has a fault; return those that were run."""
     cells = [nbformat.v4.new_code_cell(place.typed(block.source)) for block in page.blocks]
     pause = nbformat.v4.new_code_cell(_PAUSE)
     notebook = nbformat.v4.new_notebook(cells=[*cells, pause])
-    client = NotebookClient(notebook, timeout=180, kernel_name="python3", allow_errors=True)
+    client = _Notebook(notebook, timeout=180, kernel_name="python3", allow_errors=True)
     client.km = _PrefixedKernel(
         kernel_name="python3", transport="ipc", connection_file=str(place.home / "run" / "k.json"), prefix=place.prefix
     )
@@ -147,6 +162,4 @@ def _text_of(output: Any) -> str:
     if output.output_type == "error":
         shown = plain("\n".join(output.traceback))
         return f"{output.ename}: {output.evalue}" if "Traceback (most recent call last)" in shown else shown
-    if _WIDGET in output.data:
-        return ""
     return plain(str(output.data.get("text/plain", "")))

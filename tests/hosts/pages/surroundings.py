@@ -82,10 +82,18 @@ def _environment(home: Path) -> dict[str, str]:
     return env
 
 
+def _own_agent(home: Path) -> None:
+    """Let all programs with this home use one agent of their own, not one that runs elsewhere on this machine."""
+    (home / ".jupyter").mkdir()
+    settings = {"JupyterSlurm": {"runtime_dir": str(home / "run")}}
+    (home / ".jupyter" / "jupyter_slurm_config.json").write_text(json.dumps(settings))
+
+
 @contextlib.contextmanager
 def on_login_node(cluster: EmbeddedCluster, home: Path) -> Iterator[Surroundings]:
     """Provide the login node of an embedded cluster; the agent ends with the block."""
     home.mkdir()
+    _own_agent(home)
     env = {**cluster.env(_environment(home)), **cluster.owned()}
     user = pwd.getpwuid(os.geteuid()).pw_name
     words = {str(home): f"/home/{PERSON}", str(cluster.directory): "/run/arandu", socket.gethostname(): "login"}
@@ -105,10 +113,11 @@ def at_laptop_of(replica: Replica, home: Path, page: Page) -> Iterator[Surroundi
     the addresses, which a name server has for a real laptop, and is mounted where OpenSSH looks for it.
     """
     laptop = Laptop(replica, home)
-    (home / "jupyter_slurm_config.json").write_text(json.dumps({"Settings": {"runtime_dir": str(home / "run")}}))
+    (home / "jupyter_slurm_config.json").unlink()
+    _own_agent(home)
     sites = home / ".config" / "jupyter_slurm" / "sites"
     sites.mkdir(parents=True)
-    env = {**_environment(home), "JUPYTER_CONFIG_DIR": str(home), "IPYTHONDIR": str(home / ".ipython")}
+    env = _environment(home)
     ssh = home / ".ssh"
     ssh.mkdir(mode=0o700)
     shutil.copy(laptop.ssh_config, ssh / "config")
