@@ -39,6 +39,11 @@ class BlockRun:
     outputs: list[Output] = field(default_factory=list)
     fault: str = ""
 
+    def keep(self, cell: Any, place: Surroundings) -> None:
+        """Keep the present outputs of its cell: the card of a job changes as long as the notebook is open."""
+        if self.block.kind == "cell":
+            self.outputs = list(_outputs(cell, place))
+
 
 class _PrefixedKernel(AsyncKernelManager):
     prefix = List(Unicode())
@@ -63,7 +68,10 @@ class _Notebook(NotebookClient):
 
 
 def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
-    """Run the blocks of a page until one has a fault; return those that were run."""
+    """Run the blocks of a page until one has a fault; return those that were run.
+
+    The outputs of a cell are those after the next block, when a card shows what became of its job meanwhile.
+    """
     cells = [nbformat.v4.new_code_cell(place.typed(block.source)) for block in page.blocks]
     pause = nbformat.v4.new_code_cell(_PAUSE)
     notebook = nbformat.v4.new_notebook(cells=[*cells, pause])
@@ -83,10 +91,10 @@ def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
                 runs.append(_run_cell(client, number, block, place))
             if runs[-1].fault:
                 break
+            if number:
+                runs[-2].keep(cells[number - 1], place)
         client.execute_cell(pause, len(cells))
-        for run, cell in zip(runs, cells, strict=False):
-            if run.block.kind == "cell":
-                run.outputs = list(_outputs(cell, place))
+        runs[-1].keep(cells[len(runs) - 1], place)
     return runs
 
 

@@ -120,9 +120,12 @@ def at_laptop_of(replica: Replica, home: Path, page: Page) -> Iterator[Surroundi
     env = _environment(home)
     ssh = home / ".ssh"
     ssh.mkdir(mode=0o700)
-    shutil.copy(laptop.ssh_config, ssh / "config")
     own = Path(pwd.getpwuid(os.geteuid()).pw_dir, ".ssh")
     own.mkdir(mode=0o700, exist_ok=True)
+    key = replica.key.with_suffix("")
+    for file in (key, key.with_suffix(".pub")):
+        shutil.copy(file, ssh / file.name)
+    (ssh / "config").write_text(laptop.ssh_config.read_text().replace(str(key), str(own / key.name)))
     mount = f'mount --bind "{ssh}" "{own}" && exec "$@"'
     words = {str(home): f"/home/{PERSON}", str(own): f"/home/{PERSON}/.ssh", socket.gethostname(): "laptop"}
     words |= {str(replica.directory): "", replica.password: "…", str(replica.key): f"/home/{PERSON}/.ssh/id_ed25519"}
