@@ -1,3 +1,4 @@
+# PYTHON_ARGCOMPLETE_OK
 """Command ``jupyter slurm …``: choice of the subcommand, and display of errors.
 
 A subcommand's module is imported for its call. It has ``add_parser(subparsers)`` and ``run(args) -> int | None``.
@@ -63,11 +64,18 @@ _GROUPS = {
 
 _EPILOG = """\
 Commands about a cluster have --cluster NAME, for a site profile of that name. Without it, they use the setting
-`cluster`, or the Slurm of this computer. `jupyter slurm COMMAND --help` explains a command."""
+`cluster`, or the Slurm of this computer. `jupyter slurm COMMAND --help` explains a command.
+
+To complete commands and names with Tab, add this line to ~/.bashrc or ~/.zshrc:
+  eval "$(register-python-argcomplete jupyter)\""""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 after an error (on standard error), 2 for wrong usage."""
+    if "_ARGCOMPLETE" in os.environ:
+        from jupyter_slurm.cli.arguments.completion import complete
+
+        complete(lambda command: _parser(command)[1])
     words = list(sys.argv[1:] if argv is None else argv)
     module, parser = _parser(next((word for word in words if not word.startswith("-")), None))
     args = parser.parse_args(words)

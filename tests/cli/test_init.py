@@ -17,7 +17,7 @@ from ssh_hosts import Site, SshHost
 from ssh_hosts.people import People
 from ssh_hosts.terminal import Said, converse
 
-from jupyter_slurm.cli.setup.ssh_hosts import host_names
+from jupyter_slurm.cli.arguments.ssh_hosts import host_names
 
 Script = list[tuple[str, Any]]
 

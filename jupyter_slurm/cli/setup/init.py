@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jupyter_slurm.cli.arguments.ssh_hosts import host_names
 from jupyter_slurm.cli.setup.login_options import (
     LoginOptions,
     add_login_options,
@@ -23,7 +24,6 @@ from jupyter_slurm.cli.setup.site_templates import (
     site_template,
     write_profile,
 )
-from jupyter_slurm.cli.setup.ssh_hosts import host_names
 from jupyter_slurm.cli.terminal import PlainHelp, ask_until_valid, yes
 from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import AgentUnreachable, ConfigError, SlurmError, UsageError

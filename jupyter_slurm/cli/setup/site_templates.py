@@ -8,8 +8,8 @@ import json
 import os
 import re
 
+from jupyter_slurm.cli.arguments.ssh_hosts import host_names
 from jupyter_slurm.cli.setup.login_options import LoginOptions, check_setting, with_login
-from jupyter_slurm.cli.setup.ssh_hosts import host_names
 from jupyter_slurm.cli.terminal import ask_until_valid
 from jupyter_slurm.errors import ConfigError
 from jupyter_slurm.sites.profile import Profile, parse_profile
