@@ -6,7 +6,7 @@ The types check nothing: a profile is validated by its schema when it is read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Required, TypedDict
 
 __all__ = [
     "AdviceTable",
@@ -16,6 +16,7 @@ __all__ = [
     "LaunchTable",
     "StorageTable",
     "TomlTable",
+    "VpnTable",
 ]
 
 TomlTable = Mapping[str, Any]
@@ -79,6 +80,13 @@ class LaunchTable(TypedDict, total=False):
     qos: str
     env: str
     dir: str
+
+
+class VpnTable(TypedDict, total=False):
+    """``vpn`` in ``[login]``: a VPN that the local computer needs."""
+
+    name: Required[str]
+    url: str
 
 
 class StorageTable(TypedDict, total=False):

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import fastjsonschema
 
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.domain.containers.image_reference import check_bind, check_described
 from jupyter_slurm.domain.profile_tables import (
     AdviceTable,
@@ -25,6 +26,7 @@ from jupyter_slurm.domain.profile_tables import (
     LaunchTable,
     StorageTable,
     TomlTable,
+    VpnTable,
 )
 from jupyter_slurm.errors import ConfigError, UsageError
 from jupyter_slurm.sites.profile_checks import line_number, profile_names
@@ -44,11 +46,7 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MAX_PROFILE_BYTES = 1_000_000
-_CONTAINER = 'The README, "Containers", shows what one may have.'
-_FREE = 'The README, "What is free", shows what one may have.'
-_LAUNCH = 'The README, "A Jupyter on a GPU node", shows what one may have.'
-_STORAGE = 'The README, "Files that travel with a job", shows what one may have.'
-_ENVIRONMENT = 'The README, "Environments", shows what one may have.'
+_PAGE = f"All keys are described at {page_url('reference/site-profile')}."
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,8 @@ class Profile:
     user : str or None
     port : int or None
         None: as in ``~/.ssh/config``.
+    vpn : mapping or None
+        VPN that the local computer needs: ``name``, ``url``.
     ssh_config : str or None
         File to read instead of ``~/.ssh/config``.
     carrier : str
@@ -121,6 +121,7 @@ class Profile:
     jump: tuple[str, ...] | None = None
     user: str | None = None
     port: int | None = None
+    vpn: VpnTable | None = None
     ssh_config: str | None = None
     carrier: str = "paramiko"
     max_age: float | None = None
@@ -230,7 +231,7 @@ def _read(name: str, raw: bytes, path: str) -> tuple[TomlTable, str]:
         raise ConfigError(f"{place} is not TOML: {error}", hint="Correct the file.") from None
     if "extends" in data:
         data = _extended(data, path, text)
-    _check(data, path, 'The README, "From a laptop", shows what a profile may say.', text)
+    _check(data, path, _PAGE, text)
     if found := re.fullmatch(r"([^:]+):(\d+)", data["login"]["host"]):
         raise ConfigError(
             f"{_at(path, text, ['login', 'host'])}: login.host: {found[0]!r} holds a port.",
@@ -280,7 +281,7 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
     chosen = {
         "jump": tuple(login["jump"]) if "jump" in login else None,
         "ssh_config": os.path.expanduser(login["ssh_config"]) if "ssh_config" in login else None,
-        **{key: login[key] for key in ("user", "port", "carrier", "max_age") if key in login},
+        **{key: login[key] for key in ("user", "port", "vpn", "carrier", "max_age") if key in login},
         **{key: shell[key] for key in ("prelude", "login_shell", "patience") if key in shell},
         **({"python": data["python"]["path"]} if "path" in data.get("python", {}) else {}),
         **{key: slurm[key] for key in ("job_root", "poll_shortest") if key in slurm},
@@ -311,11 +312,11 @@ def check_environments(data: TomlTable, path: str, text: str = "") -> Mapping[st
     """
     if not data:
         return {}
-    _check({"login": {"host": "any"}, "env": data}, path, _ENVIRONMENT, text)
+    _check({"login": {"host": "any"}, "env": data}, path, _PAGE, text)
     for name, one in data.items():
         place = f"{_at(path, text, ['env', name])}: env.{name}"
         if "venv" in one and "conda" in one:
-            raise ConfigError(f"{place} cannot be a venv and of conda.", hint=_ENVIRONMENT)
+            raise ConfigError(f"{place} cannot be a venv and of conda.", hint=_PAGE)
         try:
             check_described(one)
         except UsageError as error:
@@ -331,7 +332,7 @@ def check_container(data: TomlTable, path: str, text: str = "") -> ContainerTabl
     ConfigError
         A setting is not valid.
     """
-    _check({"login": {"host": "any"}, "container": dict(data)}, path, _CONTAINER, text)
+    _check({"login": {"host": "any"}, "container": dict(data)}, path, _PAGE, text)
     try:
         for bind in data.get("bind", ()):
             check_bind(bind)
@@ -350,8 +351,7 @@ def check_table(name: str, text: TomlTable, path: str) -> TomlTable:
         The table is not valid.
     """
     if text:
-        hints = {"launch": _LAUNCH, "storage": _STORAGE}
-        _check({"login": {"host": "any"}, name: dict(text)}, path, hints.get(name, _FREE))
+        _check({"login": {"host": "any"}, name: dict(text)}, path, _PAGE)
     return text
 
 

@@ -159,8 +159,51 @@ def test_a_name_that_nobody_knows(doctor: Callable[..., Said], tmp_path: Path) -
     assert said.code == 1
     (failed,) = said.lines("failed")
     assert failed.startswith("login, reached: ")
-    assert "the name nowhere.invalid is not known" in failed
+    assert "the name nowhere.invalid is unknown" in failed
     assert "Check the name of the host" in said.todo("login, reached")
+
+
+_VPN = 'vpn = { name = "the VPN of the institute", url = "https://vpn.example.org/" }\n'
+_ADVICE = "Connect to the VPN of the institute (https://vpn.example.org/), which this cluster needs, and try again."
+
+
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
+def test_a_missing_vpn_is_named_when_the_name_is_unknown(
+    doctor: Callable[..., Said], own_agent: dict[str, str], tmp_path: Path, carrier: str
+) -> None:
+    (tmp_path / "config").write_text("Host login\n    HostName nowhere.invalid\n")
+    more = f'carrier = "{carrier}"\n{_VPN}'
+    said = doctor(profile_of(tmp_path / "config", more=more))
+    advice = f"{_ADVICE} Tried to look up the name nowhere.invalid."
+    assert (said.code, said.todo("login, reached")) == (1, advice), said.text
+    command = [sys.executable, "-m", "jupyter_slurm.cli.main"]
+    assert advice in _alone([*command, "connect", "far"], own_agent).text
+    (tmp_path / "ready.toml").write_text((tmp_path / "sites" / "far.toml").read_text())
+    words = ("init", "new", "--profile", str(tmp_path / "ready.toml"), "--user", "ana", "--key", "no")
+    assert f"         -> {advice}" in _alone([*command, *words], own_agent).text
+
+
+@pytest.mark.parametrize("carrier", ["paramiko", "openssh"])
+def test_a_missing_vpn_is_named_in_a_network_without_a_route(
+    own_agent: dict[str, str], tmp_path: Path, carrier: str
+) -> None:
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "config").write_text("")
+    profile = profile_of(tmp_path / "config", "198.51.100.7", f'port = 2222\ncarrier = "{carrier}"\n{_VPN}')
+    (tmp_path / "sites" / "far.toml").write_text(profile)
+    said = _alone(["unshare", "--net", sys.executable, "-m", "jupyter_slurm.cli.main", "doctor", "far"], own_agent)
+    advice = f"{_ADVICE} Tried to connect to 198.51.100.7, port 2222."
+    assert (said.code, said.todo("198.51.100.7, reached")) == (1, advice), said.text
+
+
+def test_a_vpn_is_not_named_when_the_host_answers(
+    doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]
+) -> None:
+    host = ssh_host(name="closed")
+    host.stop()
+    said = doctor(profile_of(host.ssh_config, "closed", _VPN))
+    assert "connection refused" in said.lines("failed")[0]
+    assert "VPN" not in said.text
 
 
 def test_a_port_at_which_nobody_listens(doctor: Callable[..., Said], ssh_host: Callable[..., SshHost]) -> None:

@@ -60,7 +60,7 @@ def test_kernels_are_added_listed_and_removed(slurm: Slurm, tmp_path: Path) -> N
     _profile(tmp_path, "far")
     line = ("-p", "gpu", "--gpus=a100:2", "--time", "8:00:00")
     added = slurm("kernel", "add", "far", *line)  # without a login
-    assert added.stdout.startswith("Python on far, 2 A100 GPUs\n"), added.stderr
+    assert added.stdout.startswith("Added the kernel 'Python on far, 2 A100 GPUs' as "), added.stderr
     spec = json.loads((tmp_path / "data" / "kernels" / "python-on-far-2-a100-gpus" / "kernel.json").read_text())
     assert spec["argv"] == [sys.executable, "-m", "jupyter_slurm.kernels", "-f", "{connection_file}", "far", *line]
     assert spec["metadata"]["kernel_provisioner"] == {"provisioner_name": "jupyter-slurm"}
@@ -117,7 +117,7 @@ def test_a_notebook_runs_on_a_kernel_that_was_added(
     packages = made / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     (packages / "ours.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     added = slurm("kernel", "add", "-p", "arandu", "--gpus", "1", f"env={made}", **cluster.env())
-    assert added.stdout.startswith("Python (own) on arandu, 1 GPU\n"), added.stderr
+    assert added.stdout.startswith("Added the kernel 'Python (own) on arandu, 1 GPU' as "), added.stderr
     cells = [
         "import os; had = [os.environ[n] for n in ('SLURM_JOB_PARTITION', 'SLURM_STEP_GPUS')]",
         "import sys; print(had, os.getcwd(), sys.prefix, os.environ['VIRTUAL_ENV'])",

@@ -236,7 +236,7 @@ class Site:
             try:
                 await carried.connect()
             except SlurmError as error:
-                arrival.append(carried.walk.failure(error))
+                arrival.append(carried.failure(error))
                 raise
             if first is not None:
                 await first(carried)

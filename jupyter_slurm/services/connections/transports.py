@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from jupyter_slurm.domain.findings import Finding
 from jupyter_slurm.domain.queries.queue import SCRUBBED_FORMATS
+from jupyter_slurm.errors import SlurmError
+from jupyter_slurm.services.connections.vpn import vpn_hint
 from jupyter_slurm.sites.profile import Profile
 from jupyter_slurm.transport.ssh.config.ssh_config import HostConfig, resolve_route
 from jupyter_slurm.transport.ssh.link.persistent import PersistentLink
@@ -31,10 +34,20 @@ class SiteTransports:
     hosts: Sequence[str]
     link: PersistentLink
     walk: LoginDiagnosis | LoginLogDiagnosis
+    vpn_hint: Callable[[SlurmError], str]
 
     async def connect(self) -> None:
         """Connect now, even after a refusal."""
-        await self.link.connect()
+        try:
+            await self.link.connect()
+        except SlurmError as error:
+            error.hint = self.vpn_hint(error) or error.hint
+            raise
+
+    def failure(self, error: SlurmError) -> Finding:
+        """Return the finding about an error that ended the login."""
+        finding = self.walk.failure(error)
+        return replace(finding, todo=self.vpn_hint(error) or finding.todo)
 
 
 async def carry(
@@ -79,7 +92,13 @@ async def carry(
     else:
         walk = LoginDiagnosis(way, lambda opened: personal_gate(prompter, opened), on_finding)
         link = ParamikoLink(way, walk.gate, notify=line)
-    return SiteTransports(over(link, profile, prompter, way[-1].label), [host.name for host in way], link, walk)
+    return SiteTransports(
+        over(link, profile, prompter, way[-1].label),
+        [host.name for host in way],
+        link,
+        walk,
+        partial(vpn_hint, profile, way[0]),
+    )
 
 
 def control_socket(profile: Profile, route: Sequence[HostConfig], folder: str) -> str | None:
