@@ -61,7 +61,7 @@ class JobDirectory:
         """Claim the directory. If another job owns it, report that this other job ``does`` the work."""
         owner = self.claim()
         if owner != self.job_id:
-            sys.stderr.write(f"job {owner} {does} already; this one ({self.job_id}) does nothing\n")
+            sys.stderr.write(f"Job {owner} already {does}. This job ({self.job_id}) does nothing.\n")
         return owner == self.job_id
 
     def display(self) -> Any:
@@ -120,7 +120,7 @@ class JobDirectory:
         try:
             self.put(path, json.dumps(end))
         except OSError as error:
-            sys.stderr.write(f"the end of this job could not be recorded: {error}\n")
+            sys.stderr.write(f"The end of this job could not be recorded: {error}.\n")
         self.publish_event("ended")
 
     def offer(self) -> None:

@@ -37,7 +37,7 @@ class NoFreePort(Exception):
 
     def __init__(self) -> None:
         super().__init__(f"{node_name()} has no free port from {FIRST_PORT} to {LAST_PORT}.")
-        self.hint = "Another node may have one."
+        self.hint = "Exclude the node with -x NODE of sbatch."
 
 
 def node_name() -> str:

@@ -61,11 +61,11 @@ def test_a_cell_has_a_loop_if_it_awaits_something_and_is_told_so_if_not(run):
         "task = asyncio.create_task(late())\nawait asyncio.sleep(0)"
     )
     assert done.returncode == 0
-    assert done.stderr.startswith("Not done when the cell ended, and dropped: late. ")
+    assert done.stderr.startswith("Not finished when the cell ended, dropped: late. ")
     (run.folder / "claim").unlink()
     done = run("import asyncio\nasyncio.create_task(asyncio.sleep(0))\n")
     assert done.returncode == 1
-    assert "`await` there what create_task() or gather() gives." in done.stderr
+    assert "`await` the result of create_task() or gather()" in done.stderr
     (run.folder / "claim").unlink()
     assert run("import asyncio\nasyncio.run(asyncio.sleep(0, 7))").stdout == "7\n"
 
@@ -195,7 +195,7 @@ def test_a_record_is_bounded_and_says_so(run):
     done = run(large + "for i in range(6): display(Rich('b' * 7_000_000))\nprint('end')")
     assert done.stdout.endswith("end\n")
     assert (run.folder / "display.jsonl").stat().st_size <= 65 * 1024 * 1024
-    assert "no more figures and tables of this job are kept" in done.stderr
+    assert "No more figures and tables of this job are kept" in done.stderr
     assert run.shown()[-1] == {"type": "full"}
     run(large)
     last = run.shown()[-1]
@@ -215,7 +215,7 @@ def test_magics_run_where_ipython_is(run):
     )
     if run.is_plain:
         assert done.returncode == 1
-        assert "magics and !commands need IPython" in done.stderr
+        assert "Magics and !commands need IPython" in done.stderr
         assert "cell/run.py" not in done.stderr
     else:
         assert "from a shell" in done.stdout
@@ -302,7 +302,7 @@ def test_values_come_and_go_under_either(run, tmp_path):
     with open(run.folder / "out.values", "rb") as file:
         header, ((z, _), (y, pieces)) = values.read(file)
     assert values.unpack(y, pieces, header) == {"y": 3.0}
-    assert "can travel: write a file" in z["error"]
+    assert "can be returned: write a file" in z["error"]
 
 
 def test_figures_and_tables_are_shown_without_ipython_too(run, tmp_path):

@@ -51,7 +51,7 @@ class HeldStep:
         with self._open("stdout") as out, self._open("stderr") as err:
             cwd = self.request.get("cwd")
             if cwd and not os.path.isdir(cwd):
-                err.write(os.fsencode(f"{os.uname().nodename} has no folder {cwd}: the step begins in /\n"))
+                err.write(os.fsencode(f"{os.uname().nodename} has no folder {cwd}. The step starts in /.\n"))
                 cwd = "/"
             self.process = subprocess.Popen(
                 self._argv(),
@@ -89,7 +89,7 @@ class HeldStep:
     def obituary(self, code: int) -> str:
         """Return the reason why a process ended. Slurm's actions are known from the messages of srun."""
         if self.is_interrupted:
-            return "it was told to end"
+            return "it was asked to end"
         said = self.slurm_messages()
         if lacks := [
             line for line in said if line.endswith(f"execve(): {self.request.get('python')}: {_NO_SUCH_FILE}")

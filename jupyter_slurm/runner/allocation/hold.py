@@ -91,7 +91,7 @@ class AllocationHolder:
                 if self.is_once and self.last is not None:
                     return int(self.last)
                 if self._is_forgotten():
-                    sys.stderr.write(f"Nobody has used this allocation for {self.lease:g} s: it ends.\n")
+                    sys.stderr.write(f"This allocation was not used for {self.lease:g} s: it ends.\n")
                     self._dismiss()
                     return 0
             select.select([self._wake], [], [], pause)

@@ -44,7 +44,7 @@ def _leave(*_: Any) -> None:
 
 
 def _refuse_input(*_: Any, **__: Any) -> str:
-    raise EOFError("nobody can be asked in a remote cell: send what it needs with in=NAME")
+    raise EOFError("input() is not possible in a remote cell. Send values with in=NAME.")
 
 
 def _leave_us_out(error: BaseException | None) -> None:

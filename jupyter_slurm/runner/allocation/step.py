@@ -46,7 +46,7 @@ def become(argv: list[str]) -> int:
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - the command of the user, on the node
     except OSError as error:
-        sys.stderr.write(f"{argv[0]} cannot be run on {os.uname().nodename}: {error.strerror}\n")
+        sys.stderr.write(f"{argv[0]} cannot be run on {os.uname().nodename}: {error.strerror}.\n")
         return 127 if isinstance(error, FileNotFoundError) else 126
 
 

@@ -110,12 +110,12 @@ class DisplayRecord:
                 self._is_full = True
                 self._write(_line({"type": "full"}))
                 sys.stderr.write(
-                    f"no more figures and tables of this job are kept: {self._path} has {_size(MAX_RECORD_BYTES)}\n"
+                    f"No more figures and tables of this job are kept: {self._path} has {_size(MAX_RECORD_BYTES)}.\n"
                 )
         except OSError as error:
             if not self._is_full:
                 self._is_full = True
-                sys.stderr.write(f"what this cell shows could not be kept: {error}\n")
+                sys.stderr.write(f"Figures and tables of this cell could not be kept: {error}.\n")
         return False
 
     def _open(self) -> None:
@@ -170,7 +170,7 @@ def _bounded(message: DisplayMessage) -> DisplayMessage:
         if sum(sizes[kind] for kind in data) > MAX_MESSAGE_BYTES:
             del data[kind]
             left_out.append(
-                f"[{kind} of {_size(sizes[kind])} is not kept: more than {_size(MAX_MESSAGE_BYTES)} at once]"
+                f"[{kind} of {_size(sizes[kind])} is not kept: it is larger than {_size(MAX_MESSAGE_BYTES)}]"
             )
     if not left_out:
         return message

@@ -18,7 +18,7 @@ def run(plain: Any, source: str, filename: str, main: types.ModuleType, loop: An
         run_source(source, filename, main.__dict__, loop)
     except SyntaxError as error:
         if error.filename == filename and error.text and error.text.lstrip().startswith(("%", "!", "?")):
-            sys.stderr.write(f"magics and !commands need IPython, which {sys.executable} does not have\n")
+            sys.stderr.write(f"Magics and !commands need IPython, which {sys.executable} does not have.\n")
         raise
     finally:
         plain.figures()
@@ -62,8 +62,8 @@ def warn_of_dropped_tasks(loop: Any) -> None:
     names = [getattr(task.get_coro(), "__qualname__", str(task)) for task in asyncio.all_tasks(loop)]
     if names:
         sys.stderr.write(
-            f"Not done when the cell ended, and dropped: {', '.join(sorted(names)[:5])}{', …' * (len(names) > 5)}. "
-            "In a job, `await` what asyncio.create_task() gives before the cell ends.\n"
+            f"Not finished when the cell ended, dropped: {', '.join(sorted(names)[:5])}{', …' * (len(names) > 5)}. "
+            "In a job, `await` the result of asyncio.create_task() before the cell ends.\n"
         )
 
 

@@ -140,8 +140,8 @@ def advise(error: BaseException | None, place: JobDirectory) -> BaseException | 
         sys.stderr.write(f"No environment was chosen, so this cell ran with {sys.executable} on {node}.\n{hint}\n")
     if isinstance(error, RuntimeError) and str(error) == "no running event loop":
         sys.stderr.write(
-            "A cell of a job has an event loop if it awaits something at its top level: `await` there what "
-            "create_task() or gather() gives.\nOne that awaits nothing has none, and can call asyncio.run().\n"
+            "A cell of a job has an event loop only if it awaits something at its top level. `await` the result of "
+            "create_task() or gather(), or call asyncio.run().\n"
         )
     return error
 
@@ -183,7 +183,7 @@ def ipython() -> Any:
     try:
         return load("cell.ipython")
     except Exception as error:  # noqa: BLE001 - the cell may do without
-        sys.stderr.write(f"IPython of {sys.executable} cannot be used: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"IPython of {sys.executable} cannot be used: {type(error).__name__}: {error}.\n")
         return None
 
 

@@ -117,7 +117,7 @@ class Build:
         lines = self._run([self.runtime, "load", f"--input={path}"])
         found = [match[1] for line in lines if (match := re.fullmatch(r"Loaded image(?: ID)?\S*:\s+(\S+)", line))]
         if not found:
-            raise RuntimeRefused(f"{self.runtime} found no image in {path}")
+            raise RuntimeRefused(f"{self.runtime} found no image in {path}.")
         self._run([self.runtime, "tag", found[-1], self.name])
 
     def _limits(self) -> list[str]:
@@ -165,8 +165,8 @@ class Build:
             images.remove(*glob.glob(f"{glob.escape(stem)}.{'[0-9a-f]' * 8}.part"))
             os.mkdir(room, 0o700)
         except OSError as error:
-            more = "build_dir in [container] of the cluster's profile names another place"
-            raise RuntimeRefused(f"{room} cannot be made: {error.strerror}; {more}") from None
+            more = "Set build_dir in [container] of the cluster's profile."
+            raise RuntimeRefused(f"{room} cannot be created: {error.strerror}. {more}") from None
         for name in ("TMPDIR", "APPTAINER_TMPDIR", "SINGULARITY_TMPDIR"):
             os.environ[name] = room
         try:
@@ -175,7 +175,7 @@ class Build:
             images.remove(room)
 
     def _refusal_to_replace(self, place: str) -> str:
-        return f"there is an image {self.name} already: {place}; `replace` makes it anew"
+        return f"The image {self.name} already exists: {place}. Add `replace` to replace it."
 
     def _source(self) -> str:
         """Return a short name of the image's source."""
@@ -203,7 +203,7 @@ class Build:
         """Return the path of the file that contains the image."""
         path = os.path.expanduser(self._from)
         if not os.path.isfile(path):
-            raise RuntimeRefused(f"there is no file {path} on this node")
+            raise RuntimeRefused(f"This node has no file {path}.")
         return path
 
     def _daemon(self) -> list[str]:
@@ -216,7 +216,9 @@ class Build:
         if self._from:
             kind, origin = (self._from, self.name) if self._from in _STORES else ("tar", self._archive())
             if kind == "tar" and images.is_of_layers(origin):
-                raise RuntimeRefused(f"{origin} is of `docker save`; Charliecloud takes what `docker export` writes")
+                raise RuntimeRefused(
+                    f"{origin} was written by `docker save`. Charliecloud needs a file of `docker export`."
+                )
             self._run(["ch-convert", "-i", kind, "-o", "dir", origin, made])
             return made
         env = {**os.environ, "CH_IMAGE_STORAGE": os.path.join(room, "store")}
@@ -252,7 +254,7 @@ class Build:
             elif told := (self._wish.get("file") or {}).get("folder"):
                 context = os.path.expanduser(told)
                 if not os.path.isdir(context):
-                    raise RuntimeRefused(f"there is no folder {context} on this node, from which the image takes files")
+                    raise RuntimeRefused(f"This node has no folder {context}, the build context.")
             yield os.path.join(place, kind), context
         finally:
             shutil.rmtree(place, ignore_errors=True)
@@ -279,8 +281,10 @@ class Build:
             return list(lines)
         if self._wish["act"] == "pull" and not self._from:
             raise RuntimeRefused(runtimes.why_not(self.runtime, self.name, lines))
-        last = (lines or ["it said nothing"])[-1]
-        raise RuntimeRefused(f"{argv[0]} has not made {self.name} ({last[:300]}); the lines before say at which step")
+        last = (lines or ["no message"])[-1]
+        raise RuntimeRefused(
+            f"{argv[0]} could not build {self.name}: {last[:300]}. The lines above show the failed step."
+        )
 
     @staticmethod
     def _shown(line: str) -> str:
@@ -301,14 +305,14 @@ def _runtime(wish: ImagePart) -> str:
     if wish.get("from") in _STORES:
         fit = ("charliecloud", *_OF_DEFINITIONS)  # an image in Docker's store needs no copy for Docker
     if said and said not in fit:
-        raise RuntimeRefused(f"{said} makes no image from this; {' and '.join(fit)} do")
+        raise RuntimeRefused(f"{said} cannot build from this file. Use {' or '.join(fit)}.")
     if not said and not kind:
         return str(run.choose(wish["name"], None))
     needed = {"charliecloud": ["ch-run", "ch-image", "ch-convert"]}
     tried = [said] if said else list(fit)
     here = [one for one in tried if all(map(shutil.which, needed.get(one, [one])))]
     if not here:
-        raise RuntimeRefused(f"this node has no {' nor '.join(tried)}; -w or -C of sbatch choose another one")
+        raise RuntimeRefused(f"This node has no {' nor '.join(tried)}. Choose another node with -w or -C of sbatch.")
     return str(run.choose(wish["name"], here[0]))
 
 
@@ -320,7 +324,7 @@ def unpack(path: str, folder: str) -> None:
             archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)  # links may point anywhere
             archive.extractall(folder)  # noqa: S202 - made by jupyter_slurm, see above
     except (OSError, tarfile.TarError, EOFError) as error:
-        raise RuntimeRefused(f"what the image takes along could not be unpacked in {folder}: {error}") from None
+        raise RuntimeRefused(f"The build context could not be unpacked in {folder}: {error}.") from None
 
 
 def of_packages(told: ImagePackages, kind: str, base: str | None) -> dict[str, str]:
@@ -377,7 +381,7 @@ def main() -> int:
     except RuntimeRefused as error:
         sys.stderr.write(f"image: {error} (node {os.environ.get('SLURMD_NODENAME') or os.uname().nodename})\n")
     except SystemExit as stop:  # ended by a signal: incomplete files are removed
-        sys.stderr.write(f"image: ended before {wish['name']} was there\n")
+        sys.stderr.write(f"image: The job ended before {wish['name']} was complete.\n")
         return stop.code if isinstance(stop.code, int) else _FAILED  # Slurm reports the reason
     place.end(code)
     if archive := (wish.get("file") or {}).get("archive"):  # not earlier: a requeued job needs it again

@@ -67,16 +67,16 @@ def make_folder(described: ImageFolder, *names: str) -> str:
         The folder cannot be created, or others may write into it.
     """
     path, is_named = os.path.join(folder_of(described), *names), bool(described.get("image_dir"))
-    more = "image_dir in [container] of the cluster's profile names another place"
+    more = "set image_dir in [container] of the cluster's profile"
     try:
         os.makedirs(path, mode=0o775 if is_named else 0o700, exist_ok=True)
         found = os.stat(path)
     except OSError as error:
-        raise RuntimeRefused(f"{path} cannot be made: {error.strerror}; {more}") from None
+        raise RuntimeRefused(f"{path} cannot be created: {error.strerror}. To use another folder, {more}.") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_IWOTH:
-        raise RuntimeRefused(f"anybody may write into {path}: `chmod o-w` it, or {more}")
+        raise RuntimeRefused(f"All users can write to {path}. Run `chmod o-w` on it, or {more}.")
     if not is_named and found.st_uid not in (os.geteuid(), 0):
-        raise RuntimeRefused(f"{path} belongs to another user (uid {found.st_uid}): remove it, or {more}")
+        raise RuntimeRefused(f"{path} belongs to another user (uid {found.st_uid}). Remove it, or {more}.")
     return path
 
 
@@ -84,11 +84,9 @@ def check_whose(folder: str) -> None:
     """Refuse a folder in which another user could replace a folder of this process."""
     found = os.stat(folder)
     if not {os.lstat(folder).st_uid, found.st_uid} <= {0, os.geteuid()}:
-        raise RuntimeRefused(
-            f"{folder} belongs to another user: build_dir in [container] of the profile names another place"
-        )
+        raise RuntimeRefused(f"{folder} belongs to another user. Set build_dir in [container] of the profile.")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise RuntimeRefused(f"anybody may write into {folder}: `chmod o-w` it")
+        raise RuntimeRefused(f"All users can write to {folder}. Run `chmod o-w` on it.")
 
 
 def file_name(image: str) -> str:
@@ -114,8 +112,8 @@ def unwell(program: str) -> str:
     """Return the reason why a program with a daemon cannot run containers; empty if it can."""
     code, _, said = run_query(program, "version")
     if "permission denied" in said.lower():
-        return f"you may not use {program} on this node; whoever runs it can add you to the group of its socket"
-    return f"the daemon of {program} does not answer on this node" if code else ""
+        return f"You have no permission to use {program} on this node. Ask the administrators to add you to its group."
+    return f"The daemon of {program} does not answer on this node." if code else ""
 
 
 def provide(runtime: str, image: str, described: ImageFolder, report: Callable[[str], None]) -> str:
@@ -161,7 +159,9 @@ def _in_store(program: str, image: str, described: ImageFolder, report: Callable
                 _fetch(program, image, [program, "pull", image], report)
             except RuntimeRefused as error:
                 if node := image_notes.node_with(folder_of(described), image):
-                    raise RuntimeRefused(f"{error}; a job has made one of that name on {node}: `-w {node}`") from None
+                    raise RuntimeRefused(
+                        f"{error} A job created an image of this name on {node}: add `-w {node}`."
+                    ) from None
                 raise
             note_store(program, image, described)
     return image
@@ -184,7 +184,7 @@ def store_lock(program: str, image: str, described: ImageFolder) -> str:
 
 def waiting(report: Callable[[str], None]) -> Callable[[str], None]:
     """Return a callback that reports the awaited job."""
-    return lambda who: report(f"waiting for {who}, which gets it")
+    return lambda who: report(f"waiting for {who}, which fetches the image")
 
 
 def _in_folder(runtime: str, image: str, described: ImageFolder, report: Callable[[str], None]) -> str:
@@ -247,7 +247,7 @@ def keep(
                 finally:
                     remove(draft)
     except OSError as error:
-        raise RuntimeRefused(f"the image {image} cannot be kept in {folder}: {error.strerror or error}") from None
+        raise RuntimeRefused(f"The image {image} cannot be stored in {folder}: {error.strerror or error}.") from None
     return find_image(runtime, image, described), is_ours
 
 
@@ -272,7 +272,7 @@ def runnable(program: str, image: str, made: str, tree: str, report: Callable[[s
     code, _, said = run_query(program, "exec", made, "/bin/sh", "-c", ":")
     if "temporary sandbox" not in said and (code == 0 or "mount" not in said):
         return made
-    report("unpacking, since SIF files cannot be mounted here")
+    report("unpacking, because this node cannot mount SIF files")
     _fetch(program, image, [program, "build", "--sandbox", tree, made], report)
     return tree
 

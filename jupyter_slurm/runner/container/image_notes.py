@@ -143,7 +143,7 @@ def remove(images: Any, folder: str, name: str) -> ImageRemoval:
     path = os.path.join(folder, images.file_name(name))
     there = [path + kind for kind in KINDS if os.path.lexists(path + kind)]
     if busy := [one for one in (path + kind + ".lock" for kind in KINDS) if _is_renewed(one)]:
-        return {"error": f"a job is making {name}: {busy[0]}"}
+        return {"error": f"A job is creating {name}: {busy[0]}."}
     removed = []
     for one in there:
         # atomic; if this process is killed, the next build of the image cleans up
@@ -151,7 +151,7 @@ def remove(images: Any, folder: str, name: str) -> ImageRemoval:
         try:
             os.rename(one, aside)
         except OSError as error:
-            return {"error": f"{one} cannot be removed: {error.strerror}"}
+            return {"error": f"{one} cannot be removed: {error.strerror}."}
         with contextlib.suppress(OSError):
             os.unlink(of_file(one))
         images.remove(aside)

@@ -39,7 +39,7 @@ else:
     RuntimeRefused = runtimes.RuntimeRefused
 
 FAILED = 125  # exit code without a container, as for other environments in domain/scripts/environments.py
-_HINT = "`jupyter slurm log` may say more; -x NODE of sbatch leaves a node out, image= and env= name another image."
+_HINT = "Read `jupyter slurm log`. Exclude the node with -x NODE, or choose another image with image= or env=."
 _GPU_QUERY_TIMEOUT_S = 60.0  # seconds for nvidia-smi
 _PARENT_CHECK_INTERVAL_S = 2.0  # seconds between two checks for slurmstepd
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -59,7 +59,7 @@ def make_places(image: str, targets: list[str]) -> None:
                 continue
             except OSError as error:
                 raise RuntimeRefused(
-                    f"{target} cannot be bound, the image has no such folder: {path}: {error.strerror}"
+                    f"{target} cannot be bound, because the image has no such folder ({path}: {error.strerror})."
                 ) from None
 
 
@@ -122,15 +122,15 @@ def choose(image: str, runtime: str | None) -> str:
     elif os.path.exists(image):
         fit = ["apptainer", "singularity"]
     else:
-        raise RuntimeRefused(f"there is no {image} on this node")
+        raise RuntimeRefused(f"This node has no image {image}.")
     needed = {"charliecloud": ["ch-run"] if image.startswith("/") else ["ch-run", "ch-image", "ch-convert"]}
     tried = [(name, needed.get(name, [name])) for name in ([runtime] if runtime else fit)]
     here = [name for name, programs in tried if all(map(shutil.which, programs))]
     if not here:
         wanted = " nor ".join(next(one for one in programs if not shutil.which(one)) for _, programs in tried)
-        otherwise = f", and nothing else runs {image}"
+        otherwise = f", and no other runtime for {image}"
         raise RuntimeRefused(
-            f"this node has no {wanted}{'' if runtime else otherwise}; -w or -C of sbatch choose another one"
+            f"This node has no {wanted}{'' if runtime else otherwise}. Choose another node with -w or -C of sbatch."
         )
     return "podman" if here[0] == "docker" and is_podman(shutil.which("docker") or "") else here[0]
 
@@ -187,7 +187,7 @@ def start(
         wish.hold = f"{hold}.{node.name}"
     for source, _, _ in runtimes.mounts(wish, node):
         if not os.path.exists(source):
-            raise RuntimeRefused(f"there is no {source} on this node")
+            raise RuntimeRefused(f"This node has no folder {source}.")
     made, env = runtimes.MAKERS[runtime](wish, node)
     if runtime in ("docker", "podman"):
         sweep(runtime, node.uid)
@@ -272,11 +272,11 @@ def why(program: str, image: str, *, has_gpus: bool) -> str:
     if said := images.unwell(program):
         return str(said)
     if images.run_query(program, "image", "inspect", image)[0]:
-        return f"the image {image} was taken away from this node; run this again, and it is fetched"
+        return f"The image {image} was removed from this node. Run the cell again to fetch it."
     if has_gpus and "nvidia" not in images.run_query(program, "info", "--format", "{{json .Runtimes}}")[1]:
         return (
-            f"as it seems, {program} on this node gives no GPUs to containers: it has no nvidia-container-toolkit, "
-            "which whoever runs it can install; Apptainer needs none"
+            f"{program} on this node seems to give no GPUs to containers: nvidia-container-toolkit is missing. Use "
+            "Apptainer, which does not need it, or ask the administrators to install it."
         )
     return ""
 
@@ -329,7 +329,7 @@ def main() -> int:
 
     try:
         argv = command(place.job, folder, args)
-        why_not = f"There was no container, or no {argv[0]} in it: the end of the log says which."
+        why_not = f"The container did not start, or has no {argv[0]}. The end of the log shows the reason."
         shared = folders(place.job, folder)
         code = start(
             place.job["environment"], argv, shared, report, is_python="run" not in place.job, hold=f"{folder}/held"

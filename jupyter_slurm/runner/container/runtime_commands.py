@@ -25,8 +25,8 @@ _SYSTEM = ("/", "/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys"
 # must be printed, because another program may exit with 0 for any arguments. The cell would then seem to have run.
 _ENTRY = """umask "$1"; image=$2; version=$3; hold=$4; shift 4
 refuse() {
-    hint="${version:+; python=PATH names another one in it}"
-    printf 'container: the image %s has no %s%s\\n' "$image" "$1" "$hint" >&2
+    hint="${version:+ Choose another one with python=PATH.}"
+    printf 'container: The image %s has no %s.%s\\n' "$image" "$1" "$hint" >&2
     exit 125
 }
 command -v "$1" >/dev/null 2>&1 || refuse "$1"
@@ -204,7 +204,7 @@ def charliecloud(wish: ContainerRequest, facts: RuntimeFacts) -> tuple[list[str]
     for source, target, is_read_only in mounts(wish, facts):
         _refuse("ch-run", source + target, ":")
         if is_read_only:
-            raise RuntimeRefused(f"Charliecloud binds no folder for reading only: {source}")
+            raise RuntimeRefused(f"Charliecloud cannot bind a folder read-only: {source}.")
         if source == target and (target + "/").startswith("/tmp/"):  # noqa: S108
             continue  # ch-run binds that of the node itself
         is_home = source == target == facts.home == f"/home/{facts.env.get('USER')}"
@@ -222,13 +222,13 @@ def _text(words: list[str], env: dict[str, str]) -> list[str]:
         try:
             word.encode()
         except UnicodeError:
-            raise RuntimeRefused(f"a container gets UTF-8 alone, and not {os.fsencode(word)!r}") from None
+            raise RuntimeRefused(f"Only UTF-8 can be passed to a container, not {os.fsencode(word)!r}.") from None
     return words
 
 
 def _refuse(program: str, path: str, signs: str) -> None:
     if set(path) & set(signs):
-        raise RuntimeRefused(f"{program} takes no folder with one of {' '.join(signs)} in its name: {path}")
+        raise RuntimeRefused(f"{program} cannot bind a folder with one of {' '.join(signs)} in its name: {path}.")
 
 
 def _settings() -> dict[str, str]:
@@ -328,9 +328,9 @@ def why_not(runtime: str, image: str, lines: list[str]) -> str:
     sign = next((name for pattern, name in _FAILURE_PATTERNS if re.search(pattern, text)), "")
     last = re.sub(r"^(?:\x1b\[\d+m)*(fatal|error)[^:]*:(?:\x1b\[\d+m)*\s*", "", lines[-1] if lines else "", flags=re.I)
     then = {
-        "room": "image_dir in [container] of the cluster's profile names a place with room",
-        "name": "look at its name and its tag",
-        "login": f"look at its name, or `{_LOGIN_COMMANDS[runtime]}` where you are on such a node",
-        "network": "fetch it where the registry can be reached, or name a proxy in `variables`",
-    }.get(sign, "the lines before this one may say more")
-    return f"the image {image} is not on this node, and {runtime} could not get it ({last[:300]}); {then}"
+        "room": "Set image_dir in [container] of the cluster's profile to a folder with free space.",
+        "name": "Check its name and tag.",
+        "login": f"Check its name, or run `{_LOGIN_COMMANDS[runtime]}` on such a node.",
+        "network": "Fetch it on a node that reaches the registry, or set a proxy in `variables` of the environment.",
+    }.get(sign, "Read the lines above.")
+    return f"The image {image} is not on this node, and {runtime} could not fetch it: {last[:300]}. {then}"

@@ -51,7 +51,7 @@ def _code(folder: str) -> str:
 def why_lost(code: int, died: Mapping[str, object], *, is_unused: bool, is_end_requested: bool) -> str:
     """Explain, for cells of other notebooks, why their kernel has ended."""
     if is_unused or is_end_requested:
-        return "nobody has used it" if is_unused else "its notebook has ended it, or begins anew"
+        return "it was not used" if is_unused else "its notebook ended or restarted it"
     if died.get("signal"):
         return f"by signal {died['signal']}"
     return str(died.get("why") or ("exit()" if code == 0 else f"exit code {code}"))
@@ -247,7 +247,7 @@ class RunningCells:
         self._has_begun = True
         if info.get("implementation") != "ipython":
             language = (info.get("language_info") or {}).get("name") or info.get("implementation")
-            self._refuses = f"Cells of other notebooks run in an ipykernel; this kernel is another one ({language})."
+            self._refuses = f"Only an ipykernel can run cells of other notebooks, and this kernel is for {language}."
         for one in self._waiting():
             self._send(one)
 

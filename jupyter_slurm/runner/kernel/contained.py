@@ -34,7 +34,7 @@ def main() -> int:
         return int(contain.start(described, argv, shared, report, is_python=True, hold=os.path.join(sockets, "held")))
     except contain.RuntimeRefused as error:
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-        sys.stderr.write(f"There is no container: {error} (node {node})\n")
+        sys.stderr.write(f"The container did not start: {error} (node {node})\n")
         return int(contain.FAILED)
 
 

@@ -186,7 +186,7 @@ class Keeper:
         is_over = self._is_end_requested or self._is_terminated or self._starts >= _MAX_STARTS
         if is_over or self.wires.reader is not None or not self.kernel.sockets.are_taken():
             return False
-        sys.stderr.write("Somebody else has a port of this kernel: it is started again, with others.\n")
+        sys.stderr.write("Another user has a port of this kernel. The kernel is restarted with other ports.\n")
         with contextlib.suppress(KeyError):
             self.ready.unregister(self.kernel.output)
         self.wires.close()
@@ -319,10 +319,10 @@ class Keeper:
             self._note(**self._unnoted)
         if not self._over and self.door.alone > self.lease:
             self._over = {"event": "lease_over", "seconds": self.lease}
-            sys.stderr.write(f"Nobody came back to this kernel for {self.lease:g} s: it ends.\n")
+            sys.stderr.write(f"No notebook was connected to this kernel for {self.lease:g} s: it ends.\n")
         elif not self._over and self.info is not None and self.activity.unused > self.idle:
             self._over = {"event": "idle_over", "seconds": self.idle}
-            sys.stderr.write(f"Nobody has used this kernel for {self.idle:g} s: it ends.\n")
+            sys.stderr.write(f"This kernel was not used for {self.idle:g} s: it ends.\n")
         if self._is_terminated:
             self.kernel.hide()  # the sender of SIGTERM may not wait for long
         if (self._over or self._is_end_requested or self._is_terminated) and time.monotonic() > self._killed:

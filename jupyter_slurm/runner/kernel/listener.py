@@ -160,7 +160,7 @@ class ProxyListener:
         except BlockingIOError:
             return
         except (OSError, handshake.PeerRejected) as error:
-            sys.stderr.write(f"A connection is refused: {error}\n")
+            sys.stderr.write(f"A connection was refused: {error}\n")
             self._dismiss(guest)
             return
         if guest.handshake.is_done:
@@ -200,7 +200,7 @@ class ProxyListener:
         except BlockingIOError:
             pass
         except (OSError, link.LinkBroken) as error:
-            sys.stderr.write(f"The front is gone: {error}\n")
+            sys.stderr.write(f"The front end has disconnected: {error}\n")
             self.drop()
 
     def drop(self) -> None:

@@ -35,7 +35,7 @@ _MAX_TAIL_BYTES = 8000  # bytes of printed output that are kept
 _READ_SIZE = 65_536
 _MAX_READS = 16  # chunks that are forwarded before other work gets its turn
 _NO_CONTAINER = 125  # exit code of contained.py
-_PORTS_HINT = "Where it knows no Unix sockets, the word transport=tcp gives it ports (README.md: Kernels on nodes)."
+_PORTS_HINT = "If this kernel does not support Unix sockets, add transport=tcp."
 _OOM_SCORE = "500"  # for /proc/PID/oom_score_adj: without memory, the kernel is killed and the keeper can report it
 
 
@@ -44,7 +44,7 @@ def make_folder() -> str:
     path = folder.make()
     if path is not None:
         return path
-    hint = "Neither /tmp nor /dev/shm can be written, or they are full."
+    hint = "Check that /tmp or /dev/shm is writable and has free space."
     raise KernelStartError(f"{proc.node_name()} has no folder for sockets.", hint)
 
 
@@ -125,7 +125,9 @@ class Kernel:
         cwd = os.path.expanduser(cwd) if cwd else None
         if cwd and not os.path.isdir(cwd):
             if not self._settings.get("image"):  # otherwise the folder may be one of the image
-                raise KernelStartError(f"{proc.node_name()} has no folder {cwd}.", "dir=FOLDER says where it begins.")
+                raise KernelStartError(
+                    f"{proc.node_name()} has no folder {cwd}.", "Choose another folder with dir=FOLDER."
+                )
             return None
         return cwd
 

@@ -118,8 +118,8 @@ class Ports:
         for address in listening.values():
             if is_ours and not proc.is_loopback(address):
                 raise KernelStartError(
-                    f"The kernel listens on {address}, where others reach it over the network.",
-                    f"It is told to listen on {_HOST}; one that does not can be no kernel here.",
+                    f"The kernel listens on {address}, which other users can reach over the network.",
+                    f"Use a kernel that obeys its connection file and listens on {_HOST}.",
                 )
         return is_ours
 

@@ -85,9 +85,9 @@ def find(name: str) -> tuple[Kernelspec, str]:
         if name == "python3":
             how = f"{sys.executable} -m pip install ipykernel"
             raise PackageMissing(
-                f"{here}: {sys.executable} has no ipykernel. Install it ({how}), or name another Python or image."
+                f"{here}: {sys.executable} has no ipykernel. Install it (`{how}`), or choose another Python or image."
             )
-        raise PackageMissing(f"{here} has no kernel {name}; it has {', '.join(sorted(there)) or 'none'}.")
+        raise PackageMissing(f"{here} has no kernel {name}. Available kernels: {', '.join(sorted(there)) or 'none'}.")
     try:
         with open(os.path.join(folder, "kernel.json"), encoding="utf-8") as file:
             told = json.load(file)
@@ -113,7 +113,7 @@ def become(told: Kernelspec, folder: str, connection_file: str) -> None:
     try:
         os.execvpe(argv[0], argv, env)  # noqa: S606 - a kernelspec's words
     except OSError as error:
-        raise PackageMissing(f"{argv[0]} cannot be run here: {error.strerror}.") from None
+        raise PackageMissing(f"{argv[0]} cannot be run on this node: {error.strerror}.") from None
 
 
 def main() -> int:

@@ -256,7 +256,7 @@ class ChannelSockets:
             else:
                 self.refused += 1
                 if self.refused == 1:
-                    sys.stderr.write("The kernel said something that is not signed with its key: left out.\n")
+                    sys.stderr.write("A message of the kernel was ignored: it is not signed with the key.\n")
 
     def close(self) -> None:
         """Close all connections."""

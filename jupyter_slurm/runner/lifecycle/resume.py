@@ -48,7 +48,7 @@ _SILENCE = ("Unable to contact", "timed out", "Zero Bytes", "Connection refused"
 _WORDS = {
     "preempted": "a job of higher priority takes the nodes",
     "time limit": "the time limit is near",
-    "signal": "a signal says so",
+    "signal": "a signal was received",
     "PREEMPTED": "a job of higher priority took its nodes",
     "NODE_FAIL": "a node failed",
     "TIMEOUT": "it reached its time limit",
@@ -192,7 +192,7 @@ class ResumableRun:
                     os.kill(pid, signal.SIGUSR1)
                     return
         except (OSError, StopIteration, ValueError) as error:
-            report(f"the script could not be told: {error}")
+            report(f"The script could not be notified: {error}.")
 
     def dismiss(self) -> None:
         """End a session with its kernels in an orderly way: nobody else signals it."""
@@ -215,7 +215,7 @@ class ResumableRun:
                 env=slurm_environment(),
             )
         except OSError as error:
-            report(f"srun cannot be run ({error}): a preemption is not announced to this run")
+            report(f"srun cannot be run ({error}). This run is not notified of a preemption.")
             return None
         self._report_end("step", step)
         return step
@@ -240,7 +240,7 @@ class ResumableRun:
             except queue.Empty:
                 self.deadline = None
                 if self.restarts < self.most:
-                    report(f"the {self.what} goes on, and this run is at its end: it is requeued as it is")
+                    report(f"The {self.what} is still running at the end of this run, and is requeued.")
                     self.dismiss()
                     if self.requeue():
                         return None
@@ -250,7 +250,7 @@ class ResumableRun:
             code = -number if number < 0 else number - 128 if name == "step" else number
             if name == "step" and (code <= 0 or code == signal.SIGKILL):
                 if number:
-                    report(f"a preemption is not announced to this run: {self.last_words}")
+                    report(f"This run is not notified of a preemption: {self.last_words}.")
             elif not self.warned(name, code):
                 self.dismiss()
                 while name != "cell":  # it has received the same signal, and may have data to save
@@ -286,10 +286,10 @@ class ResumableRun:
             return code
         if self.restarts >= self.most:
             report(
-                f"the {self.what} was interrupted, and was restarted {self.most} times already: resume=N allows more"
+                f"The {self.what} was interrupted and has been restarted {self.most} times. Use resume=N to allow more."
             )
             return 1
-        report(f"the {self.what} has ended for the time being; the job is requeued")
+        report(f"The {self.what} has stopped for now, and the job is requeued.")
         return None if self.requeue() else 1
 
     def requeue(self) -> bool:
@@ -302,7 +302,7 @@ class ResumableRun:
                 time.sleep(_MAX_CLOCK_LAG_S)  # a process that is still alive after this time has not been ended
                 return True
             if code > 0 and not any(sign in error for sign in _SILENCE):
-                report(f"Slurm does not requeue this job: {error.strip()}")
+                report(f"Slurm does not requeue this job: {error.strip()}.")
                 return False
             time.sleep(_RETRY_INTERVAL_S)
 
@@ -313,10 +313,10 @@ class ResumableRun:
         if self.restarts == 0:
             return True
         report(
-            f"restart {self.restarts} of {self.most} on {os.uname().nodename}; the run before ended: {self._before()}"
+            f"Restart {self.restarts} of {self.most} on {os.uname().nodename}. The run before ended: {self._before()}."
         )
         if self.restarts > self.most:
-            report("no more restarts: resume=N allows more")
+            report("No more restarts are allowed. Use resume=N to allow more.")
         return self.restarts <= self.most
 
     def _before(self) -> str:

@@ -157,7 +157,7 @@ class StageCopy:
         node = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
         report(
             f"{len(self.failed)} file{'' if len(self.failed) == 1 else 's'} could not be copied to {self.shared} "
-            f"({first}: {self.failed[first]}). What the job had is on {node} in {self.local}."
+            f"({first}: {self.failed[first]}). The files of the job are on {node} in {self.local}."
         )
 
 
@@ -168,7 +168,7 @@ def copied(place: JobDirectory) -> StageCopy | None:
     if os.path.realpath(here) != os.path.realpath(shared):
         return None  # it was submitted to run elsewhere
     if int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1:
-        report(f"the job has several nodes: it runs in {shared}, which all of them see")
+        report(f"The job has several nodes and runs in {shared}, which all of them see.")
         return None
     name = f"jupyter_slurm-{place.job_id}{place.suffix}-{os.getpid()}"
     made = StageCopy(shared, os.path.join(place_of(stage["local"]), name))
@@ -179,7 +179,7 @@ def copied(place: JobDirectory) -> StageCopy | None:
         shutil.rmtree(made.local, ignore_errors=True)
         if not isinstance(error, OSError):
             raise
-        report(f"{made.local} cannot be used ({error}): the job runs in {shared}")
+        report(f"{made.local} cannot be used ({error}). The job runs in {shared}.")
         return None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -210,7 +210,9 @@ def follow(argv: list[str], made: StageCopy, *, is_announced: bool) -> int:
         while heard:
             number = heard.pop(0)
             if number == signal.SIGUSR1 and is_announced:
-                report(f"the time limit is near: {made.bring_back()} new or changed files are safe in {made.shared}")
+                report(
+                    f"The time limit is near. {made.bring_back()} new or changed files were copied to {made.shared}."
+                )
                 continue
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)

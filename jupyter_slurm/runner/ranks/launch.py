@@ -259,8 +259,8 @@ def run(place: JobDirectory, args: list[str]) -> int:
     begun, launcher = time.monotonic(), place.job["launcher"]
     if launcher == "torchrun" and not is_contained(place.job) and importlib.util.find_spec("torch") is None:
         report(
-            f"{sys.executable} on {os.uname().nodename} has no torch, of which torchrun is a part; python=PATH or "
-            "env=NAME chooses one that has it, launcher=srun does without"
+            f"{sys.executable} on {os.uname().nodename} has no torch, which contains torchrun. Choose another "
+            "Python with env=NAME or python=PATH, or use launcher=srun."
         )
         return finish(place, 1, None, {})
     ranks = Ranks(place)
@@ -278,7 +278,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
             if not srun.is_refused:
                 break
     except OSError as error:
-        report(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
+        report(f"srun cannot be run on {os.uname().nodename}: {error.strerror}.")
         return finish(place, 127, None, {})
     told = ranks.failure()
     code = told["first"]["exit_code"] if told else ranks.exit_code or code

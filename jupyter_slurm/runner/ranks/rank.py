@@ -82,8 +82,8 @@ def check_mpi(ranks: int) -> None:
     mpi: Any = sys.modules.get("mpi4py.MPI")
     if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() < ranks:
         sys.stderr.write(
-            f"Warning: MPI of {sys.executable} sees {mpi.COMM_WORLD.Get_size()} of {ranks} ranks: it does not speak "
-            "what this Slurm offers. `srun --mpi=list` shows that, SLURM_MPI_TYPE=NAME in the environment chooses.\n"
+            f"Warning: MPI of {sys.executable} sees {mpi.COMM_WORLD.Get_size()} of {ranks} ranks, so it does not "
+            "match this Slurm. List the types with `srun --mpi=list`, and set SLURM_MPI_TYPE=NAME in the environment.\n"
         )
         sys.stderr.flush()
 

@@ -102,7 +102,7 @@ class Workers:
             if self._is_over:
                 continue
             if lost and not lost[2].startswith("Exited"):  # otherwise it has reported the reason itself
-                launch.report(f"Ray on {lost[1]} is gone ({lost[2]})")
+                launch.report(f"Ray on {lost[1]} has ended ({lost[2]}).")
             elif not lost:
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
@@ -162,7 +162,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
             workers = Workers(others, env, lose)
         code = head.wait()
     except OSError as error:
-        launch.report(f"srun cannot be run on {os.uname().nodename}: {error.strerror}")
+        launch.report(f"srun cannot be run on {os.uname().nodename}: {error.strerror}.")
         head.terminate()
         code = head.wait()
     finally:

@@ -135,7 +135,7 @@ def make_folder(path: str) -> None:
         os.mkdir(path, 0o700)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise RayFailed(f"{path} on {node_name()} is somebody else's: run it again")
+        raise RayFailed(f"{path} on {node_name()} belongs to another user. Run the cell again.")
 
 
 def sweep() -> None:
@@ -225,9 +225,7 @@ def check_whose(address: str) -> None:
     except OSError:
         found = relay.listeners(*relay.tables(), int(port))
     if any(user != os.getuid() for place, user in found if place in (host, "0.0.0.0", "::")):  # noqa: S104
-        raise RayFailed(
-            f"somebody else has taken port {port} of {node_name()}, where Ray's head was to be: run it again"
-        )
+        raise RayFailed(f"Another user has port {port} of {node_name()}, which Ray's head needs. Run the cell again.")
 
 
 def work() -> int:
@@ -258,7 +256,8 @@ def work() -> int:
         if can_reach(address):
             return 0  # the head has ended, and this worker with it
         raise RayFailed(
-            f"Ray ended on {node_name()} ({load('proc').describe_exit(code)}). What it said last:\n{ray.last_lines()}"
+            f"Ray ended on {node_name()} ({load('proc').describe_exit(code)}). Last lines of its log:\n"
+            f"{ray.last_lines()}"
         )
     finally:
         ray.end()
@@ -275,8 +274,8 @@ class RayHead:
         """Return the exit code of the cell."""
         if is_open(version := importlib.metadata.version("ray")):
             report(
-                f"Ray {version} knows no token: whoever reaches {node_name()} over the network, or is on it, can run "
-                "programs as you while this job runs; Ray 2.52 and newer refuse them"
+                f"Ray {version} does not support tokens: other users who reach {node_name()} can run programs "
+                "as you while this job runs. Use Ray 2.52 or newer."
             )
         host, _, port = os.environ["RAY_ADDRESS"].rpartition(":")
         others = os.environ["JUPYTER_SLURM_RAY_PORTS"].split(",")
@@ -317,7 +316,7 @@ class RayHead:
                     there = line
                 elif not is_told and time.monotonic() - begun > _SILENCE_S:
                     is_told = True
-                    report(f"waiting for Ray on {self._nodes} nodes; there are: {there or 'none'}")
+                    report(f"Waiting for Ray on {self._nodes} nodes. It runs on: {there or 'none'}.")
         finally:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 look.wait(_END_TIMEOUT_S)
@@ -326,10 +325,10 @@ class RayHead:
 
     def _check(self, ray: Ray, begun: float, there: str) -> None:
         if ray.process.poll() is not None:
-            raise RayFailed(f"Ray's head did not start on {node_name()}. What it said last:\n{ray.last_lines()}")
+            raise RayFailed(f"Ray's head did not start on {node_name()}. Last lines of its log:\n{ray.last_lines()}")
         if time.monotonic() - begun > _START_TIMEOUT_S:
             raise RayFailed(
-                f"after {_START_TIMEOUT_S:.0f} s Ray is not on all {self._nodes} nodes; there are: {there or 'none'}"
+                f"Ray did not start on {self._nodes} nodes in {_START_TIMEOUT_S:.0f} s, only on: {there or 'none'}."
             )
 
     def _run_cell(self, ray: Ray) -> int:
@@ -352,7 +351,7 @@ class RayHead:
             if pid == ray.process.pid:
                 ray.process.returncode = status
                 report(
-                    f"Ray's head on {node_name()} has ended; the cell goes on without. What it said last:\n"
+                    f"Ray's head on {node_name()} has ended. The cell runs without it. Last lines of its log:\n"
                     f"{ray.last_lines()}"
                 )
 
@@ -362,7 +361,7 @@ def run(place: JobDirectory, args: list[str]) -> int:
     set_variables(os.environ, path_of(place, "token"))
     if importlib.util.find_spec("ray") is None:
         raise RayFailed(
-            f"{sys.executable} on {node_name()} has no ray; python=PATH or env=NAME chooses one that has it"
+            f"{sys.executable} on {node_name()} has no ray. Choose a Python with ray by env=NAME or python=PATH."
         )
     return RayHead(place, args).run() if os.environ["JUPYTER_SLURM_RAY_ROLE"] == "head" else work()
 

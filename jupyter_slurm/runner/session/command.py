@@ -49,7 +49,9 @@ def root_of(wanted: Any) -> str:
     """Return the folder that a server shows, or starts in."""
     root = os.path.join(os.getcwd(), os.path.expanduser(wanted)) if wanted else os.getcwd()
     if not os.path.isdir(root):
-        raise SessionStartError(f"{proc.node_name()} has no folder {root}.", "dir=FOLDER names one that the node sees.")
+        raise SessionStartError(
+            f"{proc.node_name()} has no folder {root}.", "Choose a folder that the node sees with dir=FOLDER."
+        )
     return root
 
 
@@ -93,9 +95,9 @@ class CommandProcess:
         place = os.path.join(self.root, words[0]) if "/" in words[0] else words[0]
         found, node = shutil.which(place, path=self.env["PATH"]), proc.node_name()
         if found is None:
-            hint = "env=NAME names an environment that has it, image=NAME:TAG an image; or write its whole path."
+            hint = "Choose an environment with env=NAME or an image with image=NAME:TAG, or write the whole path."
             if " " in words[0]:
-                hint = "Behind -- each word of a command stands for itself: without quotes around them all."
+                hint = "Write the words of the command after -- without quotes around them all."
             raise SessionStartError(f"{node} has no {words[0]}.", hint)
         try:
             self.process = subprocess.Popen(
@@ -116,20 +118,20 @@ class CommandProcess:
         code = self.process.poll()
         if code is not None:
             if listening and self.starts < _MAX_STARTS:
-                sys.stderr.write(f"Port {self.port} was taken before {self.module} had it: another one is tried.\n")
+                sys.stderr.write(f"Port {self.port} was taken by another program. {self.module} tries another one.\n")
                 self.start()
                 return False
             raise SessionStartError(
                 f"{self.module} ended before it was ready ({proc.describe_exit(code)}).",
-                "The last lines of its log say why; it has to stay in the foreground.",
+                "Read the last lines of its log. The command must stay in the foreground.",
             )
         own: set[str] = proc.sockets_of(proc.family(self.process.pid)) if listening else set()
         addresses = [row.address for row in listening if row.inode in own]
         for address in addresses:
             if not proc.is_loopback(address):
                 raise SessionStartError(
-                    f"{self.module} listens on {address}, where others reach it over the network.",
-                    "Have it listen on {host}, the node's loopback, only: --host {host}, --bind {host} or what it has.",
+                    f"{self.module} listens on {address}, which other users can reach over the network.",
+                    "Let it listen only on {host}, the loopback address, with --host {host} or a similar option.",
                 )
         return bool(addresses) and self._answers(addresses[0])
 
@@ -174,8 +176,8 @@ class CommandProcess:
     def warnings(self) -> list[str]:
         """Problems of the server, for the user."""
         return [
-            f"{self.module} listens on port {port} of {address}, where others reach it over the network. Have it "
-            "listen on the node's loopback only, or see that it asks for a password."
+            f"{self.module} listens on port {port} of {address}, which other users can reach over the network. Let "
+            "it listen only on the loopback address, or require a password."
             for address, port in self.is_open_at
         ]
 

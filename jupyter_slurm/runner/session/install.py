@@ -71,7 +71,7 @@ def python_with_jupyter(image: str, session: SessionPart, report: Callable[[str]
             if is_ours:
                 _make(path, report)
     except OSError as error:
-        raise RuntimeRefused(f"{PACKAGE} cannot be kept in {folder}: {error.strerror or error}") from None
+        raise RuntimeRefused(f"{PACKAGE} cannot be stored in {folder}: {error.strerror or error}.") from None
     return python
 
 
@@ -101,7 +101,7 @@ def _environment(path: str) -> None:
         import venv
     except ImportError:
         raise RuntimeRefused(
-            f"{sys.executable} has no module venv: choose an image with Jupyter, or one with it"
+            f"{sys.executable} has no module venv. Choose an image with Jupyter, or with this module."
         ) from None
     venv.EnvBuilder(system_site_packages=True, symlinks=True, with_pip=False).create(path)
     if sys.prefix == sys.base_prefix:
@@ -121,7 +121,7 @@ def _install(path: str, report: Callable[[str], None]) -> None:
         [python, path_of("module_start"), "pip", "--version"], capture_output=True, env=env, check=False
     ).returncode:
         raise RuntimeRefused(
-            f"{sys.executable} has no pip to install {PACKAGE}: choose an image with Jupyter, or one with pip"
+            f"{sys.executable} has no pip to install {PACKAGE}. Choose an image with Jupyter, or with pip."
         )
     report(f"installing {PACKAGE}")
     found: set[str] = set()
@@ -137,9 +137,9 @@ def _install(path: str, report: Callable[[str], None]) -> None:
         text = "\n".join(lines)
         last = next((line for line in reversed(lines) if line.startswith("ERROR:")), lines[-1] if lines else "")
         then = (
-            "PyPI is not reached here: take an image with Jupyter, or name https_proxy or PIP_INDEX_URL in `variables`"
+            "The node cannot reach PyPI. Choose an image with Jupyter, or set https_proxy or PIP_INDEX_URL."
             if _NO_NETWORK.search(text)
-            else "the lines of pip before this one may say more"
+            else "Read the lines of pip above."
         )
         sys.stderr.write(f"{text}\n")
-        raise RuntimeRefused(f"{PACKAGE} could not be installed for {sys.executable} ({last[:300]}); {then}")
+        raise RuntimeRefused(f"{PACKAGE} could not be installed for {sys.executable}: {last[:300]}. {then}")

@@ -80,7 +80,7 @@ def find_jupyter() -> Any:
         return "notebook", notebook[0], False
     raise NoJupyter(
         f"{sys.executable} has no Jupyter.",
-        "jupyter=install in the launch puts one beside it; python=PATH and env=NAME choose another Python.",
+        "Install it with jupyter=install, or choose another Python with env=NAME or python=PATH.",
     )
 
 
@@ -99,7 +99,7 @@ def get_jupyter(place: JobDirectory) -> None:
     try:
         python = install.python_with_jupyter(image, place.job["session"], report)
     except install.RuntimeRefused as error:
-        raise SessionStartError(f"{error}.") from None
+        raise SessionStartError(str(error)) from None
     os.execv(python, [python, "-u", *sys.argv])  # noqa: S606 - an argument list, as everywhere
 
 
@@ -236,7 +236,7 @@ class JupyterServer:
         if code is not None:
             raise SessionStartError(
                 f"{self.module} {self.version} ended before it was ready ({proc.describe_exit(code)}).",
-                "The last lines of its log say why.",
+                "Read the last lines of its log.",
             )
         names = os.listdir(self.runtime)
         if not names:

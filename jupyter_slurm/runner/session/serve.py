@@ -88,7 +88,7 @@ class SessionRun:
             return self._give_up(str(error), error.hint, **lacks)
         except OSError as error:
             where = error.filename or self.place.folder
-            return self._give_up(f"{where}: {error.strerror or error}.", "Is the disk full, or a quota used up?")
+            return self._give_up(f"{where}: {error.strerror or error}.", "Check free space and your quota.")
         finally:
             if self.door is not None:
                 self.door.close()
@@ -107,7 +107,7 @@ class SessionRun:
         while not self.is_ending and not server.is_ready():
             if time.monotonic() > began + _START_TIMEOUT_S:
                 raise SessionStartError(
-                    f"{server.module} did not answer within {_START_TIMEOUT_S:g} s.", "Its log may say why."
+                    f"{server.module} did not answer within {_START_TIMEOUT_S:g} s.", "Read its log."
                 )
             if time.monotonic() > began + _MEASURE_DELAY_S:
                 self._measure()
@@ -178,14 +178,14 @@ class SessionRun:
             code = server.process.poll()
             if code is not None:
                 why = f"{server.module} ended ({proc.describe_exit(code)})."
-                said = {"why": why, "hint": "Its log may say why."} if code else {}
+                said = {"why": why, "hint": "Read its log."} if code else {}
                 self.place.end(128 - code if code < 0 else code, session=said)
                 return 128 - code if code < 0 else int(code)
             if time.monotonic() - looked >= min(30.0, self.idle / 10):
                 looked, unused = time.monotonic(), self.unused(server)
                 self._warn(list(server.warnings))
                 if unused >= self.idle:
-                    why = f"Nobody has used this session for {self.idle:g} s: it ends."
+                    why = f"This session was not used for {self.idle:g} s: it ends."
                     sys.stderr.write(why + "\n")
                     server.end()
                     self.place.end(0, session={"idle": self.idle})

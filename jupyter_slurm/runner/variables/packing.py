@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_document import PackedItem, ValuesItem
 
 _LAMBDA = "<lambda>"
-_ANOTHER = "{} cannot travel: it is not the {} that travels, but another one; give it a name of its own"
+_ANOTHER = "{} cannot be sent: its name {} belongs to another object that is sent. Give it another name."
 
 
 class CannotTravel(ValueError):
@@ -139,7 +139,7 @@ class _Packer:
     def _define_what_is_needed(self, name: str) -> None:
         if name in self._given:
             self._troubles.append(
-                f"{name} is another one in each task of the job, and in={name} one for all: leave it out"
+                f"{name} differs in each task of the job, and in={name} would set one value. Omit it."
             )
             return
         if name not in self._namespace:
@@ -169,7 +169,7 @@ class _Packer:
             self.larger[name] = error.size
             return None
         except Exception as error:  # noqa: BLE001 - a value of the user may raise anything
-            self._troubles.append(f"{name} ({type(value).__name__}) cannot travel: {error}")
+            self._troubles.append(f"{name} ({type(value).__name__}) cannot be sent: {error}")
             return None
 
     def _import(self, name: str, module: types.ModuleType) -> None:
@@ -213,7 +213,7 @@ class _Packer:
                 self._by_value[name] = value
         else:
             self._troubles.append(
-                f"{name} cannot travel: its source is not known; def or class at the left of a cell would do"
+                f"{name} cannot be sent: its source is unknown. Define it with def or class at the top level of a cell."
             )
 
     def _need(self, user: str, used: str) -> None:
@@ -229,4 +229,4 @@ class _Packer:
         elif home := home_of(used, value):
             self._imports[used] = ({"kind": "import", "source": f"from {home} import {used}"}, [])
         else:
-            self._troubles.append(f"{user} uses {used}, which does not travel with it: add it, in=…,{used}")
+            self._troubles.append(f"{user} uses {used}, which is not sent. Add it: in=…,{used}.")

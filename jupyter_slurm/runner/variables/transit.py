@@ -37,7 +37,7 @@ def take(names: list[str], namespace: Mapping[str, object], limit: int) -> Answe
     """Take a snapshot of variables. Return its size, or the variables that cannot be sent."""
     drop()
     if sys.version_info < (3, 9):
-        why = f"variables can be taken from Python 3.9 and newer, and this is {platform.python_version()}"
+        why = f"Variables can be sent from Python 3.9 or newer, and this is {platform.python_version()}."
         return Answer({"trouble": why})
     from .packing import CannotTravel, TooLarge, packed
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from jupyter_slurm.runner.job_document import PackedItem, ValuesHeader, ValuesItem
 
 MAGIC = b"jupyter-slurm values 1\n"
-LEFT_OUT = "{} does not come back to the notebook: {}"
+LEFT_OUT = "{} is not returned to the notebook: {}"
 
 try:
     from cloudpickle import Pickler as _Pickler
@@ -244,13 +244,13 @@ def _take(file: BinaryIO, size: int) -> bytearray:
 def read(file: Any) -> tuple[ValuesHeader, list[PackedItem]]:
     """Read a file, or a :class:`Content`. Return its header and each item with its pieces. Nothing is unpickled."""
     if file.read(len(MAGIC)) != MAGIC:
-        raise Unreadable("this is no file of values, or one of a newer version")
+        raise Unreadable("it is not a file of values, or it has a newer format")
     try:
         header = json.loads(file.read(int.from_bytes(file.read(8), "big")))
     except (ValueError, RecursionError, OverflowError, MemoryError) as error:
-        raise Unreadable("the file of values is torn, or not ours") from error
+        raise Unreadable("the file of values is damaged, or was not written by jupyter_slurm") from error
     if not _is_header(header):
-        raise Unreadable("the file of values is torn, or not ours")
+        raise Unreadable("the file of values is damaged, or was not written by jupyter_slurm")
     found = []
     for item in header["items"]:
         pieces = []
@@ -260,7 +260,7 @@ def read(file: Any) -> tuple[ValuesHeader, list[PackedItem]]:
             except MemoryError:
                 piece = bytearray()
             if len(piece) != size:
-                raise Unreadable("the file of values is not whole")
+                raise Unreadable("the file of values is incomplete")
             pieces.append(piece)
         found.append((item, pieces))
     return header, found
@@ -300,7 +300,7 @@ def unpack(item: ValuesItem, pieces: list[Any], header: ValuesHeader) -> dict[st
         return {name: value[name] for name in item["names"]} if "names" in item else {item["name"]: value}
     except ModuleNotFoundError as error:
         hint = f"Install {error.name} for {sys.executable}, or choose another Python."
-        raise Unreadable(f"{item['name']} needs the module {error.name}, which is not here. {hint}") from error
+        raise Unreadable(f"{item['name']} needs the module {error.name}, which is missing. {hint}") from error
     except Exception as error:  # any error of a user's class
         there, here = header["python"].rpartition(".")[0], platform.python_version().rpartition(".")[0]
         why = f" It was made by Python {there}, this is {here}." if there != here else ""
@@ -363,7 +363,7 @@ def leave(path: str, names: list[str], namespace: dict[str, object], limit: int,
             found.pop(name, None)
             said = str(error) if isinstance(error, Unreadable) else f"it cannot be pickled: {error}"
             if isinstance(error, SizeLimitExceeded):
-                said = f"{error}, {limit / 1e6:.1f} MB can travel: write a file"
+                said = f"{error}, {limit / 1e6:.1f} MB can be returned: write a file"
             items.append(({"kind": "error", "name": name, "error": said}, []))
             sys.stderr.write(LEFT_OUT.format(name, said) + "\n")
     for group in together(found):

@@ -227,8 +227,8 @@ def test_apptainer_gets_a_clean_environment_and_the_gpus_of_the_node(monkeypatch
 @pytest.mark.parametrize(
     ("make", "change", "said"),
     [
-        (runtime_commands.apptainer, {"binds": ["/a,b"]}, "takes no folder"),
-        (runtime_commands.charliecloud, {"image": "/tree", "binds": ["/a:/b:ro"]}, "for reading only"),
+        (runtime_commands.apptainer, {"binds": ["/a,b"]}, "cannot bind a folder"),
+        (runtime_commands.charliecloud, {"image": "/tree", "binds": ["/a:/b:ro"]}, "read-only"),
     ],
 )
 def test_what_a_runtime_cannot_do_is_refused_in_words(make, change, said):
@@ -309,7 +309,7 @@ def test_what_a_group_shares_stays_shared_and_the_cache_is_of_one_person(short_p
         os.chown(path, 12345, -1)
     assert image_fetch.make_folder(shared) == folders[1]
     assert os.stat(folders[1]).st_mode & 0o7777 == 0o2770
-    with pytest.raises(image_fetch.RuntimeRefused, match=r"belongs to another user \(uid 12345\): remove it"):
+    with pytest.raises(image_fetch.RuntimeRefused, match=r"belongs to another user \(uid 12345\)\. Remove it"):
         image_fetch.make_folder(cache)
 
 

@@ -288,7 +288,10 @@ def test_a_kernel_that_nobody_comes_back_to_ends(keep: Keep) -> None:
         ({"name": "no-such-kernel"}, "has no kernel no-such-kernel"),
         ({"argv": ["/no/such/program", "{connection_file}"]}, "/no/such/program cannot be run"),
         ({"argv": [sys.executable, "-c", "raise SystemExit('a word of its own')"]}, "a word of its own"),
-        ({"image": {"image": "/no/such.sif", "python": "python3"}}, "There is no container: there is no /no/such.sif"),
+        (
+            {"image": {"image": "/no/such.sif", "python": "python3"}},
+            "The container did not start: This node has no image /no/such.sif",
+        ),
     ],
 )
 def test_a_kernel_that_cannot_begin_says_why(keep: Keep, asked: dict[str, Any], words: str) -> None:

@@ -195,7 +195,7 @@ async def test_nobody_comes_back_and_it_ends_but_not_under_a_step(bench: Bench, 
     assert lease.read_text() == written  # without a follower of the allocation
     ended = await bench.desk.until(job["key"], lambda job: job["finished"])
     assert (ended["state"], ended["exit_code"]) == ("COMPLETED", 0)
-    assert "Nobody has used this allocation for 2 s" in await bench.desk.text(job["key"], "stderr")
+    assert "This allocation was not used for 2 s" in await bench.desk.text(job["key"], "stderr")
     with pytest.raises(JobError, match="is over"):
         await bench.start(job, "true")
 
@@ -434,7 +434,7 @@ def test_a_step_that_cannot_be_read_is_given_up_with_an_end(tmp_path: Path) -> N
         [sys.executable, "-c", code, str(tmp_path / ours), str(hold)], capture_output=True, text=True, timeout=60
     )
     assert ran.stderr.count("cannot be read") == 2
-    assert "Nobody has used" in ran.stderr
+    assert "was not used" in ran.stderr
     assert json.loads((tmp_path / unreadable / "end.json").read_text())["exit_code"] == 127
     assert (tmp_path / "events" / f"{unreadable}.ended").exists()
     assert not (tmp_path / foreign / "end.json").exists()

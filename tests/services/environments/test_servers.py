@@ -175,7 +175,7 @@ async def test_one_that_cannot_serve_says_why(desk: Any, served: Any) -> None:
     )
     # Slurm's name of the node, not that of the machine
     assert await said(desk, lost) == "dgx01 has no no-such-program."
-    assert re.match(r"python3 listens on (0\.0\.0\.0|::), where others reach it", await said(desk, public))
+    assert re.match(r"python3 listens on (0\.0\.0\.0|::), which other users can reach", await said(desk, public))
     assert await said(desk, broken) == "sh ended before it was ready (exit code 3)."
     log = Path(broken["folder"], "stderr").read_bytes()  # its output is unchanged
     assert re.fullmatch(rb"broken by \d+ caf\xe9 '\{x\}'\nsh ended .*\n", log), log
@@ -185,7 +185,7 @@ async def test_one_that_cannot_serve_says_why(desk: Any, served: Any) -> None:
 async def test_it_ends_when_nothing_is_connected(desk: Any, served: Any) -> None:
     unused = await served(FILES, idle=2.0, until="")
     assert await said(desk, unused) == "COMPLETED"
-    assert "Nobody has used this session for 2 s" in await desk.text(unused["key"], "stderr")
+    assert "This session was not used for 2 s" in await desk.text(unused["key"], "stderr")
 
 
 def test_a_connection_is_use_and_one_that_was_over_between_two_looks_too(wait_for: Any) -> None:
@@ -222,7 +222,7 @@ async def test_one_that_lets_others_in_later_is_told_at_the_session_as_long_as_i
     assert told["warnings"] == []
     (tmp_path / "go").touch()
     told = await desk.until(told["key"], lambda job: job["warnings"])
-    said = r"sh listens on port \d+ of (0\.0\.0\.0|::), where others reach it over the network\. Have it .*"
+    said = r"sh listens on port \d+ of (0\.0\.0\.0|::), which other users can reach over the network\. Let it .*"
     assert re.fullmatch(said, "".join(told["warnings"])), told["warnings"]
     assert re.findall(f"Warning: {said}", await desk.text(told["key"], "stderr")) != []
     os.kill(int((tmp_path / "open").read_text()), signal.SIGKILL)

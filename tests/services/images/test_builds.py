@@ -123,10 +123,10 @@ def test_what_a_file_says_is_built_once_and_whole(
     before = _names(folder)
 
     code, out, err = builder.run(**wish)
-    assert (code, "`replace` makes it anew" in err) == (1, True), out + err
+    assert (code, "Add `replace` to replace it" in err) == (1, True), out + err
     broken = {**wish, "file": {**file, "text": text.replace("echo built", "no-such-program")}}
     code, out, err = builder.run(**broken, replace=True)
-    assert (code, "has not made mine/one:2 (" in err) == (1, True), out + err
+    assert (code, "could not build mine/one:2: " in err) == (1, True), out + err
     assert "no-such-program" in out
     assert _names(folder) == before
     assert builder.show("mine/one:2", name, SHOW) == f"base/{name}/told/built\n"
@@ -207,7 +207,7 @@ def test_of_two_that_make_one_image_the_second_waits_and_an_end_leaves_nothing_h
     let_go()
     assert third.wait(60) == 0
     out, err = fourth.communicate(timeout=60)
-    assert (fourth.returncode, "`replace` makes it anew" in err) == (1, True), out + err
+    assert (fourth.returncode, "Add `replace` to replace it" in err) == (1, True), out + err
     assert not [one for one in _names(folder) if one.endswith((".part", ".lock"))]
     assert name == "docker" or os.listdir(folder / "roo m") == []
     assert [one["image"] for one in builder.images()] == ["mine/two:1"]
@@ -285,7 +285,7 @@ def test_an_image_of_docker_becomes_one_of_the_others(
         ("kept:3", "docker"): saved.name,
     }
     assert registry.pulls("of/docker") == pulls
-    for path, why in ((saved, "is of `docker save`"), (short_path / "none", "there is no file")):
+    for path, why in ((saved, "is of `docker save`"), (short_path / "none", "This node has no file")):
         code, _, err = builder.run(act="pull", name="kept:4", runtime="charliecloud", **{"from": str(path)})
         assert (code, why in err) == (1, True), err
 
@@ -326,7 +326,7 @@ def test_what_is_unpacked_lies_in_no_folder_of_somebody_elses(tmp_path, monkeypa
         monkeypatch.setenv(name, str(tmp_path))
     one = build["Build"].__new__(build["Build"])
     one._wish, one.name = {"build_dir": str(top)}, "mine/one"
-    for mode, owner, said in ((0o755, 12345, "another user"), (0o777, 0, "anybody may write"), (0o1777, 0, "")):
+    for mode, owner, said in ((0o755, 12345, "another user"), (0o777, 0, "All users can write"), (0o1777, 0, "")):
         top.mkdir(exist_ok=True)
         top.chmod(mode)
         os.chown(top, owner, owner)
@@ -348,6 +348,6 @@ def test_what_others_leave_in_a_folder_of_images_neither_stops_who_looks_nor_who
     assert images["lock"]._read(str(tmp_path / "c.sif.lock"))[0] == ""
 
     remove = functools.partial(notes["remove"], SimpleNamespace(**images), str(tmp_path))
-    assert "a job is making c" in remove("c")["error"]
+    assert "A job is creating c" in remove("c")["error"]
     os.utime(tmp_path / "c.sif.lock", (0, 0))
     assert remove("c") == {"removed": [str(tmp_path / "c.sif")], "nodes": []}

@@ -144,12 +144,12 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (node.job("1", image=no), {}, f"the image {no} is not on this node"),
         (node.job("1", bind=["/no/such"]), {}, "there is no /no/such on this node"),
         (node.job("1", image="/no/such.sif"), {}, "there is no /no/such.sif on this node"),
-        (node.job("1"), {"PATH": f"{short_path}/shim"}, "the daemon of podman does not answer"),
-        (node.job("1", runtime="podman"), {"PATH": "/nowhere"}, "this node has no podman"),
-        (node.job("1"), {"PATH": "/nowhere"}, "this node has no docker nor podman nor apptainer nor singularity"),
-        (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "the daemon of docker does not answer"),
-        (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/locked"}, "you may not use docker"),
-        (node.job("1"), {}, "UTF-8 alone"),
+        (node.job("1"), {"PATH": f"{short_path}/shim"}, "The daemon of podman does not answer"),
+        (node.job("1", runtime="podman"), {"PATH": "/nowhere"}, "This node has no podman"),
+        (node.job("1"), {"PATH": "/nowhere"}, "This node has no docker nor podman nor apptainer nor singularity"),
+        (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/none"}, "The daemon of docker does not answer"),
+        (node.job("1"), {"DOCKER_HOST": f"unix://{short_path}/locked"}, "You have no permission to use docker"),
+        (node.job("1"), {}, "Only UTF-8"),
         (node.job("1"), {"CUDA_VISIBLE_DEVICES": "GPU-0"}, "docker on this node gives no GPUs to containers"),
         (
             node.job("1", python="/bin/true"),
@@ -159,7 +159,7 @@ def test_what_there_is_not_is_said_in_words(node: Node, short_path: Path) -> Non
         (node.job(run=["/bin/zsh", "/x"]), {}, f"the image {node.docker.image} has no /bin/zsh"),
     ]
     for place, env, said in looks:
-        code, _, err = node.run(place, *(["\udcff"] if said == "UTF-8 alone" else []), **env)
+        code, _, err = node.run(place, *(["\udcff"] if said == "Only UTF-8" else []), **env)
         assert (code, said in err) == (125, True), (said, err)
         if "cell" in json.loads((place / "job.json").read_text()):
             assert json.loads((place / "end.json").read_text())["exit_code"] == 125
@@ -178,7 +178,7 @@ def test_the_daemon_may_die_in_the_middle(
         inside = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if str(place) in _text(path)]
         os.kill(dying.pid, signal.SIGKILL)
         _, err = process.communicate(timeout=60)
-        assert (process.returncode, "the daemon of docker does not answer" in err) == (125, True), err
+        assert (process.returncode, "The daemon of docker does not answer" in err) == (125, True), err
         assert len(inside) >= 3
         wait_for(lambda: not [path for path in inside if str(place) in _text(path / "cmdline")], str(inside))
 

@@ -73,11 +73,11 @@ def test_of_several_jobs_one_gets_an_image_and_the_others_wait_for_it(
     first = begin("7")
     hears(first, f"container: {image}: {under_way}")
     second = begin("8")
-    hears(second, "waiting for job 7 on it's a node, which gets it")
+    hears(second, "waiting for job 7 on it's a node, which fetches the image")
     os.kill(first.pid, signal.SIGKILL)
     hears(second, under_way)
     last = begin("9")
-    hears(last, "waiting for job 8 on it's a node, which gets it")
+    hears(last, "waiting for job 8 on it's a node, which fetches the image")
     second.send_signal(signal.SIGTERM)
     assert second.wait(30) == 128 + signal.SIGTERM
     hears(last, under_way)
@@ -104,13 +104,13 @@ def test_why_an_image_cannot_be_had_is_one_sentence(
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=755", "tmpfs", full], check=True)
     os.chown(full, pwd.getpwnam(node.user).pw_uid, -1)
     looks: list[tuple[dict[str, Any], str]] = [
-        ({"image": f"{registry.host}/no/such:1"}, "look at its name"),
+        ({"image": f"{registry.host}/no/such:1"}, "Check its name"),
         ({"image": f"{registry.host}/private/one:1"}, "login" if name != "charliecloud" else "ch-image --auth"),
-        ({"image": "127.0.0.1:9/no/such:1"}, "fetch it where the registry can be reached"),
+        ({"image": "127.0.0.1:9/no/such:1"}, "Fetch it on a node that reaches the registry"),
     ]
     if name != "docker":
-        looks.append(({"image": image, "image_dir": str(full)}, "names a place with room"))
-        looks.append(({"image": image, "image_dir": str(open_to_all)}, "anybody may write into"))
+        looks.append(({"image": image, "image_dir": str(full)}, "to a folder with free space"))
+        looks.append(({"image": image, "image_dir": str(open_to_all)}, "All users can write to"))
         looks.append(({"image": image, "image_dir": "/proc/no"}, "/proc/no cannot be made: No such file or directory"))
     try:
         for described, said in looks:

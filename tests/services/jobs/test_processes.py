@@ -109,12 +109,12 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
     ended = await bench.desk.finished(running["key"])
     assert (ended["state"], ended["error"]["detail"]) == (
         "FAILED",
-        "Its process ended while it ran: all variables of the process are gone (it was told to end).",
+        "Its process ended while it ran: all variables of the process are gone (it was asked to end).",
     )
     ended = await bench.desk.finished(waiting["key"])
     assert (ended["state"], ended["error"]["detail"]) == (
         "CANCELLED",
-        "Its process ended before it began (it was told to end).",
+        "Its process ended before it began (it was asked to end).",
     )
     assert (await bench.desk.finished(process))["state"] == "CANCELLED"
     with pytest.raises(JobError, match="has ended"):
@@ -124,7 +124,7 @@ async def test_its_end_ends_its_cells_and_says_why(bench: Bench, marks: Callable
         patch.setattr("jupyter_slurm.services.allocations.steps.find_owner", lambda *_: None)
         late = await bench.step("1", process=process)
     ended = await bench.desk.finished(late["key"])
-    assert ended["error"]["detail"] == "Its process ended before it began (it was told to end)."
+    assert ended["error"]["detail"] == "Its process ended before it began (it was asked to end)."
     refused = await bench.process(options=["--cpus-per-task=999"])
     assert (await bench.desk.finished(refused))["state"] == "FAILED"
     with pytest.raises(JobError, match=r"before it began \(srun: error: Unable to create step") as told:
@@ -157,4 +157,4 @@ async def test_an_idle_process_does_not_keep_the_allocation_and_a_cell_does(
     assert (await bench.desk.finished(process))["state"] == "CANCELLED"
     ended = await bench.desk.until(bench.job["key"], lambda job: job["finished"])
     assert ended["state"] == "COMPLETED"
-    assert "Nobody has used this allocation for 3 s" in await bench.desk.text(bench.job["key"], "stderr")
+    assert "This allocation was not used for 3 s" in await bench.desk.text(bench.job["key"], "stderr")

@@ -228,5 +228,5 @@ async def test_no_image_and_no_docker_any_more_are_told(
             assert len(left(desk, told, docker)["containers"]) == 1
             os.kill(docker.pid, signal.SIGKILL)
             over = await desk.finished(asked["key"])
-            assert "the daemon of docker does not answer on this node" in over["error"]["detail"]
+            assert "The daemon of docker does not answer on this node" in over["error"]["detail"]
             await nothing_left(desk, told)

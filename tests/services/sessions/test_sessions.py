@@ -200,7 +200,7 @@ async def test_it_ends_with_its_runner_by_itself_and_when_nobody_uses_it(desk: A
     assert (await desk.finished(over["key"]))["state"] == "COMPLETED"
     last = await desk.finished(unused["key"])
     assert (last["state"], last["error"]) == ("COMPLETED", None)
-    assert "Nobody has used this session for 2 s" in await desk.text(unused["key"], "stderr")
+    assert "This session was not used for 2 s" in await desk.text(unused["key"], "stderr")
     assert (await desk.finished(killed["key"]))["state"] == "FAILED"
     for told in (killed, over, unused):
         await ended(told["folder"])

@@ -371,7 +371,7 @@ async def test_what_lies_on_a_disk_of_the_node_comes_back_when_the_time_is_up(op
         over = await desk.until(job["key"], lambda told: told["stage"]["state"] == "back", timeout=240)
         said = await desk.text(job["key"], "stderr")
     assert (over["state"], over["stage"]["files"], over["stage"]["error"]) == ("TIMEOUT", 2, None)
-    assert "the time limit is near: 1 new or changed files are safe" in said
+    assert "The time limit is near. 1 new or changed files were copied" in said
     assert ((project / "half").read_text(), (project / "last").read_text()) == ("half\n", "last\n")
     assert not list(output.glob("*/*")), "nothing is left on the node"
 

@@ -146,9 +146,9 @@ async def test_preempted_it_goes_on_whether_or_not_it_asks(preempting, open_desk
         for said, words in zip(
             await asyncio.gather(saves, goes_on, trap, deaf),
             (
-                "the cell has ended for the time being",
+                "the cell has has stopped for now",
                 "the cell goes on, and this run is at its end",
-                "the script has ended for the time being",
+                "the script has has stopped for now",
                 "the script goes on, and this run is at its end",
             ),
             strict=True,
@@ -166,7 +166,7 @@ async def at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, w
     await asyncio.to_thread(wait_for, lambda: start_now(cluster, job), "the second run")
     said = await ended_well(desk, job)
     assert "this run is to end: the time limit is near; " in said
-    assert "ended for the time being" in said
+    assert "has stopped for now" in said
 
 
 async def script_at_its_time_limit(desk: Any, cluster: EmbeddedCluster, folder: Path, wait_for: Any) -> None:
@@ -228,7 +228,7 @@ def test_it_is_restarted_as_often_as_was_said(tmp_path):
     argv = [sys.executable, "-u", runner, str(tmp_path)]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "no more restarts: resume=N allows more" in done.stderr
+    assert "No more restarts are allowed. Use resume=N to allow more." in done.stderr
     assert json.loads((tmp_path / "end.json").read_text())["exit_code"] == 1
 
 

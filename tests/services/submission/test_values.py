@@ -153,7 +153,7 @@ def test_what_is_too_large_is_not_pickled_to_its_end(tmp_path: Path) -> None:
     values.leave(str(tmp_path / "out.values"), list(namespace), namespace, 200_000, {})
     outputs = read_outputs(bytearray((tmp_path / "out.values").read_bytes()))
     assert (sorted(outputs), sorted(outputs.errors)) == (["numbers", "small"], ["long", "text"])
-    assert "it has 0.3 MB or more, 0.2 MB can travel: write a file" in outputs.errors["text"]
+    assert "it has 0.3 MB or more, 0.2 MB can be returned: write a file" in outputs.errors["text"]
     assert 90 < pickled < 500
 
 
