@@ -15,19 +15,15 @@ from jupyter_slurm import errors
 PACKAGE = Path(jupyter_slurm.__file__).parent
 
 # Packages and modules whose messages follow the rules, and those that are still to be reworded.
-COVERED = ("errors.py", "services", "transport")
+COVERED = ("client", "errors.py", "kernels", "magics", "runner", "server", "widgets")
 NOT_COVERED = (
     "agent",
     "cli",
-    "client",
     "domain",
     "embedded",
-    "kernels",
-    "magics",
-    "runner",
-    "server",
+    "services",
     "sites",
-    "widgets",
+    "transport",
 )
 
 # Classes whose hint the class itself has, or that no user sees.
@@ -36,7 +32,7 @@ HAS_HINT = {"LeaderElsewhere", "LinkLost", "ParseError"}
 _CLASSES = {name for name in errors.__all__ if name[0].isupper()} | {"LinkLost", "PortTaken", "LeaderElsewhere"}
 # Calls whose text is that of their first argument.
 _TRANSPARENT = {"printable", "shortened", "strip", "rstrip"}
-_OPENING = re.compile(r"[A-Z0-9{`'\"%~.#/\-]|sbatch|scontrol|sacctmgr|scancel|srun|rsync|launcher=|stage=|sweep=|sync=")
+_OPENING = re.compile(r"[A-Z0-9{`'\"%~.#/\-]|sbatch|scontrol|sacctmgr|scancel|srun|rsync|[a-z]+=")
 _ENDING = re.compile(r"[.?…][)'\"`]*(?: ?\{\})?$|:\s?(?:\{\})+$")
 _HINT_ENDING = re.compile(r"(?:[.…`]|\{\})$|^Did you mean .*\?$|https?://\S+$", re.DOTALL)
 

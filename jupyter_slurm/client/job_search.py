@@ -38,7 +38,7 @@ def job(reference: int | str | JobId) -> Job:
     """
     text = str(reference).strip()
     if _REFERENCE.fullmatch(text) is None:
-        raise JobNotFound(f"{text!r} is no id of a job.", hint="jupyter_slurm.jobs() lists those that are known.")
+        raise JobNotFound(f"{text!r} is not a job ID.", hint="List your jobs with jupyter_slurm.jobs().")
     cluster = current()
     task = re.fullmatch(r"[0-9]+_([0-9]+)", text)
     data = cluster.client.get(cluster.path("jobs", text))
@@ -69,7 +69,7 @@ def queue_trouble(cluster: Cluster) -> str:
     if not poll or not error:
         return ""
     since = time.strftime("%H:%M:%S", time.localtime(time.time() - (poll.get("failing_for") or 0)))
-    known = f"The queue cannot be read since {since}; this is what was known before."
+    known = f"The queue cannot be read since {since}. The list shows the last known states."
     return sentences(known, error.get("detail"), error.get("hint"))
 
 

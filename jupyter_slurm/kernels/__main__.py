@@ -32,8 +32,8 @@ def main(args: Sequence[str]) -> int:
     """Be the kernel of a connection file."""
     parser = argparse.ArgumentParser(prog="python -m jupyter_slurm.kernels", description=main.__doc__)
     parser.add_argument("-f", dest="file", metavar="CONNECTION_FILE", required=True)
-    parser.add_argument("--give-back", action="store_true", help="end what is left of a kernel instead")
-    parser.add_argument("--after", type=float, default=0.0, help="seconds until then, unless a front has it by then")
+    parser.add_argument("--give-back", action="store_true", help="release the remains of a kernel instead")
+    parser.add_argument("--after", type=float, default=0.0, help="seconds to wait for a front end to use the kernel")
     # The connection file is followed by cluster, options of sbatch and keywords: argparse would split some of them.
     at = args.index("-f") + 2 if "-f" in args else len(args)
     asked, words = parser.parse_args(args[:at]), list(args[at:])

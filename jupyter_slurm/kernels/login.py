@@ -89,13 +89,13 @@ class ClusterLogin:
         if cluster is None or not cluster.is_remote:
             return ""
         with contextlib.suppress(SlurmError):
-            answer = f"`jupyter slurm connect {cluster.name}` in a terminal, or JupyterLab's panel"
+            answer = f"a terminal with `jupyter slurm connect {cluster.name}`, or in JupyterLab's panel"
             for prompt in cluster.client.get("/v1/prompts", timeout=_ANSWER_TIMEOUT_S):
                 if prompt["cluster"] == cluster.name and prompt["questions"]:
-                    return f"{prompt['host']} asks for a log-in: {answer}, answers it."
+                    return f"{prompt['host']} asks for a login. Answer in {answer}."
             told = self._connection(cluster)
             if told is not None and told["state"] == "disconnected":
-                return sentences(f"Nobody is logged in to {cluster.name}", told["message"], f"{answer}, logs in")
+                return sentences(f"There is no connection to {cluster.name}", told["message"], f"Log in from {answer}")
             if told is not None and told["state"] == "lost":
                 return sentences(told["message"])
         return ""

@@ -27,8 +27,8 @@ __all__ = [
 
 _CHECK_INTERVAL_S = 1.0  # seconds between two checks
 _SILENT_CHECKS = 9  # checks: an idle keeper sends a sign of life every 5 s
-_DOWN_TEXT = "The link to this kernel is down. The kernel goes on: what it prints is shown when the link is back."
-_BACK_TEXT = "The link is back."
+_DOWN_TEXT = "The connection to this kernel is lost. The kernel keeps running, and its output appears later."
+_BACK_TEXT = "The connection is back."
 
 
 class OutageNotice:
@@ -77,9 +77,9 @@ class OutageNotice:
 
 _HINTS: Final = {
     "CANCELLED": "",
-    "NODE_FAIL": "--exclude=NODE leaves out a node that keeps failing.",
-    "PREEMPTED": "With --requeue, Slurm puts such an allocation back into the queue, and the kernel begins anew in it.",
-    "TIMEOUT": "A kernel with a longer --time has more of it.",
+    "NODE_FAIL": "If a node keeps failing, exclude it with --exclude=NODE.",
+    "PREEMPTED": "Add --requeue so that Slurm requeues such an allocation and the kernel restarts in it.",
+    "TIMEOUT": "Use a kernel with a longer --time.",
 }
 """The next step, if it differs from that for a job."""
 
@@ -126,7 +126,7 @@ def why(step: api.Job, allocation: api.Job, restarts: int, message: str = "") ->
     error = step.get("error")
     detail = error.get("detail") if error else None
     if is_requeued(allocation, restarts):
-        back = "Slurm has put its allocation back into the queue: the kernel begins anew there, without its variables"
+        back = "Slurm requeued its allocation: the kernel restarts in it, without its variables"
         return sentences(detail, back)
     if is_ending(allocation):
         return sentences(headline(allocation), detail)
@@ -143,4 +143,4 @@ def retained_allocation_text(allocation: api.Job) -> str:
     """Return a note that an allocation exists without a kernel, and for how long; empty otherwise."""
     if not allocation_card.is_open(allocation) or not (lease := allocation.get("lease")):
         return ""
-    return f"Its allocation {allocation['id'] or ''} is kept for that, for {duration(lease)}."
+    return f"Its allocation {allocation['id'] or ''} is kept for another start, for {duration(lease)}."

@@ -45,8 +45,8 @@ _KERNEL_END_TIMEOUT_S = 2.0  # seconds for a kernel to end by itself, within a c
 _MAX_LOG_LINES = 20  # lines of the log to show
 _DETACHED_EXIT_CODE, _DIED_EXIT_CODE = 0, 1
 _UNUSED = {
-    "idle_over": "The kernel was ended: nobody had used it for as long as idle= says. What it had was given back.",
-    "lease_over": "The kernel was ended: no notebook had come back to it for as long as lease= says.",
+    "idle_over": "The kernel was ended: it was not used for the time of idle=. Its allocation was released.",
+    "lease_over": "The kernel was ended: no notebook was connected to it for the time of lease=.",
 }
 
 
@@ -177,7 +177,7 @@ class KernelProxy:
         if self._is_running and self._carrier is not None:
             self._carrier.send_note(do="interrupt")
             if self._outage.is_down:
-                self._print_in_cell("It is interrupted when the link is back.")
+                self._print_in_cell("The cell is interrupted when the connection is back.")
         else:
             self._standin.interrupt()
 
@@ -270,7 +270,7 @@ class KernelProxy:
             try:
                 await carrier.over(await self._place.connect())
             except PeerRejected as error:
-                raise KernelStartError(f"What answers on the node is not this kernel: {error}.") from error
+                raise KernelStartError(f"The program that answers on the node is not this kernel: {error}.") from error
             except PeerReplaced:
                 log.warning("another front has taken the kernel over")
                 self._detach()
@@ -362,10 +362,10 @@ class KernelProxy:
         note = self._note
         if note.get("why"):
             return sentences(note["why"], note.get("hint"))
-        said = [await self._place.ended(wait=True) or "The kernel is over"]
+        said = [await self._place.ended(wait=True) or "The kernel has ended"]
         with contextlib.suppress(ValueError, TypeError):
             number = note.get("signal")
-            said.append(f"Signal {number} ({signal.Signals(int(number)).name}) has ended it" if number else "")
+            said.append(f"Signal {number} ({signal.Signals(int(number)).name}) ended it" if number else "")
         said.append(str(note.get("hint") or ""))
         text = sentences(*said)
         tail = "\n".join(str(note.get("log") or "").strip().split("\n")[-_MAX_LOG_LINES:])

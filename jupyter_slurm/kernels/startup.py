@@ -71,7 +71,7 @@ class KernelStartup(KernelAllocation):
         """
         try:
             if self._arguments:
-                standin.print_status(f"Asks for a kernel: {shlex.join(self._arguments)}")
+                standin.print_status(f"Requesting a kernel: {shlex.join(self._arguments)}")
             while True:
                 try:
                     await self._set_out(standin)
@@ -107,7 +107,7 @@ class KernelStartup(KernelAllocation):
         """Wait for an allocation that Slurm is requeuing: no step can start before."""
         until = asyncio.get_running_loop().time() + _REQUEUE_TIMEOUT_S
         while asyncio.get_running_loop().time() < until and await self._do(self._is_being_requeued):
-            standin.print_status("Slurm is putting its allocation back into the queue …")
+            standin.print_status("Slurm is requeuing its allocation …")
             await asyncio.sleep(_RETRY_INTERVAL_S)
 
     def _is_being_requeued(self) -> bool:
@@ -195,7 +195,7 @@ class KernelStartup(KernelAllocation):
                 self._restarts = int((await self._do(lambda: self._granted.refresh()._data)).get("restarts") or 0)
                 return
             if where["finished"]:
-                raise KernelStartError(await self.ended(wait=True) or "The kernel is over before it began.")
+                raise KernelStartError(await self.ended(wait=True) or "The kernel has ended before it started.")
             standin.print_status(_display_text(where) or await self._do(self._waits_for))
 
     async def stage(self) -> str:
@@ -208,13 +208,13 @@ class KernelStartup(KernelAllocation):
         """Return the cause of the wait of a kernel that has not started."""
         data = self._granted.data
         if data["state"] == "RUNNING":
-            return f"Starts on {data.get('nodes') or 'its node'} …"
+            return f"Starting on {data.get('nodes') or 'its node'} …"
         if data["finished"]:
-            return f"Its allocation is over ({data['state']})."
+            return f"Its allocation has ended ({data['state']})."
         error = data.get("error")
         trouble = error.get("detail") if error else None
         return sentences(
-            f"Waits for its allocation ({data['state']})", data.get("reason_text"), trouble, start_note(data)
+            f"Waiting for its allocation ({data['state']})", data.get("reason_text"), trouble, start_note(data)
         )
 
     async def connect(self) -> socket.socket:
@@ -249,7 +249,7 @@ class KernelStartup(KernelAllocation):
     def _open_tunnel(self) -> Tunnel:
         where = self._kernel.connection_data(_REASON_CHECK_INTERVAL_S)
         if not where["port"]:
-            raise TunnelError("Where the kernel listens is not known now.")
+            raise TunnelError("The port of the kernel is not known yet.", hint="Wait: the connection is tried again.")
         return open_tunnel(self._cluster, str(self._granted.key), where["port"], node=where["node"], socket=True)
 
 

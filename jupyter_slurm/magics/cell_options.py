@@ -36,7 +36,7 @@ def check_name(parsed: MagicLine) -> None:
     """Refuse an ``as=`` that is not a variable name."""
     name = parsed.keywords.get("as")
     if name is not None and (not name.isidentifier() or keyword.iskeyword(name)):
-        raise UsageError(f"as={name}: that is no name of a Python variable.", hint="For example as=job.")
+        raise UsageError(f"as={name} is not a Python variable name.", hint="Use for example as=job.")
 
 
 def is_test(parsed: MagicLine) -> bool:

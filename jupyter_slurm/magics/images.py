@@ -30,7 +30,7 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | Preview 
     if act == "remove" and len(words) == 2:
         return CommandText(remove(words[1], cluster) + "\n")
     if act not in ("build", "pull"):
-        raise UsageError(f"%slurm image has no {' '.join(words)!r}.", hint=USAGE)
+        raise UsageError(f"%slurm image has no subcommand {' '.join(words)!r}.", hint=f"Use `{USAGE}`.")
     prefix = f"%slurm image {typed.removesuffix(line)}"
     with pointing_at(prefix, line):
         asked = parse_image_line(cluster, line, lookup, variables(line, cluster))

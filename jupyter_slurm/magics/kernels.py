@@ -14,15 +14,15 @@ from jupyter_slurm.errors import JobNotFound, UsageError
 __all__ = ["ACTIONS", "USAGE", "run"]
 
 ACTIONS = {
-    "switch": "to another kernel, with in=x,y",
-    "cancel": "stay here after all",
+    "switch": "move to another kernel, with in=x,y",
+    "cancel": "keep this kernel",
 }
 """The actions, and their descriptions."""
 
 USAGE = "%slurm kernel switch KERNEL [in=x,y]; %slurm kernel, %slurm kernel cancel"
 """The usage text."""
 
-_STATUS_HINT = "%slurm kernel tells how far it is, %slurm kernel cancel gives it up."
+_STATUS_HINT = "%slurm kernel shows the progress, %slurm kernel cancel cancels the move."
 
 
 def run(arguments: Sequence[str]) -> CommandText:
@@ -32,12 +32,12 @@ def run(arguments: Sequence[str]) -> CommandText:
         to, notebook = parse_move_line(act, arguments[1:]), _notebook()
         notebook.move(to)
         along = f", with {', '.join(to.names)}" if to.names else ""
-        said = f"{notebook.path} moves to {to.kernel} once that is there{along}; go on here meanwhile."
+        said = f"{notebook.path} moves to {to.kernel} when it is ready{along}. Until then, cells run in this kernel."
         return CommandText(f"{printable(said)}\n{_STATUS_HINT}\n")
     if act not in ("", "cancel") or len(arguments) > 1:
         raise UsageError(
-            f"%slurm kernel has no {' '.join(arguments)!r}.",
-            hint=f"{USAGE}. In a terminal `jupyter slurm kernel` has add, list, remove, follow.",
+            f"%slurm kernel has no subcommand {' '.join(arguments)!r}.",
+            hint=f"Use {USAGE}. In a terminal, `jupyter slurm kernel` has add, list, remove and follow.",
         )
     moves = _notebook().moves
     if act == "cancel":
@@ -45,9 +45,9 @@ def run(arguments: Sequence[str]) -> CommandText:
             if not move.is_over:
                 move.cancel()
                 return CommandText(f"{printable(move.text)}\n")
-        return CommandText("This notebook is not on its way to another kernel.\n")
+        return CommandText("This notebook is not moving to another kernel.\n")
     told = "".join(f"{move.state}: {printable(move.text)}\n" for move in moves)
-    return CommandText(told or f"This notebook is not on its way to another kernel.\n{USAGE}\n")
+    return CommandText(told or f"This notebook is not moving to another kernel.\n{USAGE}\n")
 
 
 def _notebook() -> Notebook:
@@ -60,7 +60,7 @@ def _notebook() -> Notebook:
         name = ""
     if (found := re.fullmatch(r"kernel-(.+)", name)) is None:
         raise JobNotFound(
-            "This is no notebook of a Jupyter server.",
-            hint="`jupyter slurm kernel switch NOTEBOOK KERNEL` in a terminal moves one that is open.",
+            "This kernel does not belong to a notebook of a Jupyter server.",
+            hint="Run `jupyter slurm kernel switch NOTEBOOK KERNEL` in a terminal to move an open notebook.",
         )
     return find_notebook(found[1])

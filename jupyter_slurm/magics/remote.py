@@ -80,9 +80,9 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         raise
     except KeyboardInterrupt:  # outside the wait for the cell
         if remote is None:
-            raise WaitInterrupted("Interrupted before the cell was sent: nothing of it runs.") from None
+            raise WaitInterrupted("Interrupted before the cell was sent: nothing runs.") from None
         raise WaitInterrupted(
-            f"Stopped waiting. {remote.title} was sent: %remote tells what it does, `%remote interrupt` interrupts it."
+            f"Stopped waiting. {remote.title} was sent. `%remote` shows its state, `%remote interrupt` interrupts it."
         ) from None
     return None
 
@@ -94,9 +94,11 @@ def _send(
     cluster, prefix = current(), "%%remote "
     parsed = _parsed(shell, cluster, prefix, line, CELL_KEYWORDS, local_ns)
     if parsed.args:
-        raise UsageError("A cell in a process has no arguments.", hint="Send variables: in=NAME; those of before stay.")
+        raise UsageError(
+            "%%remote takes no arguments after --.", hint="Send variables with in=NAME. Earlier variables stay."
+        )
     if classify(cell, as_python) != "python":
-        raise UsageError("%%remote runs Python; this cell is a script.", hint="%%srun runs scripts.")
+        raise UsageError("%%remote runs Python, and this cell is a script.", hint="Use %%srun for scripts.")
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     submission = Submission("python", cell, filename=cell_name(shell), values=pack_cell_variables(parsed, namespace))
     if "kernel" in parsed.keywords:
@@ -121,24 +123,28 @@ def run_line(shell: Any, line: str, local_ns: Mapping[str, object]) -> None:
     asked = [word for word in parsed.keywords if word not in ("kernel", "on")] or ["status"]
     if parsed.options or parsed.args or len(asked) > 1:
         raise UsageError(
-            "%remote does one thing.", hint="%remote [status|interrupt|restart|stop] [on=NAME] [kernel[=NAME]]"
+            "%remote takes one subcommand.",
+            hint="Use `%remote [status|interrupt|restart|stop] [on=NAME] [kernel[=NAME]]`.",
         )
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     process: Step | None
     if "kernel" in parsed.keywords:
         if asked[0] in ("restart", "stop"):
-            raise UsageError("The kernel is its notebook's.", hint="Restart it, or shut it down, there.")
+            raise UsageError(
+                "A kernel cannot be stopped or restarted from another notebook.",
+                hint="Use the menu of its own notebook.",
+            )
         allocation, process = _kernel(cluster, parsed, namespace)
     else:
         allocation = _allocation(cluster, parsed, namespace)
         process, _ = running_in(allocation)
     if process is None:
-        raise UsageError(f"No process for cells runs in {allocation.title}.", hint="%%remote starts one with its cell.")
+        raise UsageError(f"No process for cells runs in {allocation.title}.", hint="Run a %%remote cell to start one.")
     if asked == ["interrupt"]:
         _interrupt(allocation, process)
     elif asked != ["status"]:
         stop(process)
-        sys.stdout.write(f"{process!r}\nAll its variables are gone.\n")
+        sys.stdout.write(f"{process!r}\nAll its variables are lost.\n")
     if asked == ["restart"]:
         process = restart(cluster, allocation, process)
     if asked[0] in ("status", "restart"):
@@ -163,18 +169,14 @@ def _parsed(
 def _allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> Allocation:
     allocation = choose(cluster, parsed.keywords.get("on"), namespace)
     if allocation is None:
-        raise UsageError(
-            "No allocation is open, and %%remote needs one.", hint="%salloc [options of sbatch] asks for it."
-        )
+        raise UsageError("No allocation is open, and %%remote needs one.", hint="Request one with %salloc.")
     return allocation
 
 
 def _kernel(cluster: Cluster, parsed: MagicLine, namespace: Mapping[str, object]) -> tuple[Allocation, Step]:
     """Return the intended remote kernel, and its allocation."""
     if parsed.options or "python" in parsed.keywords:
-        raise UsageError(
-            "The kernel is there already: it takes no options of srun, and no python=.", hint="Leave them out."
-        )
+        raise UsageError("The kernel already runs, so options of srun and python= have no effect.", hint="Omit them.")
     allocation = choose(cluster, parsed.keywords["on"], namespace) if "on" in parsed.keywords else None
     return running_kernel(cluster, parsed.keywords["kernel"], allocation)
 

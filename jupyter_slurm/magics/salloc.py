@@ -40,7 +40,10 @@ def run(shell: Any, line: str, local_ns: Mapping[str, object]) -> Allocation | E
         parsed = parse_cell_line(line, table, KEYWORDS, lookup_in(shell, local_ns), variables(line, cluster))
         check(parsed)
     if parsed.args:
-        raise UsageError("%salloc runs nothing.", hint="%srun and %%srun run commands and cells in it.")
+        raise UsageError(
+            "%salloc takes no arguments after --.",
+            hint="Use %srun and %%srun to run commands and cells in the allocation.",
+        )
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     if "release" in parsed.keywords or "on" in parsed.keywords:
         return _show_or_release(shell, cluster, parsed, namespace)
@@ -60,12 +63,12 @@ def _show_or_release(shell: Any, cluster: Cluster, parsed: MagicLine, namespace:
     """Show an existing allocation, or release it."""
     if parsed.options or parsed.keywords.keys() & {"keep", "lease", "python"}:
         raise UsageError(
-            "`on=` and `release` are about an allocation that is there; nothing else can be asked of it.",
-            hint="%salloc release on=NAME gives one back, %salloc on=NAME shows it.",
+            "`on=` and `release` need an open allocation and take no other options.",
+            hint="Use `%salloc on=NAME` to show an allocation, `%salloc release on=NAME` to release it.",
         )
     allocation = choose(cluster, parsed.keywords.get("on"), namespace)
     if allocation is None:
-        raise UsageError("No allocation is open.", hint="%salloc [options] asks for one.")
+        raise UsageError("No allocation is open.", hint="Request one with %salloc.")
     if "release" in parsed.keywords:
         allocation.release()
     return _show(shell, allocation, parsed)
@@ -76,8 +79,8 @@ def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[
     before = namespace.get(name) if name else None
     if isinstance(before, Allocation) and before.is_open:
         raise UsageError(
-            f"{name} is an allocation already: {before!r}",
-            hint=f"%salloc on={name} shows it, %salloc release on={name} gives it back.",
+            f"{name} is already an open allocation: {before!r}",
+            hint=f"Use `%salloc on={name}` to show it, `%salloc release on={name}` to release it.",
         )
     # A notebook that is run again after a restart reuses its kept allocation instead of a second one.
     kept = (
@@ -85,8 +88,8 @@ def _request_allocation(cluster: Cluster, parsed: MagicLine, namespace: Mapping[
     )
     if kept:
         raise UsageError(
-            f"{name} is an allocation already, and kept: {kept[0]!r}",
-            hint=f"%salloc on={name} as={name} uses it here, %salloc release on={name} gives it back.",
+            f"{name} is already a kept allocation: {kept[0]!r}",
+            hint=f"Use `%salloc on={name} as={name}` to use it, `%salloc release on={name}` to release it.",
         )
     lease = parsed.keywords.get("lease")
     return allocate(
@@ -107,7 +110,7 @@ def _seconds(text: str) -> float:
     seconds = parse_time_limit(text)
     if seconds is None or seconds < _MIN_LEASE_S:
         raise UsageError(
-            f"lease={text}: at least a minute, and not without end.", hint="As --time is written: lease=1:00:00."
+            f"lease={text} is not a time of at least one minute.", hint="Write it as for --time: lease=1:00:00."
         )
     return float(seconds)
 

@@ -76,16 +76,16 @@ CELL_KEYWORDS = {**FILE_KEYWORDS, "python": True, "in": True, "out": True, "laun
 # Options with which sbatch does not submit this cell.
 _REFUSED = {
     "wrap": (
-        "--wrap gives sbatch a script, and the cell is one already",
+        "--wrap is not possible in %%sbatch: the cell is the script.",
         "Put the command into the cell, or use %sbatch.",
     ),
     "wait": (
-        "--wait would keep sbatch running",
-        "Say `wait`, without dashes: it waits, shows the output, can be interrupted.",
+        "--wait is not supported: sbatch would keep running.",
+        "Use the keyword `wait`, without dashes. It shows the output and can be interrupted.",
     ),
-    "help": ("--help submits nothing", "`%%sbatch?` shows the help."),
-    "usage": ("--usage submits nothing", "`%%sbatch?` shows the help."),
-    "version": ("--version submits nothing", "`%sinfo --version` shows the version."),
+    "help": ("--help submits nothing.", "Use `%%sbatch?` for the help."),
+    "usage": ("--usage submits nothing.", "Use `%%sbatch?` for the help."),
+    "version": ("--version submits nothing.", "Use `%sinfo --version` for the version."),
 }
 
 _WRAPPER = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{}\n"  # as sbatch itself writes it
@@ -117,10 +117,13 @@ def submit_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]
     kind = classify(cell, as_python)
     header = header_options(cell)  # an open quote is refused before the submission, not by the node
     if kind == "script" and "python" in parsed.keywords and "resume" not in parsed.keywords:
-        raise UsageError("python= is for Python cells; this one is a script.", hint="Its first line says what runs it.")
+        raise UsageError(
+            "python= applies to Python cells, and this cell is a script.",
+            hint="Name the interpreter in its first line.",
+        )
     if kind == "script" and (both := [word for word in ("in", "out", "launcher") if word in parsed.keywords]):
-        hint = "Say srun, or torchrun, in it." if both[0] == "launcher" else "Give it arguments: -- {x}"
-        raise UsageError(f"{both[0]} is for Python cells; this one is a script.", hint=hint)
+        hint = "Call srun or torchrun in the script." if both[0] == "launcher" else "Pass arguments: `-- {x}`."
+        raise UsageError(f"{both[0]}= applies to Python cells, and this cell is a script.", hint=hint)
     _warn_about_ignored(cell, kind)
     if kind == "python" and "launcher" not in parsed.keywords:
         hint_at_launchers(parsed, cell, table)
@@ -191,13 +194,13 @@ def submit_file(shell: Any, line: str, local_ns: Mapping[str, object]) -> Job | 
     wrapped = [option.value for option in as_typed.parsed.options if option.name == "wrap"]
     if wrapped:
         if parsed.rest:
-            raise UsageError(
-                f"--wrap is the script already; {parsed.rest[0]!r} would be another one.", hint="Leave one out."
-            )
+            raise UsageError(f"--wrap and the script {parsed.rest[0]!r} cannot be combined.", hint="Omit one of them.")
         text = _WRAPPER.format(wrapped[-1])
         submission = Submission("script", text, slurm_options(parsed), script_name="wrap", **more)
     elif not parsed.rest:
-        raise UsageError("There is no script.", hint="%sbatch [options] job.sh [arguments]; for a cell: %%sbatch")
+        raise UsageError(
+            "%sbatch needs a script.", hint="Use `%sbatch [options] job.sh [arguments]`, or `%%sbatch` for a cell."
+        )
     else:
         path = _find(parsed.rest[0])
         text = _read(path)
@@ -261,9 +264,7 @@ def check(parsed: MagicLine, *, wrap: bool = False) -> None:
     if without and (
         both := [word for word in ("wait", "as", "show") if word in parsed.keywords and word not in without]
     ):
-        raise UsageError(
-            f"{without} submits nothing, so there is nothing for `{both[0]}`.", hint="Leave one of them out."
-        )
+        raise UsageError(f"{without} submits nothing, so `{both[0]}` has no effect.", hint="Omit one of them.")
     check_name(parsed)
 
 
@@ -282,7 +283,9 @@ def _warn_about_python(cluster: Cluster, submission: Submission) -> None:
     for warning in preview(cluster, submission).warnings:
         sys.stderr.write(f"Warning: {warning}\n")
     if cluster.is_remote and python == cluster.python:
-        sys.stderr.write(f"Python cells on {cluster.name}: {cluster.python} of the node; python=PATH names another.\n")
+        sys.stderr.write(
+            f"Python cells on {cluster.name}: {cluster.python} of the node. Choose another with env=NAME.\n"
+        )
     cluster.checked_pythons.add(python)
 
 
@@ -305,20 +308,20 @@ def _read(path: str) -> str:
     try:
         with open(path, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"{path} is not a file.", hint="%sbatch [options] job.sh [arguments]")
+                raise UsageError(f"{path} is not a file.", hint="Use `%sbatch [options] job.sh [arguments]`.")
             raw = file.read(MAX_SCRIPT_BYTES + 1)
     except OSError as error:
         raise UsageError(
-            f"{path} cannot be read: {error.strerror}.", hint="Check the path; it starts at %pwd."
+            f"{path} cannot be read: {error.strerror}.", hint="Check the path. It is relative to %pwd."
         ) from None
     text = raw.decode("utf-8", "surrogateescape")
     if text.startswith("\ufeff#!"):
-        hint = "Save it as UTF-8 without that mark (BOM), and with Unix line ends."
-        raise CellError(f"{path} begins with a byte order mark, before its #!, so Slurm would not take it.", hint=hint)
+        hint = "Save it as UTF-8 without a byte order mark (BOM) and with Unix line ends."
+        raise CellError(f"{path} begins with a byte order mark before #!, so Slurm would refuse it.", hint=hint)
     if not text.startswith("#!"):
         raise CellError(
             f"{path} is not a batch script: its first line does not begin with #!.",
-            hint="Add #!/bin/bash as its first line; Python belongs into a %%sbatch cell.",
+            hint="Add #!/bin/bash as its first line, or put Python into a %%sbatch cell.",
         )
     classify(text)
     return text
@@ -336,8 +339,8 @@ def find_launcher(parsed: MagicLine) -> str | None:
     if name is None or name in LAUNCHERS:
         return name
     near = difflib.get_close_matches(name, LAUNCHERS, n=1)
-    hint = f"Did you mean launcher={near[0]}?" if near else f"There are: {', '.join(LAUNCHERS)}."
-    raise UsageError(f"launcher={name}: there is no such launcher.", hint=hint)
+    hint = f"Did you mean launcher={near[0]}?" if near else f"Use one of {', '.join(LAUNCHERS)}."
+    raise UsageError(f"launcher={name} is not supported.", hint=hint)
 
 
 def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
@@ -351,4 +354,6 @@ def hint_at_launchers(parsed: MagicLine, cell: str, table: OptionTable) -> None:
 
 @functools.cache
 def _show_hint() -> None:
-    sys.stderr.write("This cell runs once, on the first node; launcher=srun runs it in each task (see %%sbatch?).\n")
+    sys.stderr.write(
+        "This cell runs once, on the first node. Add launcher=srun to run it in each task (see %%sbatch?).\n"
+    )

@@ -29,7 +29,7 @@ USAGES = {
     "disconnect": "%slurm disconnect CLUSTER",
     "list": "%slurm list",
     "usage": "%slurm usage [account=NAME] [start=2026-11-01] [end=2026-11-30] [by=user,partition,gpu]",
-    "launch": "%slurm launch [CLUSTER] [options of sbatch] [words] [-- command with a {port}]",
+    "launch": "%slurm launch [CLUSTER] [options of sbatch] [keywords] [-- COMMAND {port}]",
     "image": "%slurm image build NAME FILE|environment …, image pull NAME …, image list, image remove NAME",
     "kernel": "%slurm kernel switch KERNEL [in=x,y]",
 }
@@ -59,17 +59,21 @@ def run(
     if action not in USAGES:
         near = get_close_matches(action, USAGES, n=1)
         raise UsageError(
-            f"%slurm has no word {action!r}" + (f"; did you mean {near[0]!r}?" if near else "."),
-            hint="; ".join(USAGES.values()),
+            f"%slurm has no subcommand {action!r}." + (f" Did you mean {near[0]!r}?" if near else ""),
+            hint=f"Use {'; '.join(USAGES.values())}.",
         )
     if len(words[1:]) != (action != "list"):
-        raise UsageError(f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=USAGES[action])
+        raise UsageError(
+            f"%slurm {action} takes {'no' if action == 'list' else 'one'} name.", hint=f"Use `{USAGES[action]}`."
+        )
     if action == "use":
         cluster = clusters.use(words[1])
-        return CommandText(f"This notebook uses {cluster.name} from now on.\n")
+        return CommandText(f"This notebook now uses {cluster.name}.\n")
     if action == "disconnect":
         done = clusters.disconnect(words[1])
-        return CommandText(f"Disconnected from {words[1]}. Jobs go on.\n" if done else "Nothing was done.\n")
+        return CommandText(
+            f"Disconnected from {words[1]}. Jobs continue.\n" if done else f"Kept the login to {words[1]}.\n"
+        )
     opened = [printable(repr(one)) for each in clusters.every() for one in tunnels(each)]
     told = [f"{name}  {state}\n{lines(users)}" for name, state, users in clusters.overview()]
     return CommandText("".join([*told, *(f"{one}\n" for one in opened)]))
@@ -83,9 +87,9 @@ def _usage(arguments: list[str]) -> Usage | Table:
     for word in arguments:
         name, _, value = word.partition("=")
         if name not in ("account", "start", "end", "by") or not value:
-            raise UsageError(f"%slurm usage has no word {word!r}.", hint=USAGES["usage"])
+            raise UsageError(f"%slurm usage has no keyword {word!r}.", hint=f"Use `{USAGES['usage']}`.")
         if name in said:
-            raise UsageError(f"{name}= is said twice.", hint=USAGES["usage"])
+            raise UsageError(f"{name}= is given twice.", hint=f"Use `{USAGES['usage']}`.")
         said[name] = value
     used = request_usage(clusters.current(), said.get("account"), said.get("start"), said.get("end"))
     return used.by(*said["by"].split(",")) if "by" in said else used

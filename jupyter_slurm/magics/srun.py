@@ -55,7 +55,10 @@ def run_command(shell: Any, line: str, local_ns: Mapping[str, object]) -> Step |
         parsed = parse_line_magic(line, table, LINE_KEYWORDS, lookup, variables(line, cluster))
         check_name(parsed)
     if not parsed.rest:
-        raise UsageError("There is no command.", hint="%srun [words] [options] COMMAND [arguments]; a cell: %%srun")
+        raise UsageError(
+            "%srun needs a command.",
+            hint="Use `%srun [keywords] [options] COMMAND [arguments]`, or `%%srun` for a cell.",
+        )
     submission = Submission("command", "", parsed.options, parsed.rest)
     return _start(shell, cluster, parsed, submission, ChainMap(dict(local_ns), shell.user_ns), (prefix, line))
 
@@ -69,7 +72,9 @@ def run_cell(shell: Any, line: str, cell: str, local_ns: Mapping[str, object]) -
         check_name(parsed)
     kind = classify(cell, as_python)
     if kind == "script" and (both := [word for word in ("python", "in", "out") if word in parsed.keywords]):
-        raise UsageError(f"{both[0]}= is for Python cells; this one is a script.", hint="Give it arguments: -- {x}")
+        raise UsageError(
+            f"{both[0]}= applies to Python cells, and this cell is a script.", hint="Pass arguments: `-- {x}`."
+        )
     namespace = ChainMap(dict(local_ns), shell.user_ns)
     submission = Submission(
         kind,
@@ -133,9 +138,9 @@ def _estimate(cluster: Cluster, parsed: MagicLine, submission: Submission, alloc
     from jupyter_slurm.client.submission.estimate import estimate_allocation  # rarely used
 
     if allocation is not None:
-        raise UsageError(f"{allocation.title} is there: the step starts at once.", hint="Leave --test-only out.")
+        raise UsageError(f"{allocation.title} is open, so the step starts at once.", hint="Omit --test-only.")
     if both := [word for word in ("wait", "as", "out") if word in parsed.keywords]:
-        raise UsageError(f"--test-only starts nothing, so there is nothing for `{both[0]}`.", hint="Leave it out.")
+        raise UsageError(f"--test-only starts nothing, so `{both[0]}` has no effect.", hint=f"Omit `{both[0]}`.")
     return estimate_allocation(cluster, _holder(cluster, parsed, submission)[0])
 
 
@@ -156,11 +161,11 @@ def _start_in_own_allocation(cluster: Cluster, parsed: MagicLine, submission: Su
     allocation = allocate(cluster, holder, lease=settings().allocation_lease, once=True)
     try:
         number = f", {allocation.id}" if allocation.id else ""
-        sys.stdout.write(f"No allocation is open: it gets one of its own{number}, as with srun.\n")
+        sys.stdout.write(f"No allocation is open. srun requests one for this step{number}.\n")
         return start_step(cluster, allocation, replace(submission, options=rest))
     except BaseException:  # including an interrupt: the allocation would stay unused
         try:
             allocation.release()
         except SlurmError as error:
-            sys.stderr.write(f"{allocation.title} could NOT be given back: {error}\n")
+            sys.stderr.write(f"{allocation.title} could NOT be released: {error}\n")
         raise

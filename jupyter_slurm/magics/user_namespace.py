@@ -40,10 +40,10 @@ def _usable(name: str, value: Any) -> Any:
     from jupyter_slurm.client.jobs.job import Job
 
     if value is None:
-        raise UsageError(f"{name} is None: there is nothing to put into the line.", hint="Give it a value first.")
+        raise UsageError(f"{name} is None and cannot be inserted into the line.", hint="Assign a value first.")
     for item in value if isinstance(value, list | tuple) else (value,):
         if isinstance(item, Job) and item.id is None:
             raise UsageError(
-                f"{name}: this job has no number yet, sbatch has not answered.", hint="job.refresh() asks again."
+                f"{name} has no job ID yet: sbatch has not answered.", hint="Use job.refresh() to ask again."
             )
     return value

@@ -118,7 +118,7 @@ class AgentHandler(ProblemHandler):
         self._is_whole = True
         address = find_address(self._access.document(), self._api_path())
         if address is None:
-            raise web.HTTPError(404, "There is nothing at this address.")
+            raise web.HTTPError(404, "This URL does not exist.")
         # A separate task can be cancelled; a cancelled task of Tornado is logged as a failure.
         self._task = asyncio.ensure_future(self._pass_on(address))
         await asyncio.wait({self._task})

@@ -55,7 +55,9 @@ class SlurmExtension(ExtensionApp):
         self.serverapp.io_loop.add_callback(self._access.house)
         if not has_panel(jupyter_path("labextensions")):
             # pip hides the message of the build about it.
-            self.log.info("jupyter_slurm was installed without its JupyterLab panel; building that needs Node.js 20.")
+            self.log.info(
+                "jupyter_slurm was installed without its JupyterLab panel. Install a released package instead."
+            )
 
     async def stop_extension(self) -> None:
         """Disconnect from the agent, which ends with the server if it runs in it, and from remote kernels."""

@@ -107,7 +107,7 @@ class KernelHandler(_KernelHandler):
     async def get(self, kernel: str) -> None:
         """Return the place of the kernel; null: it is not a remote kernel, or its place is unknown."""
         if kernel not in self.kernel_manager:
-            raise web.HTTPError(404, "There is no such kernel.")
+            raise web.HTTPError(404, "This server has no such kernel.")
         # Not by its class: front ends never import each other.
         provisioner = getattr(self.kernel_manager.get_kernel(kernel), "provisioner", None)
         told = getattr(provisioner, "slurm_place", None)

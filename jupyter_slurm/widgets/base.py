@@ -15,12 +15,14 @@ from traitlets import Int
 from jupyter_slurm.client import event_loop
 from jupyter_slurm.client.render.job_card import sentences
 from jupyter_slurm.client.render.table import escape
+from jupyter_slurm.documentation import page_url
 from jupyter_slurm.errors import SlurmError
 from jupyter_slurm.widgets.unanswered_clicks import ClickCheck, handle_events_in_subshell
 
 if TYPE_CHECKING:
     from jupyter_slurm.client.jupyter_types import MimeBundle
 
+_DEFECT_HINT = f"Report it: {page_url('help/troubleshooting')}"
 __all__ = ["BAD", "CALM", "WARNING_STYLE", "Button", "WidgetPanel", "calm", "html", "text"]
 
 CALM, BAD = "var(--jp-ui-font-color2,GrayText)", "var(--jp-error-color1,#d32f2f)"
@@ -191,7 +193,7 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
         except SlurmError as error:
             self.show_error(error)
         except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
-            self.show_error(SlurmError(f"{type(error).__name__}: {error}"))
+            self.show_error(SlurmError(f"{type(error).__name__}: {error}", hint=_DEFECT_HINT))
         else:
             self.show_error(None)
         self.changed()
@@ -214,7 +216,7 @@ class WidgetPanel(ipywidgets.VBox):  # type: ignore[misc]  # ipywidgets has no t
             try:
                 self.draw()
             except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
-                self.show_error(SlurmError(f"{type(error).__name__}: {error}"))
+                self.show_error(SlurmError(f"{type(error).__name__}: {error}", hint=_DEFECT_HINT))
             await asyncio.sleep(_MIN_DRAW_INTERVAL_S)
 
     def _on_visibility(self, change: Mapping[str, int]) -> None:

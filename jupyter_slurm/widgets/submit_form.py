@@ -143,7 +143,9 @@ class SubmitForm(WidgetPanel):
 
     def _submit_job(self) -> None:
         if not str(self._cell.value).strip():
-            raise CellError("There is nothing to submit yet.", hint="Write a script that begins with #!, or Python.")
+            raise CellError(
+                "The cell is empty: nothing was submitted.", hint="Write a script that begins with #!, or Python."
+            )
         self._submit.disabled = True
         try:
             self.job = submit(self._cluster, self._submission(self._cell.value), notify=self._on_names)

@@ -31,7 +31,7 @@ def test_a_laptop_has_no_slurm_of_its_own(tmp_path: Path) -> None:
     assert "Clusters: far." in done.stderr
     done = run("jobs")
     assert done.returncode == 1
-    assert "This machine has no Slurm, and no cluster is chosen. There are: far." in done.stderr
+    assert "This computer has no Slurm, and no cluster is chosen. Site profiles: far." in done.stderr
     assert "--cluster far" in done.stderr
     assert not (tmp_path / "run").exists(), "no agent was started for that"
 

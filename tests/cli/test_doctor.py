@@ -138,7 +138,7 @@ def test_who_declines_ends_it_at_the_log_in(doctor: Callable[..., Said], ssh_sit
     assert failed.startswith("gateway, login: The login to gateway")
     assert "not answered" in failed
     assert [line.partition(":")[0] for line in said.lines("ok")][-2:] == ["gateway, reached", "gateway, host key"]
-    assert "nobody can be asked" in said.text
+    assert "cannot show a prompt" in said.text
 
 
 @pytest.mark.slurm

@@ -138,7 +138,7 @@ def _there(page: Page, which: str, screenshot: Callable[[Page, str], None] | Non
     expect(status).to_have_text(re.compile(rf"(Waiting for|Moving to) {SHOWN}"))
     if screenshot is not None:
         screenshot(page, "moving")
-    told = page.locator(".Toastify__toast", has_text=f"The notebook runs on {SHOWN} now")
+    told = page.locator(".Toastify__toast", has_text=f"The notebook now uses {SHOWN} now")
     expect(told).to_contain_text("x, twice came along", timeout=LONG)
     told.get_by_role("button").last.click()
     expect(status).to_have_count(0)

@@ -118,7 +118,7 @@ def test_a_notebook_uses_it_without_asking_again(
 ) -> None:
     connected = site.codes.used
     assert connected, "the test before this one has logged in"
-    expect(cell("%load_ext jupyter_slurm\n%slurm use far")).to_contain_text("This notebook uses far")
+    expect(cell("%load_ext jupyter_slurm\n%slurm use far")).to_contain_text("This notebook now uses far")
     expect(cell("%%sbatch wait\nimport os\nprint('on', os.uname().nodename)")).to_contain_text("on node1")
     assert site.codes.used == connected
     status = page.locator(".jp-Slurm-status button")
@@ -159,7 +159,7 @@ def test_a_cell_that_asks_goes_on_when_the_dialog_is_answered(
     screenshot(page, "prompt-and-cell")
     answer(page, "Password:", site.password)
     answer(page, "Verification code:", site.codes.next())
-    expect(output).to_contain_text("This notebook uses far")
+    expect(output).to_contain_text("This notebook now uses far")
     screenshot(page, "prompt-answered")
     expect(output.locator("input")).to_have_count(0)
     expect(cell("print(6 * 7)")).to_contain_text(
@@ -187,7 +187,7 @@ def test_openssh_asks_in_the_browser_and_under_the_cell(
     answer(page, "Password", site.password)
     code = site.codes.next()
     answer(page, "Verification code", code)
-    expect(output).to_contain_text("This notebook uses second")
+    expect(output).to_contain_text("This notebook now uses second")
     expect(field).to_have_count(0)
     expect(cell("%%sbatch wait\nimport os\nprint('on', os.uname().nodename)")).to_contain_text("on node1")
     expect(cell("import sys\n!{sys.executable} -m jupyter_slurm.cli.main disconnect second --yes")).to_contain_text(

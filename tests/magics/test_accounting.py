@@ -130,7 +130,7 @@ def test_what_was_used_is_told_by_whom_and_where_and_what_is_left(
     assert kernel.value("drawn") == "GPU hours"
     for line, why in (
         ("account=nosuch", "There is no account 'nosuch'"),
-        ("start=yesterday", "is no date"),
+        ("start=yesterday", "is not a date"),
         ("start=2026-02-01 end=2026-01-01", "ends before it begins"),
         ("by=colour", "by='colour' is none of user"),
         ("month=may", "has no word 'month=may'"),

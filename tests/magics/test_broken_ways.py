@@ -90,10 +90,10 @@ def test_an_interrupt_while_the_way_is_cut_says_whether_it_came_there(
     assert ran.error == "WaitInterrupted"
     assert re.search(r"Step \d+\.\d+ \(cell.py\)", ran.traceback)
     if way.is_remote:
-        assert "could NOT be interrupted and may go on. The connection to far is lost" in ran.traceback
+        assert "could NOT be interrupted and may keep running. The connection to far is lost" in ran.traceback
         way.host.start()
         stop.touch()
         kernel.ok("step.wait(check=False)")  # the interrupt may arrive late
     else:
-        assert "was interrupted; its allocation goes on." in ran.traceback
+        assert "was interrupted; its allocation stays open." in ran.traceback
         assert kernel.value("step.wait(check=False).state") == "CANCELLED"

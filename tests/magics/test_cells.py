@@ -525,7 +525,7 @@ def test_resume_is_for_cells_and_scripts_and_says_how_often(kernel: Any) -> None
     assert "resume.py" in shown
     kernel.ok("%%sbatch show resume=1000\n1")
     for number in ("0", "1001", "-1", "1.5", "often"):
-        assert "that is no number of restarts" in kernel.run(f"%%sbatch show resume={number}\n1").traceback
+        assert "is not a valid number of restarts" in kernel.run(f"%%sbatch show resume={number}\n1").traceback
     for script in ("%%sbatch show resume python=/usr/bin/python3\n#!/bin/sh\ntrue", "%sbatch show resume --wrap true"):
         shown = kernel.ok(script).result["text/plain"]
         assert "resume.py" in shown

@@ -186,7 +186,7 @@ def test_an_agent_that_does_not_answer_keeps_nobody(
         kernel.ok(
             "from jupyter_slurm.client.clusters import name_completion as facts\nfor one in facts._known.values(): one.next_request_at = 0"
         )
-        assert offered("%%sbatch -p ") == ["arandu", "devwork"], "what was known"
+        assert offered("%%sbatch -p ") == ["arandu", "devwork"], "last known states"
         assert not {"arandu", "--partition"} & set(offered("%%sbatch --reservation ")), "nothing is known of them"
         assert offered("%srun on=la") == ["later", "last"], "as it was when last heard of"
     finally:

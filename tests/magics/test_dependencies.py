@@ -71,13 +71,13 @@ def test_jobs_wait_for_others_by_name(kernel: Any, gate: Callable[[str], Path]) 
 def test_what_is_no_job_is_said(kernel: Any) -> None:
     kernel.ok("train = 'no job'")
     cases = {
-        "after=trian": "there is no variable trian. Did you mean train?",
-        "after=train": "train is a str, no job",
+        "after=trian": "There is no variable trian. Did you mean train?",
+        "after=train": "train is a str, not a job",
         "after=train[0]": "train has no tasks",
-        "after=4.5": "neither the name of a job nor its id",
+        "after=4.5": "neither a variable nor a job ID",
         "after=4000000000": "no job 4000000000",
-        "after=train --dependency=singleton": "say two things",
-        "afterany=train -d singleton": "say two things",
+        "after=train --dependency=singleton": "cannot be combined",
+        "afterany=train -d singleton": "cannot be combined",
         "afterall=train": "Did you mean",
     }
     for words, said in cases.items():
@@ -90,7 +90,7 @@ def test_what_is_no_job_is_said(kernel: Any) -> None:
     ]:
         said = kernel.run(f"%%sbatch {typed}\n#!/bin/sh\ntrue").traceback
         assert f"Did you mean {not_meant}?" not in said, "what Python and IPython put there is no job and no table"
-    assert "say two things" in kernel.run("%%sbatch after=train\n#!/bin/sh\n#SBATCH -d singleton\ntrue").traceback
+    assert "cannot be combined" in kernel.run("%%sbatch after=train\n#!/bin/sh\n#SBATCH -d singleton\ntrue").traceback
 
 
 def test_what_a_job_waited_for_is_looked_at_again_when_it_is_submitted_again(kernel: Any) -> None:

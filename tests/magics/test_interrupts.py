@@ -50,7 +50,7 @@ def test_where_nobody_can_be_asked_the_job_goes_on(
     assert ran.error == "WaitInterrupted"
     assert "goes on" in ran.traceback
     assert f"number is {number}" in ran.traceback
-    assert "nobody can be asked" in ran.traceback
+    assert "no prompt is possible" in ran.traceback
     assert "Traceback" not in ran.traceback
     gate("go").touch()
     assert kernel.value("held.wait().state") == "COMPLETED"
@@ -86,7 +86,7 @@ def test_the_setting_decides_without_a_question(
         kernel.answer = None
         kernel.ok("settings().on_interrupt = 'ask'")
     assert kernel.asked == []
-    assert "the setting on_interrupt" in ran.traceback
+    assert "setting on_interrupt" in ran.traceback
     gate("go").touch()
     assert kernel.value("held.wait(check=False).state") == state
 

@@ -23,7 +23,7 @@ def test_a_whole_notebook_asks_at_once_a_loop_waits_and_says_so_and_scancel_neve
         wait_for(lambda request=request: kernel.pump() or _told(kernel, request), "the cell says that it waits")
         kernel.manager.interrupt_kernel()
         ran = kernel.end(request)
-        said = rf"{name} waits \d+ s: the controller is shared\. jupyter_slurm\.jobs\(\) costs nothing\.\n"
+        said = rf"{name} waits \d+ s, to limit the load on Slurm\. jupyter_slurm\.jobs\(\) answers at once\.\n"
         assert re.fullmatch(said, ran.stderr)
         assert (ran.error, ran.traceback) == ("WaitInterrupted", f"Interrupted: {name} was not run.")
     ran = kernel.ok("for _ in range(40): get_ipython().run_line_magic('scancel', '99999999')")

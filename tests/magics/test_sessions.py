@@ -195,31 +195,31 @@ def test_the_example_shows_what_it_promises(kernel: Any) -> None:
 def test_what_is_wrong_is_said_before_anything_is_submitted(kernel: Any, slurm: Any) -> None:
     ran = kernel.run("%slurm launch -p arandu nmae=x")
     assert "Did you mean name?" in ran.traceback
-    assert "what is to be done is called install" in kernel.run("%slurm launch -p arandu jupyter=instal").traceback
+    assert "jupyter=instal is not supported" in kernel.run("%slurm launch -p arandu jupyter=instal").traceback
     assert "^^^^" in ran.traceback
     assert "no-such" in kernel.run("%slurm launch -p no-such").traceback
-    assert "at least a minute" in kernel.run("%slurm launch idle=0:10").traceback
-    assert "resume=0: that is no number of restarts" in kernel.run("%slurm launch resume=0").traceback
+    assert "at least one minute" in kernel.run("%slurm launch idle=0:10").traceback
+    assert "resume=0 is not a valid number of restarts" in kernel.run("%slurm launch resume=0").traceback
     assert "which --no-requeue forbids" in kernel.run("%slurm launch -p arandu --no-requeue resume").traceback
     assert "There is no site profile 'nowhere'" in kernel.run("%slurm launch nowhere -p arandu").traceback
-    assert "--test-only has no place here" in slurm("launch", "-p", "arandu", "--test-only").stderr
-    assert "--array cannot be used" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
+    assert "--test-only is not supported" in slurm("launch", "-p", "arandu", "--test-only").stderr
+    assert "--array has no place here" in kernel.run("%slurm launch -p arandu --array 1-3").traceback
     done = slurm("launch", "-p", "arandu", "python=/usr/bin/python3")
     assert done.returncode == 1
     assert "Session" not in done.stdout  # nothing was submitted
     assert "/usr/bin/python3 has no Jupyter." in done.stderr
-    assert "/usr/bin/python3 has no Jupyter.\njupyter=install" in done.stderr
+    assert "/usr/bin/python3 has no Jupyter.\nInstall it with jupyter=install" in done.stderr
     assert "'../x' is no name" in slurm("launch", "name=../x").stderr
-    assert "that is no port" in slurm("launch", "port=99999").stderr
-    assert "The Slurm of this machine is called arandu" in slurm("launch", "arndu").stderr
+    assert "port=99999 is not a port number" in slurm("launch", "port=99999").stderr
+    assert "the Slurm of this computer is arandu" in slurm("launch", "arndu").stderr
     assert "Did you mean --gpus=1?" in kernel.run("%slurm launch -p arandu gpus=1").traceback
     for idle in ("soon", "30s", "100000000d", "UNLIMITED"):
         ran = kernel.run(f"%slurm launch -p arandu idle={idle}")
-        assert f"idle={idle}: that has to be a time of at least a minute" in ran.traceback
+        assert f"idle={idle} is not a time of at least one minute" in ran.traceback
         assert "idle=30m" in ran.traceback
     assert "'docker://Torch:1' is no name of an image" in kernel.run("%slurm launch image=Torch:1").traceback
     assert "/no-such.sif" in kernel.run("%slurm launch image=no-such.sif").traceback
-    assert "Say one: image=NAME:TAG" in kernel.run("%slurm launch image=python:3 env=torch").traceback
+    assert "Use one of them: image=NAME:TAG" in kernel.run("%slurm launch image=python:3 env=torch").traceback
     shown = slurm("launch", "--help")
     assert shown.returncode == 0
     assert "idle=TIME" in shown.stdout

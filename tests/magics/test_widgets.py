@@ -222,7 +222,7 @@ def test_a_form_says_what_is_doubtful_writes_the_line_and_submits(kernel: Any, w
     wait_for(lambda: "lets nobody make a cell: copy the line" in front.html(root), "nobody makes one here")
     submit = front.find(root, description="Submit")
     front.click(submit)
-    wait_for(lambda: "There is nothing to submit yet" in front.html(root), "it wants a cell")
+    wait_for(lambda: "The cell is empty" in front.html(root), "it wants a cell")
     (cell,) = (name for name, model in front.seen(root) if model["_model_name"] == "TextareaModel")
     front.set(cell, value="print('from the form')")
     front.click(submit)

@@ -353,7 +353,7 @@ async def test_somebody_else_on_the_port_is_told_nothing(alice: str) -> None:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
-            refused = f"Port {port} .* is somebody else's program's now; nothing was sent"
+            refused = f"Port {port} .* now belongs to another program. Nothing was sent"
             with pytest.raises(TunnelUnproven, match=refused):
                 async with caller.request(port, "GET", "/", headers=headers, body=b""):
                     pass

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 # The state of a step or a cell that was interrupted before its allocation has started.
-STILL_WAITS_TEXT = "waits still, and is dropped as soon as it could begin"
+STILL_WAITS_TEXT = "still waits, and is dropped when it could start"
 
 _KERNEL_END_TIMEOUT_S = 3.0  # seconds for the request of a kernel that ends; the agent continues alone
 _START_NOTICE_TIMEOUT_S = 3.0  # seconds within which the start of an allocation is known
@@ -119,23 +119,25 @@ class Allocation(UnrepeatableJob):
         try:
             while not self.is_finished and self.state != "RUNNING":
                 if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError(f"{self.title} is not there after {timeout:g} s: {self.state}.")
+                    raise TimeoutError(f"{self.title} has not started after {timeout:g} s: {self.state}.")
                 follower.ended.wait(0.2)
         except KeyboardInterrupt:
             raise WaitInterrupted(
-                f"Stopped waiting. {self.title} is still asked for; .release() gives it up."
+                f"Stopped waiting. {self.title} is still requested. Use .release() to cancel the request."
             ) from None
         for shown in self._views:  # at once: the waiting user looks now
             shown.draw()
         if self.is_finished:
-            raise JobError(f"{self.title} is over: {self.state}.", hint=self.reason_text or "%salloc asks for another.")
+            raise JobError(
+                f"{self.title} has ended: {self.state}.", hint=self.reason_text or "Request another one with %salloc."
+            )
         return self
 
 
 class Step(UnrepeatableJob):
     """A step of an allocation. An interrupted wait, and :meth:`interrupt`, interrupt it; the allocation continues."""
 
-    _survivor_text, _in_any_case = "its allocation goes on", ".cancel() ends it in any case"
+    _survivor_text, _in_any_case = "its allocation stays open", ".cancel() ends the step in any case"
 
     @property
     def allocation(self) -> Allocation:
@@ -173,7 +175,7 @@ class Step(UnrepeatableJob):
                     return WaitInterrupted(f"{self.title} {STILL_WAITS_TEXT}.")
                 if follower.ended.wait(_INTERRUPT_TIMEOUT_S):
                     if follower.data.get("id") is None:
-                        return WaitInterrupted(f"{self.title} was given up before it began, as srun does.")
+                        return WaitInterrupted(f"{self.title} was cancelled before it started, as srun does.")
                     return WaitInterrupted(f"{self.title} was interrupted; {self._survivor_text}.")
             except KeyboardInterrupt:
                 self.cancel()
@@ -184,7 +186,7 @@ class Step(UnrepeatableJob):
         except SlurmError as error:
             why = sentences(follower.trouble or error.message)
             return WaitInterrupted(
-                f"{self.title} could NOT be interrupted and may go on. {why} .interrupt() tries again."
+                f"{self.title} could NOT be interrupted and may keep running. {why} Use .interrupt() to try again."
             )
         return WaitInterrupted(f"{self.title} was interrupted and has not ended yet; {self._in_any_case}.")
 
@@ -192,8 +194,8 @@ class Step(UnrepeatableJob):
 class RemoteCell(Step):
     """A cell that runs in a process of an allocation (``%%remote``). :meth:`cancel` interrupts the cell, too."""
 
-    _survivor_text = "its process goes on, with all its variables"
-    _in_any_case = "`%remote restart` ends its process, and all variables with it"
+    _survivor_text = "its process keeps running, with all variables"
+    _in_any_case = "`%remote restart` ends its process and deletes all variables"
 
     @property
     def process(self) -> Step:
@@ -204,8 +206,8 @@ class RemoteCell(Step):
 class KernelCell(RemoteCell):
     """A cell that runs in the kernel of another notebook (``%%remote kernel``)."""
 
-    _survivor_text = "the kernel goes on, with all its variables"
-    _in_any_case = "Restarting the kernel in its notebook ends it, and all variables with it"
+    _survivor_text = "the kernel keeps running, with all variables"
+    _in_any_case = "Restarting the kernel in its notebook ends the cell and deletes all variables"
 
 
 def handle(cluster: Cluster, data: api.Job) -> Job:
@@ -258,8 +260,8 @@ def allocate(
             if once:
                 _release_unanswered(cluster, asked)
             raise WaitInterrupted(
-                f"Interrupted while sbatch was at work: the allocation may or may not be there. It is found, once, by "
-                f"jupyter_slurm.job({body['key']!r}); .release() there gives it back."
+                f"Interrupted while sbatch was running: the allocation may or may not exist. Find it with "
+                f"jupyter_slurm.job({body['key']!r}), and use .release() to release it."
             ) from None
     report_warnings(data)
     allocation = Allocation(cluster, data, from_start=True)
@@ -292,7 +294,7 @@ def start_step(cluster: Cluster, allocation: Allocation, submission: Submission,
             raise
         except KeyboardInterrupt:
             raise WaitInterrupted(
-                f"Interrupted while the step was started: it may or may not be there. It is found, once, by "
+                f"Interrupted while the step was started: it may or may not exist. Find it with "
                 f"jupyter_slurm.job({body['key']!r})."
             ) from None
     return _step_class(data)(cluster, data, from_start=True)
@@ -343,7 +345,7 @@ def choose(cluster: Cluster, name: str | None, namespace: Mapping[str, object]) 
     # the allocation of a notebook's kernel: only by its name
     found = [one for one in found if one.keep and not one._data.get("kernel")]
     if len(found) > 1:
-        raise UsageError("Which allocation? This kernel asked for none, and several are open.", hint=_listed(found))
+        raise UsageError("Several allocations are open, and this kernel requested none of them.", hint=_listed(found))
     return found[0] if found else None
 
 
@@ -353,12 +355,12 @@ def _named(name: str, value: Any, matches: list[Allocation]) -> Allocation:
     # else its kernel may have been killed, and this kernel takes over
     named = [one for one in named if one.keep] or named
     if isinstance(value, Allocation) and not (named and named[0].keep):
-        over = "was given back" if allocation_card.is_released(value.data) else f"is over: {value.state}"
+        over = "was released" if allocation_card.is_released(value.data) else f"has ended: {value.state}"
         raise UsageError(f"on={name}: {value.title} {over}.", hint=_listed(matches))
     if not named:
-        raise UsageError(f"on={name}: there is no such allocation that is open.", hint=_listed(matches))
+        raise UsageError(f"on={name}: no open allocation has this name or job ID.", hint=_listed(matches))
     if len(named) > 1:
-        raise UsageError(f"on={name}: several are called so.", hint=_listed(named))
+        raise UsageError(f"on={name}: several open allocations have this name.", hint=_listed(named))
     return named[0]
 
 
@@ -372,11 +374,11 @@ def open_allocations(cluster: Cluster) -> list[Allocation]:
 
 def _listed(matches: list[Allocation]) -> str:
     if not matches:
-        return "%salloc asks for one."
+        return "Request one with %salloc."
     labels = [one.label for one in matches]
     means = [one.label if one.label and labels.count(one.label) == 1 else one.id for one in matches]
     known = zip(means, matches, strict=True)
-    return "There are: " + ", ".join(f"on={mean} ({one.id}, {one._data['state']})" for mean, one in known)
+    return "Open allocations: " + ", ".join(f"on={mean} ({one.id}, {one._data['state']})" for mean, one in known)
 
 
 def _release_at_exit(allocation: Allocation) -> None:

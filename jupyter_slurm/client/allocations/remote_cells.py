@@ -100,8 +100,9 @@ def ensure_process(
     if going is not None:
         if (options and list(options) != _srun_options(going)) or (python and python != _process_python(going)):
             raise UsageError(
-                f"{going.title} runs already, as: srun {' '.join([*_srun_options(going), _process_python(going)])}",
-                hint="Leave options and python= out, or end it first: %remote stop, with all its variables.",
+                f"{going.title} already runs with other options: srun "
+                f"{' '.join([*_srun_options(going), _process_python(going)])}.",
+                hint="Omit options and python=, or end the process and its variables first: %remote stop.",
             )
         return going
     if ended is not None:
@@ -109,7 +110,7 @@ def ensure_process(
         fallback = _process_python(ended)
     process = _start(cluster, allocation, python or fallback, options)
     if ended is not None:
-        sys.stderr.write(f"{headline(ended._data)}\nA new process begins, without any of its variables.\n")
+        sys.stderr.write(f"{headline(ended._data)}\nA new process starts. The earlier variables are lost.\n")
     return process
 
 
@@ -194,7 +195,7 @@ def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitIn
     try:
         try:
             if (told := cell.refresh()._data)["finished"]:
-                return WaitInterrupted(f"{cell.title} is over; the rest of its output is in {told['stdout']}.")
+                return WaitInterrupted(f"{cell.title} has ended. The rest of its output is in {told['stdout']}.")
             cell.interrupt()
         except KeyboardInterrupt:
             cell.interrupt()
@@ -206,9 +207,9 @@ def _interrupt(cell: RemoteCell, follower: Follower, printer: Printer) -> WaitIn
                 break  # its allocation has not started
     except KeyboardInterrupt:
         if not was_sent:
-            return WaitInterrupted(f"Whether {cell.title} was interrupted is not known. Look with `%remote`.")
+            return WaitInterrupted(f"Whether {cell.title} was interrupted is unknown. Use `%remote` to check.")
     except SlurmError as error:
-        return WaitInterrupted(f"{cell.title} could NOT be interrupted and goes on: {error}")
+        return WaitInterrupted(f"{cell.title} could NOT be interrupted and keeps running: {error}")
     return WaitInterrupted(f"{cell.title} {_after_interrupt(cell, follower)}.")
 
 
@@ -217,14 +218,16 @@ def _after_interrupt(cell: RemoteCell, follower: Follower) -> str:
     try:
         data = follower.data if follower.ended.is_set() else cell.refresh()._data
     except (SlurmError, KeyboardInterrupt):
-        return "was sent an interrupt; what became of it `%remote` tells"
+        return "was sent an interrupt; `%remote` shows the result"
     if data["state"] == "PENDING":
         return STILL_WAITS_TEXT
     if data["finished"] and data.get("start_time") is None:
-        return f"was withdrawn before it began: nothing of it ran; {cell._survivor_text}"
+        return f"was cancelled before it started; {cell._survivor_text}"
     if data["finished"]:
         return f"was interrupted; {cell._survivor_text}"
-    return f"was interrupted and does not listen, or not yet: it goes on, and cells after it wait. {cell._in_any_case}"
+    return (
+        f"was interrupted but does not react, or not yet. It keeps running, and later cells wait. {cell._in_any_case}"
+    )
 
 
 def _raised(log: str) -> str:

@@ -21,4 +21,4 @@ class UnrepeatableJob(Job):
         UsageError
             Always.
         """
-        raise UsageError(f"{self.title} is not submitted again from here.", hint="Run its cell again.")
+        raise UsageError(f"{self.title} cannot be resubmitted.", hint="Run its cell again.")

@@ -64,16 +64,16 @@ def may_end(name: str, users: Sequence[api.User]) -> bool:
     UsageError
         This process is a script, which cannot ask the user.
     """
-    number = f"{len(users)} other{'s' if len(users) > 1 else ''} use{'' if len(users) > 1 else 's'} this log-in"
+    number = f"{len(users)} other{'s' if len(users) > 1 else ''} use{'' if len(users) > 1 else 's'} this login"
     sys.stdout.write(f"{number}:\n{lines(users)}")
     sys.stdout.flush()
     if whoami()["kind"] != "kernel" and not (sys.stdin and sys.stdin.isatty()):
         raise UsageError(
-            f"Others use the log-in to {name}, and nobody can be asked here: it was not ended.",
-            hint=f"`jupyter slurm disconnect --yes {name}` ends it all the same.",
+            f"The login to {name} was not ended: other clients use it, and a script cannot ask for confirmation.",
+            hint=f"Use `jupyter slurm disconnect --yes {name}` to end the login anyway.",
         )
     try:
-        return input(f"Disconnect from {name} all the same? [y/n] ").strip().lower() in ("y", "yes")
+        return input(f"Disconnect from {name} anyway? [y/n] ").strip().lower() in ("y", "yes")
     except EOFError:
         return False
     except (OSError, RuntimeError, NotImplementedError):  # a notebook that is executed as a whole

@@ -167,9 +167,9 @@ def _check_local_slurm() -> None:
     names = list_profiles(settings().sites)
     if names:
         raise ConfigError(
-            f"This machine has no Slurm, and no cluster is chosen. There are: {', '.join(names)}.",
-            hint=f"`%slurm use {names[0]}` in a notebook, --cluster {names[0]} in a terminal; "
-            f'`c.JupyterSlurm.cluster = "{names[0]}"` in jupyter_slurm_config.py for good.',
+            f"This computer has no Slurm, and no cluster is chosen. Site profiles: {', '.join(names)}.",
+            hint=f"Run `%slurm use {names[0]}` in a notebook, or add `--cluster {names[0]}` in a terminal. "
+            f'To set a default, write `c.JupyterSlurm.cluster = "{names[0]}"` into jupyter_slurm_config.py.',
         )
 
 
@@ -226,7 +226,7 @@ def overview() -> list[tuple[str, str, Sequence[api.User]]]:
         "/v1/clusters"
     )
     far = [(one["id"], one["connection"]["state"], one.get("users", [])) for one in told if one.get("connection")]
-    names: list[tuple[str, str, Sequence[api.User]]] = [("local", "this machine", []), *far]
+    names: list[tuple[str, str, Sequence[api.User]]] = [("local", "this computer", []), *far]
     return [(name, state + (", in use" if name == chosen() else ""), users) for name, state, users in names]
 
 
@@ -283,7 +283,9 @@ def context(cluster: Cluster) -> api.Context:
     try:
         cwd = os.getcwd()
     except FileNotFoundError as error:
-        raise UsageError("The working directory no longer exists.", hint="Change to another one: %cd ~") from error
+        raise UsageError(
+            "The working directory no longer exists.", hint="Change to another directory: `%cd ~`."
+        ) from error
     return {"cwd": cwd, "env": dict(os.environ), "umask": _umask(), "limits": soft_limits()}
 
 

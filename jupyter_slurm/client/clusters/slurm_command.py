@@ -38,7 +38,7 @@ def run_command(cluster: Cluster, argv: Sequence[str]) -> Table | CommandText | 
     text = base64.b64decode(answer["stdout"]).decode("utf-8", "surrogateescape")
     if answer["exit_code"] != 0:
         message = said.strip() or text.strip() or f"{argv[0]} ended with exit code {answer['exit_code']}"
-        hint = answer.get("hint") or f"`%{argv[0]} --help` and `%{argv[0]}?` say what it takes."
+        hint = answer.get("hint") or f"`%{argv[0]} --help` and `%{argv[0]}?` show its options."
         raise CommandError(printable(message), hint=hint, argv=list(argv), exit_code=answer["exit_code"], stderr=said)
     if said.strip():
         sys.stderr.write(printable(said))
@@ -63,7 +63,7 @@ def _answer(cluster: Cluster, argv: Sequence[str]) -> api.CommandResult:
     except WaitInterrupted:
         raise
     except KeyboardInterrupt:
-        left = "" if repeatable and argv[0] != "scancel" else "; whether it was done is not known"
+        left = "" if repeatable and argv[0] != "scancel" else "; its effect is unknown"
         raise WaitInterrupted(f"Interrupted: {argv[0]} had not answered{left}.") from None
 
 
@@ -80,7 +80,7 @@ def retry_when_allowed(subject: str, request: Callable[[], _T]) -> _T:
             return request()
         except Throttled as error:
             seconds = max(1, int(error.details.get("retry_after") or 1))
-        told = f"{subject} waits {seconds} s: the controller is shared. jupyter_slurm.jobs() costs nothing.\n"
+        told = f"{subject} waits {seconds} s, to limit the load on Slurm. jupyter_slurm.jobs() answers at once.\n"
         try:
             sys.stderr.write(told)
             sys.stderr.flush()

@@ -84,7 +84,7 @@ def sentence(data: api.Tunnel) -> str:
     by = f", {way[data['way']]}" if data["way"] in way else ""
     if by and data["way"] != "ssh" and "ssh" in data["failed"]:
         by += f" (ssh to the node does not work: {data['failed']['ssh']})"
-    doubt = "" if data["proven"] or data["state"] != "open" else ", whose it is cannot be proven"
+    doubt = "" if data["proven"] or data["state"] != "open" else ", the owner of the port cannot be verified"
     state = "" if data["state"] == "open" else f" ({data['state']}{': ' + data['message'] if data['message'] else ''})"
     return f"{here} leads to {where}{node}{by}{doubt}{state}"
 
@@ -107,7 +107,7 @@ def open_tunnel(
     """
     for number in (port, local_port):
         if number is not None and not (isinstance(number, int) and 0 < number < 65536):
-            raise UsageError(f"{number!r} is no port.", hint="A port is a number from 1 to 65535.")
+            raise UsageError(f"{number!r} is not a port number.", hint="Use a number from 1 to 65535.")
     wanted = {"job": job, "port": port, "local_port": local_port, "node": node, "socket": socket}
     made = answering(
         cluster.client,
@@ -154,7 +154,8 @@ def tunnel(port: int, host: str = "login", *, local_port: int | None = None, soc
     made = open_host_tunnel(cluster := current(), host, port, local_port=local_port, socket=socket)
     if made is None:
         raise UsageError(
-            f"{host} is no host on the way to {cluster.name}.", hint="`jupyter slurm doctor` shows them, one by one."
+            f"{host} is not a jump host or login node of {cluster.name}.",
+            hint="Run `jupyter slurm doctor` to list the hosts.",
         )
     return made
 

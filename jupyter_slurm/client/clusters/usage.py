@@ -79,7 +79,8 @@ class Usage:
         """
         if unknown := [name for name in names if name not in GROUP_COLUMNS]:
             raise UsageError(
-                f"by={unknown[0]!r} is none of {', '.join(GROUP_COLUMNS)}.", hint="Several are joined by commas."
+                f"by={unknown[0]} is not a column.",
+                hint=f"Use {', '.join(GROUP_COLUMNS)}; separate several with commas.",
             )
         found: dict[tuple[str, ...], list[float]] = {}
         for one in self._sums:
@@ -207,7 +208,7 @@ def moment(data: Any) -> float:
             return datetime.datetime.combine(data, datetime.time()).timestamp()
         return datetime.datetime.fromisoformat(str(data)).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{data!r} is no date.", hint="Write 2026-11-01, or 2026-11-01T12:00.") from None
+        raise UsageError(f"{data!r} is not a date.", hint="Write 2026-11-01, or 2026-11-01T12:00.") from None
 
 
 def _owner_name(name: str, item: api.AccountedUsageSum) -> str:

@@ -102,11 +102,11 @@ def parse_image_line(
             break
         operands.append(token)
     if not operands or (act == "build" and len(operands) < 2):
-        missing = "a name" if not operands else "what it is built from"
+        missing = "a name" if not operands else "a file or `environment`"
         raise UsageError(
-            f"image {act} needs {missing}.",
-            hint="image build NAME Dockerfile, image build NAME environment (the packages of this notebook's Python), "
-            "or image pull NAME:TAG; options of sbatch come behind.",
+            f"`image {act}` needs {missing}.",
+            hint="Use `image build NAME Dockerfile`, `image build NAME environment` (the packages of this notebook's "
+            "Python) or `image pull NAME:TAG`, followed by options of sbatch.",
         )
     start = operands[-1].end
     parsed = parse_cell_line(line[start:], option_table(cluster, "sbatch"), KEYWORDS, lookup, variables)
@@ -148,8 +148,8 @@ def submit_image(cluster: Cluster, request: ImageRequest) -> Job | Preview:
             data = cluster.client.post(cluster.path("images"), json=wish, idempotent=True)
         except KeyboardInterrupt:
             raise WaitInterrupted(
-                "Interrupted while sbatch was at work: the job may or may not be there. "
-                f"jupyter_slurm.job({wish['key']!r}) finds it."
+                "Interrupted while sbatch was running: the job may or may not exist. "
+                f"Find it with jupyter_slurm.job({wish['key']!r})."
             ) from None
     return handle(cluster, data, from_start=True)
 
@@ -159,18 +159,18 @@ def _check(request: ImageRequest) -> None:
     words = request.parsed.keywords
     for option in request.parsed.parsed.options:
         if option.name in _UNSUPPORTED_OPTIONS:
-            message = f"--{option.name} has no place here: one job makes an image."
-            raise OptionError(message, hint="`show` says what would be submitted.", option=option.name)
+            message = f"--{option.name} is not supported: one job makes an image."
+            raise OptionError(message, hint="Omit it. The keyword `show` prints the submission.", option=option.name)
     if request.parsed.args:
-        raise UsageError("An image is made: there is nothing to give arguments to.", hint="Leave out what is behind --")
+        raise UsageError("`image` takes no arguments after --.", hint="Remove -- and the words after it.")
     meant = {"from": request.act == "pull", "context": request.file is not None}
     meant["base"] = request.act == "build" and request.file is None
     for word, is_meant in meant.items():
         if word in words and not is_meant:
             hint = {"from": "image pull", "context": "image build NAME FILE", "base": "image build NAME environment"}
-            raise UsageError(f"{word}= says nothing here.", hint=f"It belongs to `{hint[word]}`.")
+            raise UsageError(f"{word}= has no effect for this command.", hint=f"Use it with `{hint[word]}`.")
     if (runtime := words.get("runtime")) and runtime not in RUNTIMES:
-        raise UsageError(f"runtime={runtime}: there is no such one.", hint=f"There are: {', '.join(RUNTIMES)}.")
+        raise UsageError(f"runtime={runtime} is not supported.", hint=f"Use one of {', '.join(RUNTIMES)}.")
 
 
 def _origin(cluster: Cluster, text: str | None) -> str | None:
@@ -180,8 +180,8 @@ def _origin(cluster: Cluster, text: str | None) -> str | None:
     path = text if cluster.is_remote else os.path.abspath(os.path.expanduser(text))
     if not path.startswith(("/", "~/")) or "/" not in text:
         raise UsageError(
-            f"from={text}: what is that?",
-            hint="from=docker or from=podman is the store of the node; from=/…/image.tar a file that the nodes see.",
+            f"from={text} is not a supported source.",
+            hint="Use from=docker or from=podman for the store of a node, or from=/…/image.tar for a file on nodes.",
         )
     return path
 
@@ -196,16 +196,20 @@ def _read(cluster: Cluster, name: str, context: str | None) -> api.ImageWantedFi
         with open(path, "rb") as file:
             raw = file.read(MAX_BUILD_FILE_BYTES + 1)
     except OSError as error:
-        hint = "The file is one of this machine; `environment` means the packages of this Python."
+        hint = "Give a file on this computer, or `environment` for the packages of this Python."
         raise UsageError(printable(f"{path} cannot be read: {error.strerror}."), hint=hint) from None
     if len(raw) > MAX_BUILD_FILE_BYTES:
         raise UsageError(
-            printable(f"{path} is larger than {MAX_BUILD_FILE_BYTES // 1024} KB."), hint="Is it the right file?"
+            printable(f"{path} is larger than {MAX_BUILD_FILE_BYTES // 1024} KB."),
+            hint="Check the path: it must be a Dockerfile or a definition file.",
         )
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise UsageError(printable(f"{path} is not text in UTF-8."), hint="Is it the right file?") from None
+        raise UsageError(
+            printable(f"{path} is not text in UTF-8."),
+            hint="Check the path: it must be a Dockerfile or a definition file.",
+        ) from None
     told: api.ImageWantedFile = {"name": os.path.basename(path), "text": text}
     takes = bool(context_sources(detect_kind(path, text), text))
     if cluster.is_remote and context is not None and context.startswith(("/", "~/")):
@@ -239,5 +243,7 @@ def remove(image: str, cluster: Cluster | None = None) -> str:
     lines = [f"Removed: {path}" for path in told["removed"]]
     if told["nodes"]:
         nodes = ", ".join(told["nodes"])
-        lines.append(f"Docker's own store of {nodes} has it, too: `srun -w NODE docker image rm {image}` removes it.")
+        lines.append(
+            f"Docker's own store on {nodes} has it, too. Remove it with `srun -w NODE docker image rm {image}`."
+        )
     return printable("\n".join(lines))

@@ -43,9 +43,9 @@ def installed_packages() -> tuple[api.ImageWantedEnvironment, list[str]]:
         pip.append(line)
     said = []
     if left:
-        said.append(f"Not in the image, since they lie in folders of this machine: {_listed(left)}.")
+        said.append(f"Not in the image, because they are in folders of this computer: {_listed(left)}.")
     if others:
-        said.append(f"Of an index of their own, and in the image as PyPI has them: {_listed(others)}.")
+        said.append(f"From another index, and in the image as on PyPI: {_listed(others)}.")
     if conda and not _JUPYTER_PACKAGES & {
         re.split("[= ]", line)[0].replace("_", "-") for line in (*conda["packages"], *pip)
     }:

@@ -164,7 +164,9 @@ class ArrayJob(Job, is_array=True):
         if isinstance(index, bool) or not isinstance(index, int):
             raise TypeError(f"a task of an array has a number, for example job[3]; not {index!r}")
         if self.id is None:
-            raise JobNotFound("This job has no number yet, sbatch has not answered.", hint="job.refresh() asks again.")
+            raise JobNotFound(
+                "This job has no job ID yet: sbatch has not answered.", hint="Use job.refresh() to ask again."
+            )
         if index < 0:
             return self._from_the_end(index)
         data = self._cluster.client.get(self._cluster.path("jobs", f"{self.id}_{index}"))
@@ -173,7 +175,9 @@ class ArrayJob(Job, is_array=True):
     def _from_the_end(self, index: int) -> Task:
         tasks = self.tasks()
         if -index > len(tasks):
-            raise JobNotFound(f"job {self.id} has no task {index}", hint=f"It has {len(tasks)}; job[-1] is the last.")
+            raise JobNotFound(
+                f"Job {self.id} has no task {index}.", hint=f"It has {len(tasks)} tasks. Use job[-1] for the last one."
+            )
         return tasks[index]
 
     def _slice(self, places: slice) -> TaskList:
@@ -181,9 +185,8 @@ class ArrayJob(Job, is_array=True):
         if any(task.index != place for place, task in enumerate(tasks)):
             raise UsageError(
                 f"The tasks of job {self.id} are {TaskRange.from_tasks(task.index for task in tasks)}: "
-                f"a slice could mean "
-                f"their indices, or their places.",
-                hint="list(job)[:2] takes the first two; [job[n] for n in …] takes indices.",
+                f"a slice could mean their indices or their positions.",
+                hint="Use list(job)[:2] for the first two tasks, or [job[n] for n in …] for indices.",
             )
         return TaskList(self, tasks[places])
 
@@ -303,7 +306,9 @@ class TaskList(JobList[Task]):
             Nothing was submitted.
         """
         if not self:
-            raise UsageError("There is no task to submit again.", hint="job.failed() is empty when all ended well.")
+            raise UsageError(
+                "There is no task to resubmit.", hint="Check job.table(): job.failed() is empty if all tasks succeeded."
+            )
         known = self.array._range()
         tasks = TaskRange.from_tasks((task.index for task in self), limit=known.limit if known else None)
         return self.array.resubmit(array=str(tasks), **options)

@@ -90,14 +90,14 @@ def wait(jobs: Iterable[Job], *, timeout: float | None = None, check: bool = Tru
         over.extend(as_completed(jobs, timeout=timeout))
     except KeyboardInterrupt:
         left = ", ".join(str(job) for job in jobs if job not in over)
-        raise WaitInterrupted(f"Stopped waiting. What is not over yet goes on: {left}.") from None
+        raise WaitInterrupted(f"Stopped waiting. These jobs keep running: {left}.") from None
     failed = [job for job in over if job.state != "COMPLETED"]
     if check and failed:
         try:
             failed[0].raise_for_state()
         except JobFailed as error:
             if len(failed) > 1:
-                error.message = f"{len(failed)} of {len(jobs)} jobs did not end well. The first:\n{error.message}"
+                error.message = f"{len(failed)} of {len(jobs)} jobs failed. The first one:\n{error.message}"
             raise
 
 
@@ -147,7 +147,7 @@ def _groups(jobs: Iterable[Job]) -> list[_Group]:
     groups: dict[Job, _Group] = {}
     for job in dict.fromkeys(jobs):
         if not isinstance(job, Job):
-            raise UsageError(f"{job!r} is no job.", hint="jupyter_slurm.job(12345) gives the one with that number.")
+            raise UsageError(f"{job!r} is not a job.", hint="Use a Job, for example jupyter_slurm.job(12345).")
         whole = (job.array if isinstance(job, Task) else None) or job
         if whole not in groups:
             groups[whole] = _Group(whole)

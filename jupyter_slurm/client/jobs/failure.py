@@ -64,7 +64,11 @@ def refuse_in_vain(data: api.Job) -> None:
 def _log_location(data: api.Job, printed: bool, path: str | None) -> str:
     """Return a sentence about the path of a job's log, if it has a log."""
     if printed and data.get("session"):
-        return f"The whole log: `jupyter slurm log {terminal_name(data)} -n 1000`{f', or {path}' if path else ''}."
+        return f"Read the whole log: `jupyter slurm log {terminal_name(data)} -n 1000`{f', or {path}' if path else ''}."
     if printed:
-        return f"The whole log: job.stdout, job.stderr{f' ({path})' if path else ''}."
-    return "Its output is empty, or not to be seen from here." if has_run(data) and not data.get("tasks") else ""
+        return f"Read the whole log: job.stdout, job.stderr{f' ({path})' if path else ''}."
+    return (
+        "The output of the job is empty, or this computer cannot read it."
+        if has_run(data) and not data.get("tasks")
+        else ""
+    )

@@ -178,7 +178,8 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
             self._data = self._cluster.client.post(self._path("cancel"), json=body)
         except KeyboardInterrupt:
             raise interrupts.WaitInterrupted(
-                f"Interrupted: whether Slurm has heard it is not known. {self.title} may go on; job.refresh() looks."
+                f"Interrupted: it is unknown whether Slurm received the command. {self.title} may still be "
+                "running. Use job.refresh() to check."
             ) from None
         self._updated_at = time.monotonic()
         if self._follower is not None:
@@ -260,7 +261,10 @@ class Job(JobAttributesMixin, RecordMixin, JobActionsMixin):
         if self._outputs is None:
             content = self._written.values()
             if not content:
-                raise JobOutputMissing(f"{self.title} has left no values.", hint="Say out=NAME, and wait for its end.")
+                raise JobOutputMissing(
+                    f"{self.title} returned no values.",
+                    hint="Add out=NAME to the %%sbatch line, and wait for the end of the job.",
+                )
             from jupyter_slurm.client.jobs.returned_values import (
                 read_outputs,  # imports pickle and more; few jobs have values
             )

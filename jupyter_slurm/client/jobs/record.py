@@ -126,7 +126,7 @@ def _changed_dependency(cluster: Cluster, options: Sequence[str]) -> dict[str, s
         try:
             job = cluster.client.get(cluster.path("jobs", number))
         except JobNotFound as error:
-            raise UsageError(f"--dependency={value}: {error.message}.", hint=OMIT_DEPENDENCY_HINT) from None
+            raise UsageError(f"--dependency={value}: {error.message}", hint=OMIT_DEPENDENCY_HINT) from None
         endings[number] = JobEnd(title(job), job["state"] if is_finished(job) else None)
     now = remaining_dependency(value, endings)
     return {} if now == value else {"dependency": now}

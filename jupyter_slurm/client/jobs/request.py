@@ -34,14 +34,14 @@ def check_lengths(words: Sequence[str], variables: Mapping[str, str]) -> None:
     for word in words:
         if len(word.encode("utf-8", "surrogatepass")) >= _LONGEST:
             raise UsageError(
-                f"{word[:20]}… is one word of more than {_LONGEST // 1024} KB, which no command can be given.",
+                f"{word[:20]}… is one word of more than {_LONGEST // 1024} KB, which is too long for a command line.",
                 hint="Write it to a file, or send it to a Python cell with in=NAME.",
             )
     for name, value in variables.items():
         if len(f"{name}={value}".encode("utf-8", "surrogatepass")) >= _LONGEST:
             raise UsageError(
-                f"The environment variable {name} is longer than {_LONGEST // 1024} KB: no command can be given it.",
-                hint=f"Take it out, or make it shorter: os.environ.pop({name!r})",
+                f"The environment variable {name} is longer than {_LONGEST // 1024} KB, too long for a command.",
+                hint=f"Remove or shorten it: `os.environ.pop({name!r})`.",
             )
 
 
@@ -79,8 +79,8 @@ def request_job(cluster: Cluster, body: api.Submission) -> Any:
         raise
     except KeyboardInterrupt:
         raise WaitInterrupted(
-            f"Interrupted while sbatch was at work: the job may or may not be there. It is found, once, by "
-            f"jupyter_slurm.job({body['key']!r}); .cancel() there ends it. jupyter_slurm.jobs() lists it too."
+            f"Interrupted while sbatch was running: the job may or may not exist. Find it with "
+            f"jupyter_slurm.job({body['key']!r}), and use .cancel() to cancel it. jupyter_slurm.jobs() lists it, too."
         ) from None
 
 

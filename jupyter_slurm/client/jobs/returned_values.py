@@ -25,7 +25,7 @@ class Outputs(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         if name in self.errors:
-            raise JobError(f"{name} did not come back: {self.errors[name]}", hint="job.stderr may tell more.")
+            raise JobError(f"{name} was not returned: {self.errors[name]}.", hint="Read job.stderr for details.")
         raise KeyError(name)
 
     @property
@@ -36,7 +36,7 @@ class Outputs(dict[str, Any]):
     def troubles(self, printed: str) -> list[str]:
         """Return the messages about missing variables that the job itself has not printed."""
         return [
-            f"{name} did not come back: {reason}"
+            f"{name} was not returned: {reason}"
             for name, reason in self.errors.items()
             if file_of.LEFT_OUT.format(name, reason) not in printed
         ]
@@ -54,7 +54,7 @@ def read_outputs(content: bytearray) -> Outputs:
         raise JobError(f"The values of the job cannot be read: {error}.", hint="Run the cell again.") from error
     for item, pieces in items:
         if item["kind"] not in ("pickle", "error"):  # returned values never run code in this process
-            raise JobError("The values of the job cannot be read: they are no values.", hint="Run the cell again.")
+            raise JobError("The values of the job cannot be read: the file is damaged.", hint="Run the cell again.")
         try:
             outputs.update(file_of.unpack(item, pieces, header))
         except file_of.Unreadable as error:

@@ -65,7 +65,9 @@ def submit_once(cluster: Cluster, path: str, body: Mapping[str, Any], *, logs_in
             raise
         with contextlib.suppress(KeyboardInterrupt):
             asking.is_over.wait(_CANCEL_TIMEOUT_S)
-        raise WaitInterrupted(f"Interrupted on the way to {cluster.name}, {far}: nothing was submitted.") from None
+        raise WaitInterrupted(
+            f"Interrupted while data was sent to {cluster.name}, {far}: nothing was submitted."
+        ) from None
 
 
 def _with_log_in(cluster: Cluster, path: str, requested: object) -> Any:
@@ -80,7 +82,7 @@ def _log_in(cluster: Cluster) -> None:
     try:
         answering(cluster.client, cluster.name, cluster.log_in)
     except KeyboardInterrupt:
-        raise WaitInterrupted(f"Interrupted at the log-in to {cluster.name}: nothing was submitted.") from None
+        raise WaitInterrupted(f"Interrupted at the login to {cluster.name}: nothing was submitted.") from None
     except TransportError as error:
         error.message += " Nothing was submitted."
         error.args = (error.message,)

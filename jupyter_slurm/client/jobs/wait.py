@@ -100,7 +100,7 @@ async def wait_async(job: WaitMixin, follower: Follower) -> None:
             await ended.wait()
         refuse_in_vain(follower.data)
     except asyncio.CancelledError:
-        sys.stderr.write(f"Nobody awaits {job.title} any more; it goes on.\n")
+        sys.stderr.write(f"{job.title} is no longer awaited and keeps running.\n")
         raise
     finally:
         follower.unlisten(changed)
@@ -173,25 +173,26 @@ class _echo:  # noqa: N801  used like contextlib's own
 def interrupted(job: WaitMixin) -> WaitInterrupted:
     """Decide about the job after an interrupt, and report the decision."""
     if is_finished(job.data):
-        return WaitInterrupted(f"Stopped waiting. {job.title} is over; what it left goes on coming back.")
-    choice, why = settings().on_interrupt, "as the setting on_interrupt says"
+        return WaitInterrupted(f"Stopped waiting. {job.title} has ended. Its results are still being copied back.")
+    choice, why = settings().on_interrupt, "setting on_interrupt"
     if choice == "ask":
         choice, why = _confirm_cancel(job)
     if choice == "keep":
         return WaitInterrupted(
-            f"Stopped waiting. {job.title} goes on ({why}). job.wait() waits again, job.cancel() ends it; "
-            f"its number is {job}."
+            f"Stopped waiting. {job.title} keeps running ({why}). job.wait() waits again, job.cancel() cancels it. "
+            f"Its job ID is {job}."
         )
     try:
         job.cancel()
     except KeyboardInterrupt:
         return WaitInterrupted(
-            f"Stopped waiting. {job.title} was about to be cancelled; whether Slurm heard it is not known. "
-            f"Look with job.refresh(), ask again with job.cancel()."
+            f"Stopped waiting. It is unknown whether {job.title} was cancelled. Check with job.refresh(), or repeat "
+            f"job.cancel()."
         )
     except SlurmError as error:
         return WaitInterrupted(
-            f"Stopped waiting. {job.title} could NOT be cancelled and may go on: {error}\nTry again: job.cancel()"
+            f"Stopped waiting. {job.title} could NOT be cancelled and may keep running: {error}\n"
+            f"Try again: job.cancel()."
         )
     return WaitInterrupted(f"Stopped waiting. {job.title} was cancelled ({why}).")
 
@@ -203,11 +204,11 @@ def _confirm_cancel(job: WaitMixin) -> tuple[str, str]:
         for _ in range(3):
             answer = input(question).strip().lower()
             if re.fullmatch("c(ancel)?", answer):
-                return "cancel", "as you said"
+                return "cancel", "your answer"
             if re.fullmatch("k(eep)?", answer):
-                return "keep", "as you said"
+                return "keep", "your answer"
     except KeyboardInterrupt:
         return "keep", "interrupted again, without an answer"
     except (EOFError, OSError, RuntimeError, NotImplementedError):
-        return "keep", "nobody can be asked here"
-    return "keep", "there was no clear answer"
+        return "keep", "no prompt is possible"
+    return "keep", "the answer was not clear"

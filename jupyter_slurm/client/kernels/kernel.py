@@ -87,22 +87,22 @@ def check(parsed: MagicLine) -> None:
     words = parsed.keywords
     for option in parsed.parsed.options:
         if option.name in _UNSUPPORTED_OPTIONS:
-            message = f"--{option.name} has no place here: a kernel runs in an allocation."
-            raise OptionError(message, option=option.tokens[0])
+            message = f"--{option.name} is not supported: a kernel runs in an allocation."
+            raise OptionError(message, hint="Omit this option.", option=option.tokens[0])
     if parsed.args:
-        raise UsageError("A kernel takes no arguments.", hint="Leave out what is behind --")
+        raise UsageError("A kernel takes no arguments.", hint="Remove -- and the words after it.")
     if "on" in words and parsed.parsed.options:
         raise UsageError(
-            f"on={words['on']} is an allocation that is there: nothing else is asked of Slurm.",
-            hint="Leave out either on= or the options of sbatch.",
+            f"on={words['on']} names an open allocation, so options of sbatch have no effect.",
+            hint="Omit either on= or the options of sbatch.",
         )
     environment_named(words.get("env"), words.get("image"))
     idle_time(words.get("idle"))
     _lease(words.get("lease"))
     if words.get("transport", _TRANSPORTS[0]) not in _TRANSPORTS:
         raise UsageError(
-            f"transport={words['transport']} is none.",
-            hint="tcp is for kernels that know no Unix sockets, which others have: ipc.",
+            f"transport={words['transport']} is not supported.",
+            hint="Use ipc, or tcp for kernels that do not support Unix sockets.",
         )
 
 
@@ -239,8 +239,9 @@ def running_kernel(
     found = [(place, kernel) for place in places for kernel in _kernels_in(place)]
     meant = [one for one in found if name is None or name in _names(*one)]
     if len(meant) != 1:
-        what = f"kernel={name}: several" if name is not None else "Which kernel? Several"
-        said = f"{what} are meant." if meant else "No kernel runs on a node" + (" of that name." if name else ".")
+        several = f"Several kernels match kernel={name}." if name is not None else "Several kernels run on nodes."
+        none = f"No kernel on a node has the name {name}." if name else "No kernel runs on a node."
+        said = several if meant else none
         raise UsageError(said, hint=_listed(found))
     place, kernel = meant[0]
     told = kernel._data.get("kernel") or {}
@@ -248,7 +249,7 @@ def running_kernel(
     before, _used[whose] = _used.get(whose), kernel
     if before is not None and before.key != kernel.key:
         said = headline(before.refresh()._data)
-        sys.stderr.write(f"{said}\nThe kernel has begun anew, without any of its variables.\n")
+        sys.stderr.write(f"{said}\nThe kernel was restarted. Its variables are lost.\n")
     return place, kernel
 
 
@@ -266,9 +267,11 @@ def _names(place: Allocation, kernel: KernelStep) -> list[str]:
 
 def _listed(matches: list[tuple[Allocation, KernelStep]]) -> str:
     if not matches:
-        return "`jupyter slurm kernel add` makes one for the launcher."
+        return "Add one to the launcher with `jupyter slurm kernel add`."
     known = [_names(*one) for one in matches]
     every = [name for names in known for name in names]
     means = [next((name for name in names if every.count(name) == 1), names[-1]) for names in known]
     words = (f'kernel="{mean}"' if " " in mean else f"kernel={mean}" for mean in means)
-    return "There are: " + ", ".join(f"{word} ({one.title})" for word, (_, one) in zip(words, matches, strict=True))
+    return "Kernels on nodes: " + ", ".join(
+        f"{word} ({one.title})" for word, (_, one) in zip(words, matches, strict=True)
+    )

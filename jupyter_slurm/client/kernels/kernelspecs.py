@@ -161,7 +161,7 @@ def _placed(kernelspec: KernelSpec, *, is_user_kernel: bool) -> KernelSpec:
         if not folder.exists():
             return KernelSpec(name, shown, kernelspec.arguments, str(folder))
     raise UsageError(
-        f"There are too many kernels of the name {kernelspec.display_name!r}.", hint="name=… gives another one."
+        f"Too many kernels have the name {kernelspec.display_name!r}.", hint="Choose another name with name=…."
     )
 
 
@@ -185,7 +185,8 @@ def _write(kernelspec: KernelSpec, parsed: MagicLine) -> None:
         draft.replace(folder / "kernel.json")
     except OSError as error:
         raise ConfigError(
-            f"{folder} cannot be written: {error.strerror}.", hint="Jupyter looks there for your kernels."
+            f"The kernelspec folder {folder} cannot be written: {error.strerror}.",
+            hint="Check the permissions of the folder, where Jupyter searches your kernels.",
         ) from error
 
 
@@ -226,13 +227,15 @@ def remove(name: str) -> KernelSpec:
     if found is None:
         names = ", ".join(one.name for one in known)
         raise JobNotFound(
-            f"There is no kernel on nodes of the name {name!r}.",
-            hint=f"There are: {names}." if names else "`jupyter slurm kernel add` adds one.",
+            f"There is no remote kernel with the name {name!r}.",
+            hint=f"Remote kernels: {names}." if names else "Add one with `jupyter slurm kernel add`.",
         )
     try:
         shutil.rmtree(found.folder)
     except OSError as error:
-        raise SlurmError(f"{found.folder} cannot be removed: {error.strerror}.") from error
+        raise SlurmError(
+            f"{found.folder} cannot be removed: {error.strerror}.", hint="Check the permissions of the folder."
+        ) from error
     return found
 
 

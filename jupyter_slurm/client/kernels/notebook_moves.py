@@ -60,8 +60,8 @@ def parse_move_line(act: str, arguments: Sequence[str]) -> MoveRequest:
     rest = [word for word in arguments if not word.startswith("in=")]
     if act == "switch" and len(rest) != 1 and any(word.startswith("-") or "=" in word for word in rest):
         raise UsageError(
-            f"What Slurm is asked for belongs to a kernel: {' '.join(rest)}",
-            hint="`jupyter slurm kernel add …` makes one of it, and says its name, which goes here.",
+            f"Options of Slurm belong to a kernel: {' '.join(rest)}.",
+            hint="Add a kernel with `jupyter slurm kernel add …`, and use its name.",
         )
     if len(rest) != (act == "switch"):
         said = " ".join(rest) or "nothing"
@@ -95,11 +95,14 @@ class _Server:
             try:
                 answer = client.request(method, self._base + path, json=body)
             except httpx.HTTPError as error:
-                raise TransportError(f"The Jupyter server at {self.url} does not answer: {error}") from error
+                raise TransportError(
+                    f"The Jupyter server at {self.url} does not answer: {error}.",
+                    hint="Check that it is running: `jupyter server list`.",
+                ) from error
         if answer.status_code == httpx.codes.FORBIDDEN:
             raise SlurmError(
-                f"The Jupyter server at {self.url} wants a log-in.",
-                hint="Its JupyterLab can do the same: “Move Notebook to a GPU Kernel…”.",
+                f"The Jupyter server at {self.url} requires a login.",
+                hint="Use its JupyterLab instead: “Move Notebook to a GPU Kernel…”.",
             )
         try:
             told = answer.json()
@@ -110,8 +113,8 @@ class _Server:
         if isinstance(told, dict) and "detail" in told:
             raise from_problem(told)
         raise SlurmError(
-            f"The Jupyter server at {self.url} moves no notebooks ({answer.status_code}).",
-            hint="It needs the extension jupyter_slurm: jupyter server extension list",
+            f"The Jupyter server at {self.url} cannot move notebooks (status {answer.status_code}).",
+            hint="Check that the extension jupyter_slurm is enabled: `jupyter server extension list`.",
         )
 
 
@@ -192,7 +195,10 @@ class Move:
             time.sleep(_CHECK_INTERVAL_S)
             self._data = self._server.request("GET", self._path)
         if self.state != "done":
-            raise JobError(self.text if self.state == "failed" else "It was given up elsewhere.")
+            raise JobError(
+                self.text if self.state == "failed" else "The move was cancelled by another process.",
+                hint="Move the notebook again.",
+            )
 
     def cancel(self) -> None:
         """Cancel the move: the notebook stays with its kernel."""
@@ -220,11 +226,13 @@ def find(name: str) -> Notebook:
         return found[0]
     if found:
         places = ", ".join(f"{one.path} at {one._server.url}" for one in found)
-        raise UsageError(f"{name} is open more than once: {places}.", hint="Say more of its path, or close the others.")
+        raise UsageError(
+            f"{name} is open more than once: {places}.", hint="Give a longer part of its path, or close the others."
+        )
     names = ", ".join(sorted({one.path for one in known}))
     raise JobNotFound(
-        f"No Jupyter server of yours on this machine has the notebook {name} open.",
-        hint=f"Open are: {names}." if names else "Open it in JupyterLab, and run a cell.",
+        f"None of your Jupyter servers on this computer has the notebook {name} open.",
+        hint=f"Open notebooks: {names}." if names else "Open it in JupyterLab, and run a cell.",
     )
 
 
@@ -239,8 +247,8 @@ def find_notebook(kernel: str) -> Notebook:
     found = next((notebook for notebook, session in _open() if session["kernel"]["id"] == kernel), None)
     if found is None:
         raise JobNotFound(
-            "No Jupyter server of this machine has this notebook open, so none can move it to another kernel.",
-            hint="A console, and VS Code, choose their kernels themselves: `jupyter slurm kernel list` has names.",
+            "No Jupyter server on this computer has this notebook open, so it cannot be moved to another kernel.",
+            hint="In a console or in VS Code, choose the kernel in its menu. `jupyter slurm kernel list` lists names.",
         )
     return found
 

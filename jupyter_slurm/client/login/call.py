@@ -53,7 +53,7 @@ def answering(
     except KeyboardInterrupt:
         from jupyter_slurm.client.interrupts import WaitInterrupted  # rarely needed
 
-        raise WaitInterrupted(f"Interrupted: {cluster} had not answered.") from None
+        raise WaitInterrupted(f"Interrupted: {cluster} has not answered.") from None
 
 
 def _answering(

@@ -47,15 +47,13 @@ class LinkWatch:
             if connection.get("state") == "lost":
                 self._is_reported = True
                 why = printable(connection["message"]).replace("\n", " ")
-                _print_notice(
-                    f"The link to {told['id']} does not answer ({why}). It is waited for; interrupt to give up waiting."
-                )
+                _print_notice(f"The connection to {told['id']} does not answer ({why}). Waiting; interrupt to stop.")
 
     def interrupted(self) -> KeyboardInterrupt:
         """Return the error for an interrupt during a prompt."""
         from jupyter_slurm.client.interrupts import WaitInterrupted
 
-        return WaitInterrupted(f"Interrupted: {self._cluster} had not answered.")
+        return WaitInterrupted(f"Interrupted: {self._cluster} has not answered.")
 
     def __call__(self) -> None:
         """Notify the user, and put the prompts of a reconnection to the user, which may be the cause of the wait."""

@@ -51,7 +51,7 @@ def answer_prompt(client: AgentClient, prompt: api.Prompt, *, declines: bool) ->
             client.post(path, json={"answers": None})
         raise
     if answers is None:
-        sys.stdout.write(f"\n{_INDENT}Settled: it was answered somewhere else, or the log-in ended.\n")
+        sys.stdout.write(f"\n{_INDENT}This prompt was answered elsewhere, or the login ended.\n")
         return
     with contextlib.suppress(PromptGone):
         client.post(path, json={"answers": answers})
@@ -149,10 +149,10 @@ def ask_prompt(prompt: api.Prompt) -> list[str]:
         except (EOFError, OSError, RuntimeError, NotImplementedError, getpass.GetPassWarning) as error:
             if isinstance(error, EOFError) and sys.stdin and sys.stdin.isatty():
                 raise LoginDeclined(
-                    f"The question of {prompt['host']} was not answered.", hint="Connect again to be asked again."
+                    f"The prompt of {prompt['host']} was not answered.", hint="Connect again to answer it."
                 ) from None
             raise SlurmError(
-                f"{prompt['host']} asks for something, and nobody can be asked here.",
-                hint=f"Run `jupyter slurm connect {prompt['cluster']}` in a terminal; the log-in serves this, too.",
+                f"{prompt['host']} asks for input, and this process cannot show a prompt.",
+                hint=f"Run `jupyter slurm connect {prompt['cluster']}` in a terminal. Notebooks share the login.",
             ) from error
     return answers

@@ -147,7 +147,7 @@ class Follower:
                 self._abandon(error)
             except Exception as error:  # noqa: BLE001  a thread's error would be seen by nobody
                 self._abandon(
-                    SlurmError(f"{type(error).__name__}: {error}", hint="job.refresh() and job.tail() still work.")
+                    SlurmError(f"{type(error).__name__}: {error}", hint="Use job.refresh() and job.tail() instead.")
                 )
             if not self.ended.is_set():
                 await asyncio.sleep(pause)

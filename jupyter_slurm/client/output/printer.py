@@ -171,7 +171,7 @@ class Printer:
             self._texts[stream].is_full = True
             self._texts[stream].omitted = shown + len(text) - self._limit
             path = self._follower.data.get(stream)
-            sys.stderr.write(f"\n… the rest of {stream} is not shown here; all of it is in {path}\n")
+            sys.stderr.write(f"\n… the rest of {stream} is not shown; the whole output is in {path}\n")
 
     def _show(self, message: DisplayMessage, size: int) -> None:
         output = DisplayedOutput.from_message(message, size, 0)

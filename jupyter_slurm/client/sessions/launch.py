@@ -44,10 +44,10 @@ WORDS: dict[str, bool | None] = {
 
 _OF_A_LAUNCH = ("key", "options", "python", "default_python", "env", "origin", "context", "resume", "stage")
 _NOT_HERE = {
-    "test-only": "`sbatch --test-only …` says when and where it could start.",
-    "wait": "It waits until the session is ready, and the session goes on.",
-    "wrap": "A command that serves comes after --, with {port} where it takes one.",
-    **dict.fromkeys(("help", "usage", "version"), "`jupyter slurm launch --help` explains it."),
+    "test-only": "Use `%sbatch --test-only …` for the earliest start.",
+    "wait": "Omit it, and use the keyword `open` to wait until the session is ready.",
+    "wrap": "Write the command of the server after --, with {port} for its port.",
+    **dict.fromkeys(("help", "usage", "version"), "Read `jupyter slurm launch --help`."),
 }
 _FILES = (".sif", ".simg", ".img", ".sqfs")  # suffixes of image files; no image in a registry has such a name
 _SHORTEST = 60  # seconds; use is checked too seldom for a shorter time
@@ -76,7 +76,7 @@ def resolve_cluster(name: str | None) -> Cluster:
         return named(name)
     except ConfigError as error:
         if own not in ("", "local"):
-            error.hint = f"The Slurm of this machine is called {own}, and need not be named. {error.hint}"
+            error.hint = f"Omit the name: the Slurm of this computer is {own}. {error.hint}"
         raise
 
 
@@ -100,12 +100,12 @@ def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], N
     words, python = parsed.keywords, python_named(parsed.keywords.get("python"), cluster)
     for option in parsed.parsed.options:
         if option.name in _NOT_HERE:
-            message = f"--{option.name} has no place here: a session is a job that serves."
+            message = f"--{option.name} is not supported: a session is a job that runs a server."
             raise OptionError(message, hint=_NOT_HERE[option.name], option=option.name)
     if "jupyter" in words and (words["jupyter"] != "install" or parsed.args):
-        said = "beside a command there is no Jupyter" if parsed.args else "what is to be done is called install"
+        said = "has no effect with a command" if parsed.args else "is not supported"
         raise UsageError(
-            f"jupyter={words['jupyter'] or ''}: {said}.", hint="jupyter=install, and no command behind --."
+            f"jupyter={words['jupyter'] or ''} {said}.", hint="Use jupyter=install, without a command after --."
         )
     env = environment_named(words.get("env"), words.get("image"))
     is_open = env is not None and "python" not in words
@@ -128,7 +128,7 @@ def launch(cluster: Cluster, parsed: MagicLine, *, notify: Callable[[api.Job], N
             data = submit_once(cluster, cluster.path("sessions"), asked) if submission.stage else _post(cluster, asked)
         except KeyboardInterrupt:
             raise WaitInterrupted(
-                "Interrupted while sbatch was at work: the session may or may not be there. "
+                "Interrupted while sbatch was running: the session may or may not exist. "
                 f"`jupyter slurm sessions` lists it, `jupyter slurm stop {asked['name'] or asked['key']}` ends it."
             ) from None
     notify(data)
@@ -144,7 +144,7 @@ def environment_named(env: str | None, image: str | None) -> str | None:
     if image is None:
         return env
     if env is not None:
-        raise UsageError("image= and env= each name an environment.", hint="Say one: image=NAME:TAG, or env=NAME.")
+        raise UsageError("image= and env= cannot be combined.", hint="Use one of them: image=NAME:TAG, or env=NAME.")
     if image.endswith(_FILES) and "/" not in image:
         return f"./{image}"
     is_told = image.startswith(("/", "~", "./", "../")) or "://" in image or image.endswith(_FILES)
@@ -162,8 +162,8 @@ def idle_time(text: str | None, *, word: str = "idle") -> float:
         seconds = 0
     if seconds is None or seconds < _SHORTEST:
         raise UsageError(
-            f"{word}={text}: that has to be a time of at least a minute, and not without end.",
-            hint=f"For example {word}=30m, {word}=2h, {word}=1d; a number alone is minutes.",
+            f"{word}={text} is not a time of at least one minute.",
+            hint=f"Use for example {word}=30m, {word}=2h or {word}=1d. A number without a unit means minutes.",
         )
     return float(seconds)
 
@@ -172,5 +172,5 @@ def _port(text: str | None) -> int | None:
     if text is None:
         return None
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65_536:
-        raise UsageError(f"port={text}: that is no port.", hint="A port is a number from 1 to 65535.")
+        raise UsageError(f"port={text} is not a port number.", hint="Use a number from 1 to 65535.")
     return int(text)

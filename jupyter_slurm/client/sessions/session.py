@@ -113,10 +113,10 @@ class Session(Job):
         """
         page = self.page()
         if browser and not webbrowser.open(f"file://{quote(page)}" if page else str(self.url)):
-            hint = f"Open this file in yours: {page}" if page else f"Open {self.url} in yours."
+            hint = f"Open this file in your browser: {page}." if page else f"Open {self.url} in your browser."
             if path := session_path(self._session):
-                hint = f"Open {path} on the address of this Jupyter server."
-            raise UsageError("No browser could be started here.", hint=hint)
+                hint = f"Open {path} at the URL of this Jupyter server."
+            raise UsageError("No browser could be started on this computer.", hint=hint)
         return self
 
     def page(self) -> str | None:
@@ -187,7 +187,7 @@ class Session(Job):
                 changed.wait(_WAIT_STEP_S)
                 changed.clear()
         except KeyboardInterrupt:
-            raise WaitInterrupted(f"Stopped waiting. {self.title} goes on; .stop() ends it.") from None
+            raise WaitInterrupted(f"Stopped waiting. {self.title} keeps running; .stop() ends it.") from None
         finally:
             follower.unlisten(heard)
         if follower.error is not None:
@@ -219,7 +219,7 @@ class Session(Job):
         UsageError
             Always.
         """
-        raise UsageError(f"{self.title} is not submitted again from here.", hint="Launch another one.")
+        raise UsageError(f"{self.title} cannot be resubmitted.", hint="Launch another session.")
 
 
 class SessionList(JobList[Session]):

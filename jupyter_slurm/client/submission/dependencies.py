@@ -45,7 +45,9 @@ def dependency_options(
         option.name == "dependency" for said in (options, header_options(text)) for option in table.split(said).options
     ):
         word = next(iter(asked))
-        raise UsageError(f"{word}= and --dependency say two things.", hint="Put all of it into --dependency, or none.")
+        raise UsageError(
+            f"{word}= and --dependency cannot be combined.", hint="Write all conditions into --dependency, or none."
+        )
     conditions = []
     for word, named in asked.items():
         jobs = [job for item in named.split(",") for job in _jobs(word, item.strip(), namespace, cluster)]
@@ -57,13 +59,13 @@ def dependency_options(
 def _jobs(text: str, item: str, namespace: Mapping[str, object], cluster: Cluster) -> Iterator[Job]:
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise UsageError(f"{text}=: {item!r} is neither the name of a job nor its id.", hint=_hint(text))
+        raise UsageError(f"{text}=: {item!r} is neither a variable nor a job ID.", hint=_hint(text))
     if match["id"]:
         yield _find_dependency(cluster, match["id"])
         return
     name = match["name"]
     if name not in namespace:
-        raise UsageError(f"{text}=: there is no variable {name}.{suggest_name(name, namespace)}", hint=_hint(text))
+        raise UsageError(f"{text}=: There is no variable {name}.{suggest_name(name, namespace)}", hint=_hint(text))
     value = namespace[name]
     if match["task"] is not None:
         if not isinstance(value, ArrayJob | list | tuple):
@@ -72,7 +74,9 @@ def _jobs(text: str, item: str, namespace: Mapping[str, object], cluster: Cluste
         try:
             value = whole[int(match["task"])]
         except IndexError:
-            raise UsageError(f"{text}=: {item}: there are only {len(whole)}.", hint=_hint(text)) from None
+            raise UsageError(
+                f"{text}=: {item} does not exist: {name} has {len(whole)} entries.", hint=_hint(text)
+            ) from None
     for one in value if isinstance(value, list | tuple) else [value]:
         yield _find_job(text, item, one, cluster)
 
@@ -81,19 +85,19 @@ def _find_job(text: str, item: str, value: Any, cluster: Cluster) -> Job:
     if isinstance(value, int | str) and not isinstance(value, bool) and _ID.fullmatch(str(value)):
         return _find_dependency(cluster, str(value))
     if not isinstance(value, Job):
-        raise UsageError(f"{text}=: {item} is a {type(value).__name__}, no job.", hint=_hint(text))
+        raise UsageError(f"{text}=: {item} is a {type(value).__name__}, not a job.", hint=_hint(text))
     if value._data.get("allocation"):
         raise UsageError(
-            f"{text}=: {item} is a step, and Slurm waits for whole jobs only.",
-            hint="step.wait() waits here; its allocation is a job: step.allocation.",
+            f"{text}=: {item} is a step, and Slurm waits only for whole jobs.",
+            hint="Wait in this notebook with step.wait(), or name the job: step.allocation.",
         )
     if value.cluster != cluster.name:
         raise UsageError(
-            f"{text}=: {item} is a job of another cluster, {value.cluster}.", hint="Slurm knows its own only."
+            f"{text}=: {item} is a job of another cluster, {value.cluster}.", hint="Name a job of this cluster."
         )
     if value.id is None:
         raise UsageError(
-            f"{text}=: {item} has no number yet, sbatch has not answered.", hint="job.refresh() asks again."
+            f"{text}=: {item} has no job ID yet: sbatch has not answered.", hint="Use job.refresh() to ask again."
         )
     return value
 
@@ -110,7 +114,7 @@ def _is_met(text: str, job: Job) -> bool:
     UsageError
         The condition can never be met.
     """
-    hint = "afterany= waits for an end of any kind, afternotok= for one that was not COMPLETED."
+    hint = "Use afterany= to wait for any end state, or afternotok= for a failure."
     return is_met(text, KINDS[text], _ending(job), hint)
 
 
@@ -131,20 +135,20 @@ def _numbers(text: str, job: Job) -> list[str]:
         return [str(job)]
     if text in ("afternotok", "aftercorr"):
         raise UsageError(
-            f"{text}=: {job.title} is {len(parts)} arrays for Slurm, and this can be said of one only.",
-            hint="after= and afterany= wait for all of them; one of its tasks can be named: NAME[3].",
+            f"{text}=: {job.title} is {len(parts)} arrays for Slurm, and {text}= supports only one.",
+            hint="Use after= or afterany= to wait for all of them, or name one task: NAME[3].",
         )
     over = [part for part in parts if JobState(part["state"]).is_finished]
     if text == "after" and any(part["state"] != "COMPLETED" for part in over):
         raise UsageError(
             f"{text}=: tasks of {job.title} have failed, so this job would never start.",
-            hint="afterany= waits for an end of any kind.",
+            hint="Use afterany= to wait for any end state.",
         )
     return [str(part["id"]) for part in parts if part not in over]
 
 
 def _hint(text: str) -> str:
     return (
-        f"For example {text}=train,runs[3],1234. after= waits until they ended well, afterany= until they ended, "
-        "afternotok= until they ended otherwise; aftercorr= task by task."
+        f"Use for example {text}=train,runs[3],1234. after= waits until they have succeeded, afterany= until they have "
+        "finished, afternotok= until they have failed, aftercorr= task by task."
     )

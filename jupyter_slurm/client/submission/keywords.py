@@ -27,7 +27,7 @@ def parse_stage_words(keywords: Mapping[str, str | None]) -> api.Stage | None:
     said = keywords.get("stage")
     if said is None:
         if "sync" in keywords:
-            raise UsageError("sync= says how folders travel; none does.", hint="Say stage=DIR, too.")
+            raise UsageError("sync= has no effect without stage=.", hint="Add stage=DIR.")
         return None
     folders: list[api.StageFolder] = [
         {"source": os.path.abspath(os.path.expanduser(folder.source)), "dest": folder.dest}
@@ -53,8 +53,6 @@ def parse_restarts(parsed: MagicLine) -> int | None:
         return None
     text = parsed.keywords["resume"] or str(_DEFAULT_RESTARTS)
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= _MAX_RESTARTS):
-        hint = (
-            f"How often the job may begin anew, 1 to {_MAX_RESTARTS}: resume={_DEFAULT_RESTARTS}, the same as resume."
-        )
-        raise UsageError(f"resume={text}: that is no number of restarts.", hint=hint)
+        hint = f"Use 1 to {_MAX_RESTARTS}, for example resume={_DEFAULT_RESTARTS} (the default of `resume`)."
+        raise UsageError(f"resume={text} is not a valid number of restarts.", hint=hint)
     return int(text)

@@ -14,7 +14,7 @@ from jupyter_slurm.runner.variables.definitions import suggest_name
 
 __all__ = ["parse_sweep", "warn_hidden_functions"]
 
-_HINT = "sweep=NAME takes a list of dicts, a DataFrame, or a dict with the values of each parameter."
+_HINT = "Use a list of dicts, a DataFrame, or a dict with the values of each parameter."
 
 
 def parse_sweep(keywords: Mapping[str, str | None], namespace: Mapping[str, object]) -> Sweep | None:
@@ -28,14 +28,16 @@ def parse_sweep(keywords: Mapping[str, str | None], namespace: Mapping[str, obje
     text, zipped = keywords.get("sweep"), "zip" in keywords
     if text is None:
         if zipped:
-            raise UsageError("zip belongs to a sweep, and there is none.", hint="sweep=lr:1e-4,1e-3;gamma:0.9,1 zip")
+            raise UsageError(
+                "`zip` has no effect without sweep=.", hint="Add a sweep: `sweep=lr:1e-4,1e-3;gamma:0.9,1 zip`."
+            )
         return None
     sweep = Sweep.typed(text, zipped=zipped) if ":" in text else _named(text, namespace, zipped=zipped)
     both = [name for name in (keywords.get("out") or "").split(",") if name.strip() in sweep.names]
     if both:
         raise UsageError(
-            f"{both[0]} is a parameter of the sweep, and out={both[0]} would be another column of that name.",
-            hint="Bring it back under another name.",
+            f"out={both[0]} is not possible: {both[0]} is a parameter of the sweep.",
+            hint="Return the value under another name.",
         )
     return sweep
 
@@ -52,11 +54,11 @@ def _named(text: str, namespace: Mapping[str, object], *, zipped: bool) -> Sweep
         name, equals, values = text.partition("=")
         if equals and name.isidentifier():
             raise UsageError(
-                f"sweep={text}: the values of a parameter stand behind a colon.",
+                f"sweep={text}: the values of a parameter follow a colon.",
                 hint=f"Write sweep={name}:{values or '1,2'}; several parameters: sweep=lr:1,2;gamma:0.9,1.",
             )
         said = suggest_name(text, namespace)
-        raise UsageError(f"sweep={text}: there is no variable of that name.{said}", hint=_HINT)
+        raise UsageError(f"sweep={text}: There is no variable {text}.{said}", hint=_HINT)
     return _sweep_from_value(text, namespace[text], zipped=zipped)
 
 
@@ -67,11 +69,11 @@ def _sweep_from_value(name: str, value: Any, *, zipped: bool) -> Sweep:
         ]
         return Sweep.from_columns(columns, zipped=zipped)
     if zipped:
-        raise UsageError(f"sweep={name}: its rows are there already, zip has nothing to do.", hint=_HINT)
+        raise UsageError(f"sweep={name}: {name} already has rows, so `zip` has no effect.", hint="Omit `zip`.")
     if hasattr(value, "to_dict") and hasattr(value, "columns"):  # pandas, or a similar type
         value = value.to_dict("records")
     if not isinstance(value, list | tuple) or not all(isinstance(row, Mapping) for row in value):
-        raise UsageError(f"sweep={name}: {name} is a {type(value).__name__}, no table.", hint=_HINT)
+        raise UsageError(f"sweep={name}: {name} is a {type(value).__name__}, not a table.", hint=_HINT)
     return Sweep.from_rows(value)
 
 

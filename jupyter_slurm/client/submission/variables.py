@@ -50,10 +50,10 @@ class PackedVariables:
         try:
             self._items = packed(self.sent, namespace, limit, array_variables)
         except TooLarge as error:
-            hint = "Let the job read it from a file, or set c.JupyterSlurm.values_limit."
-            raise UsageError(f"What travels with the cell is {error}.", hint=hint) from error
+            hint = "Read the data from a file in the job, or raise c.JupyterSlurm.values_limit."
+            raise UsageError(f"The variables of the cell are {error}.", hint=hint) from error
         except CannotTravel as error:
-            raise UsageError(f"Not submitted: {error}") from error
+            raise UsageError(f"Not submitted: {error}", hint="Create these variables in the cell instead.") from error
 
     @contextlib.contextmanager
     def on_disk(self) -> Iterator[api.Variables]:
@@ -83,5 +83,7 @@ def _names(word: str, text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if not name.isidentifier():
-            raise UsageError(f"{word}={text}: {name!r} is no name of a variable.", hint=f"For example {word}=x,model.")
+            raise UsageError(
+                f"{word}={text}: {name!r} is not a variable name.", hint=f"Use for example {word}=x,model."
+            )
     return names

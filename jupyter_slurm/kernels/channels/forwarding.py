@@ -74,7 +74,7 @@ class KernelForwarding:
     def _publish(self, message: Message) -> None:
         """Publish a message of the kernel. At the end of a cell, also report output that was too much for a client."""
         if message.kind == "status" and (lost := self._unread.pop(message.parent_id, 0)):
-            text = "came while somebody who is connected did not read, and were too much to be kept"
+            text = "arrived while a connected client did not read, and exceeded the buffer"
             self._send_text(f"\n[{format_size(lost)} of this cell's output {text}.]\n", message.parent)
         if not self._channels.publish(message.frames, message.kind) and len(self._unread) < _MAX_PENDING_REQUESTS:
             self._unread[message.parent_id] = self._unread.get(message.parent_id, 0) + sum(map(len, message.frames))
@@ -82,7 +82,7 @@ class KernelForwarding:
     def dropped(self, note: KeeperNote) -> None:
         """Report in a cell that some of its output was dropped."""
         size = format_size(int(note.get("bytes") or 0))
-        text = f"\n[{size} of this cell's output came while nobody was connected, and were too much to be kept.]\n"
+        text = f"\n[{size} of this cell's output arrived while no client was connected, and exceeded the buffer.]\n"
         self._send_text(text, note.get("parent"))
 
     def print_in_cell(self, text: str) -> bool:

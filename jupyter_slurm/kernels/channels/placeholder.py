@@ -78,7 +78,7 @@ class KernelPlaceholder:
             if number:
                 stop(self._channels, cell)
             else:
-                fail(self._channels, cell, "KeyboardInterrupt", "Interrupted before the kernel had begun.")
+                fail(self._channels, cell, "KeyboardInterrupt", "Interrupted before the kernel started.")
 
     def refuse(self, name: str, text: str) -> None:
         """Fail every waiting and future cell with an error: no kernel will start."""

@@ -185,7 +185,7 @@ def _offer(place: _CursorContext, shell: Any, cell: str) -> Suggestion | None:
 
 def _suggest_image(arguments: Sequence[str], last: str) -> Suggestion | None:
     """Return the completions of an image line: action, name and file. After a name, a file is as likely."""
-    acts = {"build": "from a file or a Python", "pull": "from a registry", "list": "what there is", "remove": ""}
+    acts = {"build": "from a file or a Python", "pull": "from a registry", "list": "list images", "remove": ""}
     return Suggestion(last, [NamedEntity(act, about) for act, about in acts.items()]) if len(arguments) == 1 else None
 
 
@@ -200,7 +200,7 @@ def _suggest_kernel(arguments: Sequence[str], last: str, shell: Any) -> Suggesti
         return keyword_values("in", value, shell, "") if name == "in" else None
     is_named = any(not word.startswith("in=") for word in arguments[1:])
     kernels = [] if is_named else [NamedEntity(spec.name, spec.display_name) for spec in listed()]
-    return Suggestion(last, [*kernels, NamedEntity("in=", "variables that come along")])
+    return Suggestion(last, [*kernels, NamedEntity("in=", "variables to send")])
 
 
 def _suggest_slurm(arguments: Sequence[str], last: str) -> Suggestion | None:

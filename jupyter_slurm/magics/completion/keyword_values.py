@@ -58,7 +58,7 @@ def keyword_values(text: str, value: str, shell: Any, cell: str) -> Suggestion |
             else Suggestion(value, [NamedEntity("docker", "of the node"), NamedEntity("podman", "of the node")])
         )
     if text == "jupyter":
-        return Suggestion(value, [NamedEntity("install", "by pip, beside it, where there is none")])
+        return Suggestion(value, [NamedEntity("install", "with pip, if this Python has no Jupyter")])
     if text == "sweep":
         return None if ":" in value else Suggestion(value, _variables(shell, _is_table))
     *before, item = value.split(",")

@@ -93,7 +93,10 @@ class NotebookMoves:
         _check(names, now, specs[chosen])
         limit = (await asyncio.to_thread(load_settings, self._config)).values_limit
         if any(one.session == session["id"] and not one.is_over for one in self._moves.values()):
-            raise JobError(f"{notebook} is on its way to another kernel already.", hint="Give that up first.")
+            raise JobError(
+                f"{notebook} is already moving to another kernel.",
+                hint="Cancel that move first: `%slurm kernel cancel`.",
+            )
         shown = str(specs[chosen].get("display_name") or chosen)
         move = NotebookMove(self._sessions, self._kernels, session, MoveTarget(chosen, shown, names, limit))
         self._moves[move.id] = move
@@ -104,7 +107,7 @@ class NotebookMoves:
     def find(self, key: str) -> NotebookMove:
         """Return a move; JobNotFound."""
         if key not in self._moves:
-            raise JobNotFound("There is no such move.")
+            raise JobNotFound(f"There is no move {key!r}.", hint="Move the notebook again.")
         return self._moves[key]
 
     def listed(self) -> list[NotebookMove]:
@@ -120,7 +123,9 @@ class NotebookMoves:
             if session["path"].strip("/") == notebook and session.get("kernel"):
                 found: NotebookSession = session
                 return found
-        raise JobNotFound(f"No notebook {notebook!r} is open here with a kernel.", hint="Open it, and run a cell.")
+        raise JobNotFound(
+            f"This Jupyter server has no open notebook {notebook!r} with a kernel.", hint="Open it, and run a cell."
+        )
 
 
 def _find_kernelspec(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
@@ -129,7 +134,7 @@ def _find_kernelspec(kernel: str, specs: Mapping[str, Kernelspec]) -> str:
     if not names:
         raise JobNotFound(
             f"There is no kernel {kernel!r}.",
-            hint=f"There are: {', '.join(sorted(specs))}. `jupyter slurm kernel add` adds one.",
+            hint=f"Use one of {', '.join(sorted(specs))}, or add one with `jupyter slurm kernel add`.",
         )
     return kernel if kernel in names else names[0]
 
@@ -138,23 +143,23 @@ def _followed(name: str, spec: Kernelspec) -> str:
     """Return the kernelspec for a new allocation."""
     if not _is_own_kernel(spec):
         raise UsageError(
-            "The kernel of this notebook does not run on a node, and has no allocation that another could follow.",
-            hint="Move it to a kernel on a node: jupyter slurm kernel list",
+            "The kernel of this notebook does not run on a node, so it has no allocation that another one can follow.",
+            hint="Move the notebook to a remote kernel: `jupyter slurm kernel list`.",
         )
     if word := next((word for word in spec["argv"] if word.startswith("on=")), ""):
         raise UsageError(
-            f"This kernel runs in an allocation that somebody else has asked for ({word}): none of its own can follow.",
-            hint="Ask for another one with %salloc, or move to another kernel.",
+            f"This kernel runs in an allocation that it did not request ({word}), so no other allocation can follow.",
+            hint="Request another allocation with %salloc, or move to another kernel.",
         )
     return name
 
 
 def _check(names: Sequence[str], *specs: Kernelspec) -> None:
     if wrong := next((name for name in names if not name.isidentifier()), None):
-        raise UsageError(f"{wrong!r} is no name of a variable.", hint="For example in=x,model.")
+        raise UsageError(f"{wrong!r} is not a variable name.", hint="Use for example in=x,model.")
     if other := next((spec for spec in specs if names and spec and not _is_python(spec)), None):
         raise UsageError(
-            f"Variables travel from Python to Python, and {other['display_name']} is another language.",
+            f"Variables can be sent only between Python kernels, and {other['display_name']} is another language.",
             hint="Move without variables.",
         )
 

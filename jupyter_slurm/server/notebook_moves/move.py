@@ -81,7 +81,7 @@ class NotebookMove:
         self._path, self._old, self._new = str(session["path"]), str(session["kernel"]["id"]), ""
         self._kernel, self._display_name = target.kernel, target.shown
         self._names, self._limit = list(target.names), target.limit
-        self._state, self._text = "waiting", f"Asks for {target.shown} …"
+        self._state, self._text = "waiting", f"Requesting {target.shown} …"
         self._is_cancellable = True
         self._snapshots: list[IO[bytes]] = []
         self._work = asyncio.create_task(self._run(), name=f"move {self.id}")
@@ -117,13 +117,13 @@ class NotebookMove:
             await self._start()
             await self._run_while_open(self._start_kernel())
             snapshot, said, goes_on = await self._run_while_open(self._refresh_variables(first, taken_at))
-            self._notify_cells("moving", f"{self._display_name} is there.")
+            self._notify_cells("moving", f"{self._display_name} is ready.")
             came = await self._run_while_open(self._restore_variables(snapshot))
             self._is_cancellable = False
             await self._switch(keep_old=goes_on)
-            self._notify_cells("done", sentences(f"The notebook runs on {self._display_name} now", came, said))
+            self._notify_cells("done", sentences(f"The notebook now uses {self._display_name}", came, said))
         except asyncio.CancelledError:
-            await self._end("cancelled", "Given up: the notebook stays with its kernel.")
+            await self._end("cancelled", "Cancelled: the notebook keeps its kernel.")
         except (_Failed, CannotTravel, KernelGone) as error:
             await self._end("failed", str(error).removesuffix(_RESTART_HINT))
         except Exception as error:  # noqa: BLE001  nobody sees a task's error, and the new kernel is to end
@@ -150,9 +150,9 @@ class NotebookMove:
         try:
             session = await self._sessions.get_session(session_id=self.session)
         except web.HTTPError:
-            raise _Failed("The notebook's kernel was shut down meanwhile.") from None
+            raise _Failed("The kernel of the notebook was shut down meanwhile.") from None
         if session["kernel"]["id"] != self._old:
-            raise _Failed("The notebook has got another kernel meanwhile.")
+            raise _Failed("The notebook was given another kernel meanwhile.")
         self._path = str(session["path"])
 
     async def _start(self) -> None:
@@ -178,7 +178,7 @@ class NotebookMove:
         with self._visiting(self._new) as visitor:
             why = await visitor.wait_started(told)
         if why:
-            raise _Failed(f"{self._display_name} has not begun: {why.removesuffix(_RESTART_HINT)}")
+            raise _Failed(f"{self._display_name} has not started: {why.removesuffix(_RESTART_HINT)}")
 
     async def _switch(self, *, keep_old: bool) -> None:
         """Connect the notebook to the new kernel; end the old one, unless a cell is running in it."""
@@ -203,13 +203,11 @@ class NotebookMove:
 
     async def _copy_variables(self) -> IO[bytes]:
         """Take a snapshot of the variables when the old kernel is idle."""
-        busy = f"{self._display_name} is there" if self._new else ""
+        busy = f"{self._display_name} is ready" if self._new else ""
         names = ", ".join(self._names)
 
         def waits() -> None:
-            self._notify_cells(
-                "waiting", sentences(busy, f"Waits for the cell that runs now, then takes {names} along")
-            )
+            self._notify_cells("waiting", sentences(busy, f"Waiting for the running cell, then sending {names}"))
 
         with self._visiting(self._old) as visitor:
             self._snapshots.append(await visitor.copy_snapshot(self._names, self._limit, waits=waits))
@@ -219,7 +217,7 @@ class NotebookMove:
         try:
             return await self._copy_variables()
         except (CannotTravel, KernelGone) as error:
-            raise _Failed(f"Nothing was asked of Slurm: {error}") from error
+            raise _Failed(f"Nothing was requested from Slurm: {error}") from error
 
     async def _refresh_variables(self, first: IO[bytes] | None, copied_at: str) -> tuple[IO[bytes] | None, str, bool]:
         """Return the variables as of now, or a message about older ones, and whether a cell is still running."""
@@ -230,14 +228,14 @@ class NotebookMove:
                 await self._wait_until_idle()
                 return None, "", False
         except TimeoutError:
-            said = "A cell still runs in the kernel before, which goes on, beside this notebook"
+            said = "A cell still runs in the previous kernel, which keeps running without a notebook"
             return first, sentences(said, first and f"The variables are those of {copied_at}"), True
         except (CannotTravel, KernelGone) as error:
             return first, sentences(first and f"The variables are those of {copied_at}: {error}"), False
 
     async def _wait_until_idle(self) -> None:
         def waits() -> None:
-            self._notify_cells("waiting", f"{self._display_name} is there. Waits for the cell that runs now.")
+            self._notify_cells("waiting", f"{self._display_name} is ready. Waiting for the running cell.")
 
         with self._visiting(self._old) as visitor:
             await visitor.idle(waits)
@@ -249,13 +247,13 @@ class NotebookMove:
         with self._visiting(self._new) as visitor:
             came = await visitor.restore(self._names, snapshot)
         if not came.names:
-            raise _Failed(sentences("None of the variables can be used there", *came.troubles))
-        return sentences(f"{', '.join(came.names)} came along", *came.troubles)
+            raise _Failed(sentences("The new kernel can use none of the variables", *came.troubles))
+        return sentences(f"Sent {', '.join(came.names)}", *came.troubles)
 
     @contextlib.contextmanager
     def _visiting(self, kernel: str) -> Iterator[VariableTransfer]:
         if kernel not in self._kernels:
-            raise KernelGone("The kernel is over.")
+            raise KernelGone("The kernel has ended.")
         visitor = VariableTransfer(self._kernels.get_kernel(kernel))
         try:
             yield visitor

@@ -101,7 +101,7 @@ class VariableTransfer:
         finally:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
-        return "" if reply.get("status") == "ok" else str(reply.get("evalue") or "The kernel has not begun.")
+        return "" if reply.get("status") == "ok" else str(reply.get("evalue") or "The kernel has not started.")
 
     async def idle(self, waits: Callable[[], None]) -> None:
         """Wait until the kernel is idle; see :meth:`copy_snapshot`."""
@@ -133,7 +133,7 @@ class VariableTransfer:
             raise CannotTravel(str(told["trouble"]))
         size = int(told["size"])
         if not 0 <= size <= 2 * limit + _HEADER_BYTES:
-            raise CannotTravel(f"The kernel tells of {size} bytes, and was asked for {limit} at most.")
+            raise CannotTravel(f"The variables have {size} bytes; at most {limit} are allowed.")
         with contextlib.ExitStack() as opened:
             opened.callback(self._release_snapshot)
             snapshot = opened.enter_context(tempfile.SpooledTemporaryFile(_MAX_MEMORY_BYTES))
@@ -141,7 +141,7 @@ class VariableTransfer:
                 end = min(done + _CHUNK_BYTES, size)
                 data = base64.b64decode((await self._call(f"piece({done}, {end})", waits))["data"])
                 if not 0 < len(data) <= end - done:
-                    raise KernelGone("The kernel has let go of the variables.")
+                    raise KernelGone("The kernel no longer has the variables.")
                 snapshot.write(data)
             await self._call("drop()", waits)
             opened.pop_all()  # the receiver releases it
@@ -166,7 +166,11 @@ class VariableTransfer:
         found = await self._evaluated(_expressions(call), waits)
         failed = [one for one in found.values() if one.get("status") != "ok"]
         if failed or TYPE not in found.get("2", {}).get("data", {}):
-            why = f"{failed[0].get('ename')}: {failed[0].get('evalue')}" if failed else "it knows no user_expressions"
+            why = (
+                f"{failed[0].get('ename')}: {failed[0].get('evalue')}"
+                if failed
+                else "it does not support user_expressions"
+            )
             raise CannotTravel(f"The kernel cannot be asked for variables: {why}")
         told: MessagePart = json.loads(found["2"]["data"][TYPE])
         return told
@@ -195,7 +199,7 @@ class VariableTransfer:
                     return content
                 continue
             if not await self._manager.is_alive():
-                raise KernelGone("The kernel is over.")
+                raise KernelGone("The kernel has ended.")
             if self._process != process:
                 request, process = check_kernel(), self._process
             waits()

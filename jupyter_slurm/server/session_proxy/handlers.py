@@ -64,7 +64,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         if not await ensure_async(self.authorizer.is_authorized(self, user, "execute", self.auth_resource)):
             raise web.HTTPError(403, "User is not authorized to execute on resource: jupyter-slurm.")
         if self._is_foreign():
-            raise web.HTTPError(403, "A page of another site has asked for this.")
+            raise web.HTTPError(403, "The request came from a page of another site.")
 
     @web.authenticated
     async def get(self, key: str, rest: str | None) -> None:
@@ -73,7 +73,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
             await self._serve(key, rest)
             return
         if not self.check_origin():
-            raise web.HTTPError(403, "A page of another site has asked for this.")
+            raise web.HTTPError(403, "The request came from a page of another site.")
         await self._connect(await self._find(key))
         try:
             await super().get(key, rest)
@@ -119,7 +119,7 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
         """Answer with an error page; for a temporary error, the browser repeats the request."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         cause = getattr(error, "__cause__", None)
-        said = getattr(cause, "message", None) or getattr(error, "log_message", None) or "It cannot be shown."
+        said = getattr(cause, "message", None) or getattr(error, "log_message", None) or "The session cannot be shown."
         if isinstance(cause, JobError) and status_code == 503:
             self.set_header("Refresh", str(_RETRY_AFTER_S))
         self.set_header("Content-Type", "text/html; charset=utf-8")
@@ -276,6 +276,6 @@ class SessionHandler(ProxyHandler):  # type: ignore[misc]  # it has no types
     def _check_address(self, path: str) -> None:
         if not (self.request.path + "/").startswith(path):
             raise JobNotFound(
-                f"This session is not shown here: its address is {path} for life, as it was launched.",
-                hint="Open it on its local port (`jupyter slurm open`), or launch one from this Jupyter server.",
+                f"This server cannot show the session: its URL is {path}, as it was launched.",
+                hint="Open it on its local port (`jupyter slurm open`), or launch a session from this Jupyter server.",
             )

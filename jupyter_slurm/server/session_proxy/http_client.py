@@ -119,6 +119,6 @@ def _named_errors(port: int) -> Iterator[None]:
         yield
     except AgentRefused as error:
         raise TunnelUnproven(
-            f"Port {port} of this machine, where the session was, is somebody else's program's now; nothing was sent.",
-            hint="The session goes on, and comes back to this address when its port is free: load the page again then.",
+            f"Port {port} of this computer, which the session used, now belongs to another program. Nothing was sent.",
+            hint="Load the page again when the port is free. The session keeps running.",
         ) from error

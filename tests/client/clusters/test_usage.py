@@ -53,5 +53,5 @@ def test_where_nobody_says_what_it_costs_the_use_alone_is_told() -> None:
 def test_times_are_dates_of_here() -> None:
     first = datetime.datetime(2026, 11, 1).timestamp()
     assert [moment(told) for told in ("2026-11-01", datetime.date(2026, 11, 1), first)] == [first] * 3
-    with pytest.raises(UsageError, match="is no date"):
+    with pytest.raises(UsageError, match="is not a date"):
         moment("01/11/2026")

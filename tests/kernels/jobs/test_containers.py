@@ -113,12 +113,12 @@ def test_a_docker_that_dies_under_it_is_told_and_so_is_an_image_that_nobody_has(
         os.kill(docker.pid, signal.SIGKILL)
         told = kernel.end(cell)
         assert told.kind == "KernelDied"
-        assert "the daemon of docker does not answer on this node" in told.error, told.error
+        assert "The daemon of docker does not answer on this node" in told.error, told.error
         kernel.manager.restart_kernel()
         kernel.listen()
         told = kernel.run("1")
         assert told.kind == "KernelNotStarted"
-        assert "the daemon of docker does not answer on this node" in told.error, told.error
+        assert "The daemon of docker does not answer on this node" in told.error, told.error
 
 
 def test_an_image_without_a_kernel_says_so_in_the_cell(node_kernel: Any, docker: Docker) -> None:

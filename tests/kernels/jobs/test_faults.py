@@ -153,7 +153,7 @@ def test_slurms_daemons_may_be_away_while_it_runs_and_while_it_starts(
     assert running.value("6 * 7") == "42"
     other = node_kernel("-w", SECOND)
     waits = other.begin("print('is there')")
-    wait_for(lambda: "Waits for its allocation (SUBMITTING)" in other.said(waits), "its cell says what it waits for")
+    wait_for(lambda: "Waiting for its allocation (SUBMITTING)" in other.said(waits), "its cell says what it waits for")
     cluster.start_controller()
     assert other.end(waits).stdout == "is there\n"
     other.stop()
@@ -166,7 +166,7 @@ def test_slurms_daemons_may_be_away_while_it_runs_and_while_it_starts(
         running.manager.restart_kernel()
         running.listen()
         waits = running.begin(f"print({JOB})")
-        wait_for(lambda: "Starts on" in running.said(waits), "its cell says what it waits for")
+        wait_for(lambda: "Starting on" in running.said(waits), "its cell says what it waits for")
     finally:
         cluster.start_node(FIRST)
     assert running.end(waits).stdout == f"{job}\n"
@@ -182,7 +182,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         ("--mem=90G",): "--mem=90G is more than any node in partition low has: at most 64G",
         ("--mem=60",): "The kernel used more memory than its allocation has",
         ("kernel=nosuch",): "has no kernel nosuch; it has ",
-        ("dir=/no/such",): "has no folder /no/such. dir=FOLDER says where it begins.",
+        ("dir=/no/such",): "has no folder /no/such. Choose another folder with dir=FOLDER.",
         ("image=/nosuch.sif",): "/nosuch.sif",
         ("python=/nosuch/python",): "has no /nosuch/python. say python=PATH with a Python that the node sees.",
     }
@@ -193,7 +193,7 @@ def test_what_there_is_not_is_said_and_nothing_is_left(
         assert told.kind == "KernelNotStarted"
         assert asked[words] in told.error, told.error
         is_kept = words[0] in ("--mem=60", "kernel=nosuch", "dir=/no/such", "image=/nosuch.sif")
-        assert ("is kept for that, for 1:00:00" in told.error) == is_kept, told.error
+        assert ("is kept for another start, for 1:00:00" in told.error) == is_kept, told.error
         kernel.stop()
     nothing_left()
 
@@ -285,7 +285,7 @@ def test_a_preempted_one_says_so_and_begins_anew_where_its_allocation_was_requeu
 
     told = requeued.end(second)
     assert told.kind == "KernelDied"
-    assert "Slurm has put its allocation back into the queue" in told.error
+    assert "Slurm requeued its allocation" in told.error
     wait_for(lambda: not requeued.manager.is_alive(), "the front has ended: Jupyter starts another one")
     requeued.manager.restart_kernel(now=True)
     requeued.listen()

@@ -123,18 +123,17 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
     asked = here.run(
         '%load_ext jupyter_slurm\n%slurm kernel switch "A held kernel" in=point,field,doubled,np,model,optimizer,near'
     )
-    assert "moved.ipynb moves to A held kernel once that is there, with point, field" in asked.shown
+    assert "moved.ipynb moves to A held kernel when it is ready, with point, field" in asked.shown
     (move,) = [one["id"] for one in server.ask("GET", MOVES)["moves"]]
-    notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
-    assert "waiting: Waits for its allocation (PENDING)" in here.run("%slurm kernel").shown
+    notebook.reaches(move, "waiting", "Waiting for its allocation (PENDING)")
+    assert "waiting: Waiting for its allocation (PENDING)" in here.run("%slurm kernel").shown
     again = server.request("POST", MOVES, {"notebook": "moved.ipynb", "kernel": "held"})
     assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
     assert here.run("point = doubled(point)").status == "ok"  # the notebook is used meanwhile
     job = notebook.release()
     told = notebook.reaches(move, "done")
     assert (
-        "point, field, doubled, np, model, optimizer came along. near needs the module only_here, which is not here."
-        in told
+        "Sent point, field, doubled, np, model, optimizer. near needs the module only_here, which is missing." in told
     )
 
     here.client.stop_channels()
@@ -149,12 +148,12 @@ def test_a_notebook_moves_to_a_node_and_on_into_the_next_allocation(
 
     assert there.run("point = doubled(point)").status == "ok"
     with notebook.terminal("follow", "./moved.ipynb", "in=point,doubled") as terminal:
-        terminal.says("Waits for its allocation (PENDING)")
+        terminal.says("Waiting for its allocation (PENDING)")
         assert there.value(f"{JOB}, point.x") == f"{job} 84"
         # the variable cannot be transferred any more
         assert there.run("import threading; point.lock = threading.Lock()").status == "ok"
         follower = notebook.release()
-        terminal.says("point, doubled came along")
+        terminal.says("Sent point, doubled")
         terminal.says("The variables are those of")
         assert terminal.ends() == 0
     there.client.stop_channels()
@@ -174,7 +173,7 @@ def test_a_server_that_is_killed_while_the_next_allocation_pends_leaves_the_kern
     job = kernel.value(JOB)
     assert kernel.run("x = 1").status == "ok"
     study.add_kernel("-p", "arandu", "--hold")
-    notebook.reaches(notebook.move("x"), "waiting", "Waits for its allocation (PENDING)")
+    notebook.reaches(notebook.move("x"), "waiting", "Waiting for its allocation (PENDING)")
     assert len(notebook.jobs) == 2
     notebook.server.end(signal.SIGKILL)
     server = jupyter()
@@ -191,8 +190,8 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
     traces = "len(In), sorted(name for name in globals() if name[:2] != '_i')"
     number, _, names_before = here.value(traces).partition(" ")
     for names, says in {
-        ("points",): "Nothing was asked of Slurm: there is no variable points. Did you mean point?",
-        ("point", "lock"): "lock (lock) cannot travel",
+        ("points",): "Nothing was requested from Slurm: there is no variable points. Did you mean point?",
+        ("point", "lock"): "lock (lock) cannot be sent",
         ("huge",): "larger than 20.0 MB: huge 30.0 MB",
     }.items():
         assert says in notebook.reaches(notebook.move(*names, kernel="held"), "failed")
@@ -208,23 +207,23 @@ def test_a_notebook_stays_where_it_cannot_move(notebook: Notebook, wait_for: Cal
 
     assert "no-such-partition" in notebook.reaches(notebook.move("point", kernel="refused"), "failed")
 
-    assert "None of the variables can be used there. near needs" in notebook.reaches(
+    assert "The new kernel can use none of the variables. near needs" in notebook.reaches(
         notebook.move("near", kernel="far"), "failed"
     )
 
     # A running cell is awaited; a failing cell affects no other.
     cell = here.begin("while 'go' not in __import__('os').listdir(): __import__('time').sleep(0.05)\n1/0")
     move = notebook.move("point", kernel="held")
-    notebook.reaches(move, "waiting", "Waits for the cell that runs now")
+    notebook.reaches(move, "waiting", "Waiting for the running cell")
     (server.folder / "go").touch()
     assert here.end(cell).kind == "ZeroDivisionError"
-    notebook.reaches(move, "waiting", "Waits for its allocation (PENDING)")
+    notebook.reaches(move, "waiting", "Waiting for its allocation (PENDING)")
     assert notebook.give_up(move)["state"] == "cancelled"
     assert notebook.give_up(move)["state"] == "cancelled"
     with notebook.terminal("switch", "moved.ipynb", "held") as terminal:
-        terminal.says("Waits for its allocation (PENDING)")
+        terminal.says("Waiting for its allocation (PENDING)")
         terminal.process.send_signal(signal.SIGINT)
-        terminal.says("Given up: the notebook stays with its kernel.")
+        terminal.says("Cancelled: the notebook keeps its kernel.")
         assert terminal.ends() == 130
     wait_for(lambda: notebook.jobs == [], "what was asked of Slurm is given back", LONG)
     for words, says in {

@@ -26,7 +26,7 @@ SITE = "aau-aicloud"  # with a password and a code on the gateway, and a passwor
 SMALL = ("-p", "batch", "-c", "2", "--mem=2G", "--time=30:00")
 STRANGER = "daemon"  # a user of every system
 
-DOWN, BACK = "The link to this kernel is down.", "The link is back."
+DOWN, BACK = "The connection to this kernel is lost.", "The connection is back."
 LINES = (
     "import itertools, time\nfor number in itertools.count():\n    print('line', number, flush=True); time.sleep(0.02)"
 )
@@ -155,11 +155,11 @@ def test_not_a_line_is_lost_whatever_happens_on_the_way(
     site.login.start()
     goes_on("a restart of the sshd of the login node")
 
-    laptop, lost = (kernel.front, person.agent_pid), log.read_text().count("The front is gone")
+    laptop, lost = (kernel.front, person.agent_pid), log.read_text().count("The front end has disconnected")
     for process in laptop:
         os.kill(process, signal.SIGSTOP)
     try:
-        wait_for(lambda: log.read_text().count("The front is gone") > lost, "the laptop is missed")
+        wait_for(lambda: log.read_text().count("The front end has disconnected") > lost, "the laptop is missed")
     finally:
         for process in laptop:
             os.kill(process, signal.SIGCONT)
@@ -178,7 +178,9 @@ def test_not_a_line_is_lost_whatever_happens_on_the_way(
     site.gateway.drop()
     wait_for(lambda: kernel.said(cell).count(DOWN) > before, "the cell says that the link is down")
     kernel.manager.interrupt_kernel()
-    wait_for(lambda: "interrupted when the link is back" in kernel.said(cell), "the cell says when it is interrupted")
+    wait_for(
+        lambda: "interrupted when the connection is back" in kernel.said(cell), "the cell says when it is interrupted"
+    )
     site.gateway.restore()
     told = kernel.end(cell)
     assert told.kind == "KeyboardInterrupt"

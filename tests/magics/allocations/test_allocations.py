@@ -58,7 +58,7 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     kernel.ok("a.wait(), b.wait()")
     wait_for(lambda: "COMPLETED" in kernel.text(first.display), "its end")
     ran = kernel.run("%salloc -p arandu as=gpu")
-    assert "is an allocation already" in ran.traceback
+    assert "is already an open allocation" in ran.traceback
     listed = kernel.ok("import jupyter_slurm\njupyter_slurm.allocations()").result["text/plain"]
     assert re.search(r"\d+ +gpu +RUNNING +arandu +\w+ +2 +59:\d\d +30:00\n", listed + "\n"), listed
     shown = kernel.ok("%salloc release on=gpu").display
@@ -68,8 +68,8 @@ def test_it_is_asked_for_and_used_by_name_while_other_cells_run(
     )
     assert kernel.value("(gpu.state, gpu.is_open)") == "('CANCELLED', False)"
     ran = kernel.run("%srun on=gpu true")
-    assert "was given back" in ran.traceback, ran.stdout
-    assert "no such allocation" in kernel.run("%srun on=nobody true").traceback
+    assert "was released" in ran.traceback, ran.stdout
+    assert "no open allocation has this name" in kernel.run("%srun on=nobody true").traceback
 
 
 def test_a_python_cell_with_values_figures_and_its_own_traceback(kernel: Any) -> None:
@@ -130,7 +130,7 @@ def test_an_interrupt_ends_the_step_and_not_the_allocation(
     kernel.manager.signal_kernel(signal.SIGINT)
     ran = kernel.end(request)
     assert ran.error == "WaitInterrupted"
-    assert "was interrupted; its allocation goes on" in ran.traceback
+    assert "was interrupted; its allocation stays open" in ran.traceback
     assert "KeyboardInterrupt" in kernel.text(ran.display)
     assert kernel.value("cpu.state") == "RUNNING"
     kernel.ok("%srun wait true")
@@ -139,20 +139,20 @@ def test_an_interrupt_ends_the_step_and_not_the_allocation(
 def test_without_an_allocation_it_works_as_srun_does(kernel: Any, wait_for: WaitFor) -> None:
     _none_is_open(kernel)
     ran = kernel.ok("%srun as=one wait -p arandu -n2 --label sh -c 'echo hello'")
-    assert re.search(r"No allocation is open: it gets one of its own, \d+, as with srun", ran.stdout)
+    assert re.search(r"No allocation is open. srun requests one for this step, \d+.", ran.stdout)
     assert kernel.value("sorted(one.stdout.split('\\n'))") == "['', '0: hello', '1: hello']"
     wait_for(lambda: kernel.value("one.allocation.is_finished") == "True", "the end of its allocation")
     assert "no-such" in kernel.run("%srun -p no-such true").traceback
     request = kernel.begin("%srun as=late wait -p arandu --begin=now+3600 true")
     wait_for(lambda: kernel.pump() or "BeginTime" in str(kernel.under(request)), "why it pends")
     kernel.manager.signal_kernel(signal.SIGINT)
-    assert "was given up before it began" in kernel.end(request).traceback
+    assert "was cancelled before it started" in kernel.end(request).traceback
     assert kernel.value("(late.state, late.allocation.state)") == "('CANCELLED', 'CANCELLED')"
     kernel.ok("%salloc -p arandu --begin=now+3600 as=later")
     request = kernel.begin("%srun as=late wait true")
     wait_for(lambda: kernel.pump() or "(true): PENDING" in str(kernel.under(request)), "the step")
     kernel.manager.signal_kernel(signal.SIGINT)
-    assert "waits still, and is dropped as soon as it could begin" in kernel.end(request).traceback
+    assert "still waits, and is dropped when it could start" in kernel.end(request).traceback
     assert kernel.value("(late.state, later.is_open)") == "('PENDING', True)"
 
 
@@ -176,7 +176,7 @@ def test_a_step_that_never_comes_leaves_no_allocation_and_one_for_a_step_is_list
     listed = "[one == long.allocation for one in jupyter_slurm.allocations()]"
     wait_for(lambda: kernel.value(listed) == "[True]", "it is listed")
     kernel.ok("number = long.allocation.id")
-    assert "no such allocation" in kernel.run("%srun on={number} true").traceback
+    assert "no open allocation has this name" in kernel.run("%srun on={number} true").traceback
     kernel.ok("long.allocation.release()")
     wait_for(lambda: kernel.value("long.state") == "CANCELLED", "its end")
 
@@ -199,7 +199,7 @@ def test_it_is_seen_from_a_terminal_and_from_the_panel_and_given_back_there(
     assert re.search(r"^kind +allocation$", cli("show", number), re.MULTILINE)
     assert cli("cancel", number).startswith(f"Cancelled job {number}: ")
     wait_for(lambda: "(mine): given back" in kernel.text(held), "it is told where it was asked for")
-    assert "was given back" in kernel.run("%srun on=mine true").traceback
+    assert "was released" in kernel.run("%srun on=mine true").traceback
     kernel.ok(
         f"ask = another._cluster.client\nlisted = {{job['label']: job for job in ask.get({path!r}, params={{'state': 'active'}})}}\n"
         f"asked = ask.post({path!r} + '/' + listed['another']['key'] + '/cancel', json={{'signal': None}})"
@@ -219,7 +219,7 @@ def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kern
     bare_kernel.ok("%salloc -p arandu as=gone")
     bare_kernel.ok("%salloc release on=gone")
     ran = bare_kernel.run("%srun on=gone true")
-    assert "was given back" in ran.traceback
+    assert "was released" in ran.traceback
     assert kernel.value("len(gone.steps)") == "0"
     kernel.manager.shutdown_kernel(now=False)  # as "Restart kernel" does, not with SIGKILL
     kernel.restart()
@@ -230,7 +230,7 @@ def test_kept_or_released_with_the_kernel_and_found_again(kernel: Any, bare_kern
     assert kernel.value("(kept.state, kept.steps[-1] == step, step.tail(1))") == "('RUNNING', True, 'back')"
     kernel.ok("mine, kept = kept, None")  # as after a repeated run of all cells
     ran = kernel.run("%salloc -p arandu as=kept keep")
-    assert "kept is an allocation already, and kept" in ran.traceback
+    assert "kept is already an open allocation, and kept" in ran.traceback
     assert "%salloc on=kept as=kept uses it here" in ran.traceback
     kernel.ok("kept = mine")
     shown = kernel.ok("%salloc on=kept as=again")

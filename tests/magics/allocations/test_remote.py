@@ -154,7 +154,7 @@ def test_who_ends_a_log_in_is_told_who_uses_it(
     unasked = cli("disconnect", "far", stdin=subprocess.DEVNULL)
     assert unasked.returncode == 1
     assert unasked.stdout.startswith(f"1 other uses this log-in:\n{listed}")
-    assert "nobody can be asked here: it was not ended.\n`jupyter slurm disconnect --yes far`" in unasked.stderr
+    assert "a script cannot ask for confirmation.\nUse `jupyter slurm disconnect --yes far`" in unasked.stderr
     assert "far: connected" in cli("connect").stdout
 
 

@@ -96,14 +96,14 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
     assert re.search(r"In\[\d+\]|Cell In", plain(ran.stderr))
     assert "return [1][7]" in plain(ran.stderr)
     ran = held.run("%%remote\ninput('name? ')")
-    assert "nobody can be asked in a remote cell" in ran.traceback
+    assert "input() is not possible in a remote cell" in ran.traceback
     ran = held.run("%%remote\nraise ValueError('two\\nlines: \u00e9')")
     assert ran.traceback.endswith(": ValueError: two\nlines: \u00e9")
     held.ok(
         "from jupyter_slurm.magics import remote as magic\nsends = magic.ensure_process\n"
         "def interrupted(*_): magic.ensure_process = sends; raise KeyboardInterrupt\nmagic.ensure_process = interrupted"
     )
-    assert "before the cell was sent: nothing of it runs" in held.run("%%remote\nkept.append(3)").traceback
+    assert "before the cell was sent: nothing runs" in held.run("%%remote\nkept.append(3)").traceback
     up = gate("up")
     loop = (
         f"kept.append(1)\npathlib.Path({str(up)!r}).touch()\nprint('begun', flush=True)\nwhile True: time.sleep(0.05)"
@@ -114,7 +114,7 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
     ran = held.end(request)
     assert (ran.error, ran.stdout) == ("WaitInterrupted", "begun\n")
     assert "KeyboardInterrupt" in ran.stderr
-    assert "was interrupted; its process goes on, with all its variables" in ran.traceback
+    assert "was interrupted; its process keeps running, with all variables" in ran.traceback
     go = gate("go")
     ran = held.ok(
         f"%%remote nowait as=first\nuntil = pathlib.Path({str(go)!r})\nwhile not until.exists(): time.sleep(0.05)"
@@ -128,7 +128,7 @@ def test_an_error_an_interrupt_and_what_waits(held: Any, gate: Callable[[str], P
         for _ in range(interrupts):
             held.manager.signal_kernel(signal.SIGINT)
         said = held.end(request).traceback
-        assert "withdrawn before it began: nothing of it ran" in said or (interrupts == 2 and "is dropped" in said)
+        assert "was cancelled before it started" in said or (interrupts == 2 and "is dropped" in said)
     held.ok(
         "from jupyter_slurm.errors import TransportError\nfrom jupyter_slurm.client.allocations import remote_cells as cells\n"
         "looks = cells._wait_reason\n"
@@ -152,14 +152,14 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     assert "all variables of the process are gone" in ran.traceback
     ran = held.run("%%remote\n'here' in globals()")
     assert ran.stdout.splitlines()[-1] == "False"
-    assert "without any of its variables" in ran.stderr
+    assert "The earlier variables are lost" in ran.stderr
     ran = held.run("%%remote\nexit()")
     assert "(exit())" in ran.traceback
     ran = held.run("%%remote -c 1\nimport sys\nhere = 2\nsys.exit(3)")
     assert "exit code 3" in ran.traceback
     assert held.ok("%%remote -c 1\nhere").stdout == "2\n"
     ran = held.run("%%remote -c 2\nhere")
-    assert "runs already" in ran.traceback
+    assert "already runs with other options" in ran.traceback
     said = held.ok("%remote").stdout
     assert "RUNNING" in said
     held.ok("from jupyter_slurm.client.allocations import remote_cells as remote\nremote._INTERRUPT_TIMEOUT_S = 0.5")
@@ -170,10 +170,10 @@ def test_the_process_ends_and_another_one_begins(held: Any, gate: Callable[[str]
     )
     wait_for(lambda: held.pump() or deaf.exists(), "a cell that does not listen")
     held.manager.signal_kernel(signal.SIGINT)
-    assert "does not listen, or not yet: it goes on" in held.end(request).traceback
+    assert "does not react, or not yet. It keeps running" in held.end(request).traceback
     assert "was sent an interrupt" in held.ok("%remote interrupt").stdout
     said = held.ok("%remote restart").stdout
-    assert "All its variables are gone" in said
+    assert "All its variables are lost" in said
     assert held.ok("%%remote\n'here' in globals()").stdout.splitlines()[-1] == "False"
     held.ok("%remote stop on=gpu")
     assert "No process for cells runs" in held.run("%remote").traceback
@@ -206,7 +206,7 @@ def test_progress_figures_and_what_is_cleared(held: Any) -> None:
     ran = held.ok("%%remote on=gpu out=n,w\nfor n in range(40_000): print('0123456789')\nprint('END')")
     assert 262_144 + 900 < len(ran.stdout) <= 262_144 + 1000
     assert ran.stdout.endswith("\n0123456789\nEND\n")
-    assert "the rest of stdout is not shown here; all of it is in /" in ran.stderr
+    assert "the rest of stdout is not shown; the whole output is in /" in ran.stderr
     assert ran.stderr.count("the cell ended without it") == 1
 
 

@@ -123,7 +123,7 @@ def test_only_what_failed_runs_again_and_others_can_wait_for_all(
     done.ok("%%sbatch -n1 after=held as=later\n#!/bin/sh\ntrue\n")
     first, second = json.loads(done.value("held.numbers").replace("'", '"'))
     assert f"--dependency=afterok:{first}:{second}" in done.value("' '.join(later.data['argv'])")
-    assert "of one only" in done.run("%%sbatch afternotok=held\n#!/bin/sh\n").traceback
+    assert "supports only one" in done.run("%%sbatch afternotok=held\n#!/bin/sh\n").traceback
     assert f"{second}_1" in queue(cluster, "%i")
     done.ok("held[5].cancel()")
     left = {f"{first}_{n}" for n in range(4)} | {f"{second}_0"}

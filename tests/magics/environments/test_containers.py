@@ -291,13 +291,13 @@ def test_a_notebook_builds_an_image_and_runs_cells_in_it(
     wait_for(lambda: not docker.running(), "no container")
     assert "endless" not in docker.run("image", "ls")
     for line, why in (
-        ("build mine:1 {file} wait", "`replace` makes it anew"),
+        ("build mine:1 {file} wait", "Add `replace` to replace it"),
         ("build two:1 {file} runtime=apptainer", "which is a Dockerfile"),
         (f"build two:1 '{made}/Added' runtime=charliecloud", "Use COPY for files"),
         ("build Two:1 {file}", "docker://two:1"),
-        ("build two:1", "what it is built from"),
+        ("build two:1", "needs a file or `environment`"),
         ("build two:1 /no/such", "cannot be read"),
-        ("build two:1 environment context=/tmp", "says nothing here"),
+        ("build two:1 environment context=/tmp", "has no effect for this command"),
         ("pull two:1 --array=1-2", "one job makes an image"),
         ("remove two:1", "There is no image two:1"),
     ):

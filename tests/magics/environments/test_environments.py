@@ -192,7 +192,7 @@ def test_what_another_python_lacks_is_named(kernel: Any, made: Path) -> None:
     assert ran.error == "JobFailed"
     assert "vector needs the module numpy" in ran.traceback
     ran = kernel.run("%%sbatch env=other wait\n%time 1")
-    assert "magics and !commands need IPython" in ran.traceback
+    assert "Magics and !commands need IPython" in ran.traceback
 
 
 def test_a_module_that_the_default_python_lacks_is_followed_by_the_choice_of_an_environment(kernel: Any) -> None:

@@ -81,7 +81,7 @@ def test_a_signal_reaches_the_cell_and_its_last_words_are_heard(kernel: Any, wai
 
 @pytest.mark.here_only("nothing is submitted")
 def test_words_that_mean_nothing_are_refused_and_several_tasks_are_hinted_at_once(kernel: Any) -> None:
-    hint = "This cell runs once, on the first node; launcher=srun runs it in each task"
+    hint = "This cell runs once, on the first node. Add launcher=srun to run it in each task"
     assert hint not in kernel.ok("%%sbatch -n 1 show\n1").stderr
     assert hint not in kernel.ok("%%sbatch -n 2 show\n#!/bin/sh\n").stderr
     assert hint not in kernel.ok("%%sbatch -n 2 launcher=mpi show\n1").stderr
@@ -90,8 +90,8 @@ def test_words_that_mean_nothing_are_refused_and_several_tasks_are_hinted_at_onc
     assert hint not in kernel.ok("%%sbatch -n 4 show\n1").stderr
     assert "Did you mean launcher=srun?" in kernel.run("%%sbatch -n 2 launcher=srum\n1").traceback
     refused = kernel.run("%%sbatch -n 2 launcher=srun\n#!/bin/sh\n").traceback
-    assert "launcher is for Python cells; this one is a script." in refused
-    assert "Say srun, or torchrun, in it." in refused
+    assert "launcher= applies to Python cells, and this cell is a script." in refused
+    assert "Call srun or torchrun in the script." in refused
 
 
 @pytest.mark.here_only("what runs in the job is the same over SSH")
@@ -216,7 +216,7 @@ def test_torchrun_has_a_process_for_each_gpu_of_each_node(kernel: Any, torch_var
     kernel.ok(f"%%sbatch -p devwork -N 2 --ntasks-per-node 2 --mem-per-cpu 500M as=tasks {found}\n{cell}")
     missing = kernel.run(f"%%sbatch {GRID} launcher=torchrun wait python=/usr/bin/python3\nprint(1)\n")
     assert missing.error == "JobFailed"
-    assert re.search("/usr/bin/python3 on .* has no torch, .* python=PATH or env=NAME chooses one", missing.traceback)
+    assert re.search("/usr/bin/python3 on .* has no torch, .* Choose another Python with env=NAME", missing.traceback)
     assert "exit code 1" in missing.traceback
     # All GPUs of the node, of which LOCAL_RANK names one.
     lines = sorted(kernel.value("gpus.wait().stdout").splitlines())

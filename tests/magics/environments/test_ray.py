@@ -87,7 +87,7 @@ def test_a_cell_has_all_its_nodes_and_hears_of_one_that_is_lost(
     go = gate("go")
     kernel.ok("rate = 0.5")
     kernel.ok(f"%%sbatch {TWO} {PLAIN} {packages} in=rate out=rate as=grid -- {go}\n{CELL}")
-    lost = r"^launcher: Ray ended on c4aiscw2 \(exit code 1\)\. What it said last:\n    raylet: signal 9$"
+    lost = r"^launcher: Ray ended on c4aiscw2 \(exit code 1\)\. Last lines of its log:\n    raylet: signal 9$"
     wait_for(lambda: re.search(lost, kernel.value("grid.stderr"), re.MULTILINE), "word of the lost node", BUSY)
     go.touch()
     kernel.ok("grid.wait()")
@@ -112,7 +112,7 @@ def test_a_node_without_ray_is_named_and_the_cell_does_not_begin(kernel: Any, pa
     ran = kernel.run(f"%%sbatch -p devwork launcher=ray {PLAIN} wait as=none\nprint('begun')\n")
     assert ran.error == "JobFailed"
     assert "/usr/bin/python3 on c4aiscw" in ran.traceback
-    assert "has no ray; python=PATH or env=NAME chooses one that has it" in ran.traceback
+    assert "has no ray. Choose a Python with ray by env=NAME or python=PATH" in ran.traceback
     ran = kernel.run("half.wait()")
     assert ran.error == "JobFailed"
     assert "launcher: /usr/bin/python3 on c4aiscw2 has no ray" in ran.traceback
@@ -165,7 +165,7 @@ def test_a_head_that_is_somebody_elses_is_not_told_the_token() -> None:
     argv = ["/usr/bin/python3", "-c", listens]
     with subprocess.Popen(argv, user=12345, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
-        with pytest.raises(node["RayFailed"], match="somebody else has taken port"):
+        with pytest.raises(node["RayFailed"], match="Another user has port"):
             node["check_whose"](f"127.0.0.1:{int(other.stdout.readline())}")
         other.communicate()
 

@@ -77,7 +77,7 @@ def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> No
     before = kernel.value("len(__import__('jupyter_slurm').jobs())")
     ran = kernel.run("%%sbatch in=lock,fine,fin,uses,small\nfine")
     assert ran.error == "UsageError"
-    assert "lock (lock) cannot travel: cannot pickle" in ran.traceback
+    assert "lock (lock) cannot be sent: cannot pickle" in ran.traceback
     assert "there is no variable fin. Did you mean fine?" in ran.traceback
     assert "uses uses table, which does not travel with it" in ran.traceback
     assert "small cannot travel: its source is not known" in ran.traceback
@@ -88,15 +88,15 @@ def test_what_cannot_travel_is_said_by_name_before_submission(kernel: Any) -> No
     assert "larger than 2.0 MB: big 3.0 MB" in ran.traceback
     kernel.ok("settings().values_limit = limit")
     assert "Python cells" in kernel.run("%%sbatch in=fine\n#!/bin/sh\ntrue").traceback
-    assert "no name of a variable" in kernel.run("%%sbatch in=fine.real\n1").traceback
+    assert "not a variable name" in kernel.run("%%sbatch in=fine.real\n1").traceback
     assert kernel.value("len(__import__('jupyter_slurm').jobs())") == before
 
 
 def test_one_bad_value_does_not_lose_the_rest(kernel: Any) -> None:
     kernel.ok(f"%%sbatch out=good,bad,missing as=mixed {HERE}\nimport threading\ngood, bad = 42, threading.Lock()")
     told = kernel.ok("mixed.wait()").stderr
-    assert "bad did not come back: it cannot be pickled" in told
-    assert "missing did not come back: the cell ended without it" in told
+    assert "bad was not returned: it cannot be pickled" in told
+    assert "missing was not returned: the cell ended without it" in told
     assert kernel.value("good") == "42"
     assert kernel.value("dict(mixed.outputs)") == "{'good': 42}"
     assert kernel.value("sorted(mixed.outputs.errors)") == "['bad', 'missing']"
@@ -116,7 +116,7 @@ def test_that_a_value_is_missing_is_said_once(kernel: Any) -> None:
     assert "gone did not come back" not in ran.stderr
     kernel.ok(f"%%sbatch out=gone as=asked {HERE}\n1")
     ran = kernel.run("asked.result()")
-    assert "JobError: gone did not come back: the cell ended without it" in ran.traceback
+    assert "JobError: gone was not returned: the cell ended without it" in ran.traceback
     assert "gone" not in ran.stderr
 
 
@@ -171,6 +171,6 @@ def test_a_folder_travels_with_a_cell_and_what_is_new_comes_back_before_its_wait
     (home / "project" / "read").write_text("later\n")
     assert "no way to synchronise" in kernel.run("%%sbatch stage=project sync=all\n1").traceback
     assert "cannot be staged" in kernel.run("%%sbatch stage=nowhere\n1").traceback
-    assert "Say stage=DIR" in kernel.run("%%sbatch sync=delete\n1").traceback
+    assert "Add stage=DIR" in kernel.run("%%sbatch sync=delete\n1").traceback
     again = kernel.ok("same = staged.resubmit(); same.wait(); print(same.data['stage']['state'], same.stdout)")
     assert again.stdout.startswith("back later\n")
