@@ -36,7 +36,7 @@ def resolved(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
 def keys(
     node: Mapping[str, Any], definitions: Mapping[str, Any], path: str = ""
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each key of a profile with its part of the schema; a table's key ends with its name in capitals."""
+    """Yield each key of a profile with its part of the schema; NAME stands for a name of the user."""
     node = resolved(node, definitions)
     children = dict(node.get("properties") or {})
     extra = node.get("additionalProperties")
@@ -48,7 +48,8 @@ def keys(
     for name, child in children.items():
         full = f"{path}.{name}" if path else name
         child = resolved(child, definitions)
-        yield full, child
+        if name != "NAME":  # the key above it describes these
+            yield full, child
         yield from keys(child, definitions, full)
         item = child.get("items")
         if isinstance(item, Mapping):
