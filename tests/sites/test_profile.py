@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -78,51 +77,6 @@ def test_every_key_arrives():
         launch={"partition": "gpu", "gpus": 2},
         storage={"shared": "$SCRATCH/me", "local": "/output/$USER", "home_on_nodes": False, "expires": "60 days"},
     )
-
-
-def test_the_example_of_the_readme_is_right():
-    """As published, and with all its commented lines."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[login]" in text]
-    assert parse_profile("arandu", example.encode(), "README").host == "arandu"
-    everything = re.sub(r"^# (?=\w+ = )", "", example, flags=re.M)
-    profile = parse_profile("arandu", everything.encode(), "README")
-    assert (profile.jump, profile.max_age, profile.poll_shortest) == (("gateway",), 43200, 60)
-    assert profile.prelude == "module load slurm"
-
-
-def test_a_cost_is_what_the_readme_shows():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[cost]" in text]
-    profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + example.encode(), "README")
-    assert (profile.cost["unit"], profile.cost["gpu_hour"]["a100"]) == ("credits", 4)
-
-
-def test_what_a_form_begins_with_is_what_the_readme_shows():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[launch]" in text]
-    profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + example.encode(), "README")
-    assert set(profile.launch) == set("partition gpus gpu_type cpus memory time account qos env dir".split())
-
-
-def test_what_is_said_of_storage_is_what_the_readme_shows():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (example,) = [
-        text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if text.startswith("[storage]")
-    ]
-    profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + example.encode(), "README")
-    assert set(profile.storage) == {"shared", "local", "home_on_nodes", "expires"}
-
-
-def test_environments_of_jobs_are_what_the_readme_shows():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    examples = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[env.torch]" in text]
-    told = []
-    for example in examples:
-        everything = re.sub(r"^# (?=\w+ = )", "", example, flags=re.M)
-        profile = parse_profile("arandu", b'[login]\nhost = "a"\n' + everything.encode(), "README")
-        told.append(set(profile.environments["torch"]))
-    assert told == [{"modules", "venv", "variables", "work_dir", "python"}, {"image", "bind", "variables", "python"}]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -54,13 +53,6 @@ def test_arandu_is_what_its_guide_says():
         "arandu": ("dgx01",),
         "devwork": ("c4aiscw1", "c4aiscw2", "c4aiscw3", "c4aiscw4"),
     }
-
-
-def test_the_example_of_the_readme_is_right():
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (example,) = [text for text in re.findall(r"^```toml\n(.*?)^```", readme, re.M | re.S) if "[[nodes]]" in text]
-    assert parse_description(tomllib.loads(example)).node_names == ["gpu1", "gpu2"]
-    assert parse_description(tomllib.loads(example.replace("# hidden", "hidden"))).nodes[0].hidden == ("/scratch",)
 
 
 def test_what_is_described_stands_in_slurm_conf(tmp_path):
