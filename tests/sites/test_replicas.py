@@ -190,6 +190,14 @@ for note in {notes}:
 """
 
 
+def test_a_job_begins_in_a_directory_that_its_node_sees(replica: Replica) -> None:
+    storage = replica.site.storage
+    told = submit(replica, "import os\nprint(os.getcwd())", *options(replica, replica.site.cluster.partitions[0]))
+    assert told.strip() == (storage.home if storage.home_on_nodes else storage.shared[0])
+    assert replica.laptop.value("job.stderr") == ""
+    assert replica.laptop.value("[one for one in job.data['warnings'] if 'do not see' in one]") == "[]"
+
+
 def test_a_container_has_the_gpus_of_its_job_and_is_gone_with_it(
     replica: Replica, wait_for: Callable[..., Any]
 ) -> None:

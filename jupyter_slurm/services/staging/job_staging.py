@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import posixpath
-import re
 import socket
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,8 +23,9 @@ from jupyter_slurm.errors import SlurmError, TransportError, UsageError
 from jupyter_slurm.services.jobdir.job_json_model import FolderRecord, ReturnRecord, StageRecord
 from jupyter_slurm.services.jobs.job import TrackedJob
 from jupyter_slurm.services.jobs.tracker import Tracker
-from jupyter_slurm.services.slurm.client import decode_output, printable
+from jupyter_slurm.services.slurm.client import printable
 from jupyter_slurm.services.slurm.location import ClusterLocation
+from jupyter_slurm.services.staging.cluster_paths import expand_path
 from jupyter_slurm.services.staging.folder_sync import FolderSync
 from jupyter_slurm.services.staging.local_folder import FolderTree, check_free_space, check_source
 from jupyter_slurm.services.staging.machine_seal import MachineSeal
@@ -45,8 +45,6 @@ _MAX_ATTEMPTS = 5  # before a submission with a broken connection is given up, a
 _PAUSE = 2.0, 300.0  # seconds before the next attempt to copy results: first, and longest
 _END_CHECK_INTERVAL_S = 0.5  # seconds between two checks whether Slurm has reported the end, too
 _MAX_RECORDED_FILES = 20  # file names kept in the record
-_VARIABLE = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)\})")
-_VALUES = 'for name; do printf "%s\\0" "$(printenv -- "$name")"; done'
 _PROGRESS_STEP_SHARE = 0.02  # fraction of all results between two progress reports
 
 
@@ -141,30 +139,13 @@ class Staging:
         digest = (await asyncio.to_thread(self._seals.seal, ["copy", socket.gethostname(), source]))[:8]
         name = posixpath.basename(source) or "root"
         shared = self._location.storage.get("shared") or posixpath.join(self._location.folder, "stage")
-        dest = await self._expanded(message or posixpath.join(shared, f"{name}-{digest}"))
+        dest = await expand_path(message or posixpath.join(shared, f"{name}-{digest}"), self._location, self._transport)
         if not posixpath.isabs(dest):
             raise UsageError(
                 f"{printable(dest)} is not a directory of {self._location.host}.",
                 hint="Begin the destination in stage= with /, ~/ or a variable of the cluster.",
             )
         return posixpath.normpath(dest)
-
-    async def _expanded(self, path: str) -> str:
-        """Insert the home directory and the variables of the cluster."""
-        if path.startswith("~/"):
-            path = posixpath.join(self._location.home, path[2:])
-        names = [first or second for first, second in _VARIABLE.findall(path)]
-        if not names:
-            return path
-        done = await self._transport.run(["/bin/sh", "-c", _VALUES, "sh", *names])
-        values = dict(zip(names, decode_output(done.stdout).split("\0"), strict=False))
-        if missing := [name for name in names if not values.get(name)]:
-            raise UsageError(
-                f"{path}: {missing[0]} is not set on {self._location.host}.",
-                hint="Set `login_shell = true` under [shell] in the profile if a start-up file sets the "
-                "variable, or name the directory itself: stage=DIR:/…, or `shared` under [storage].",
-            )
-        return _VARIABLE.sub(lambda found: values[found[1] or found[2]], path)
 
     async def push(self, entry: TrackedJob, sent: Sent) -> None:
         """Copy the folders of a job to the cluster; ``sent`` receives the progress.

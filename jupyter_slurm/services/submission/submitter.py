@@ -27,6 +27,7 @@ from jupyter_slurm.services.jobs.upload import may_run
 from jupyter_slurm.services.results.record import read_job_values, sweep_table
 from jupyter_slurm.services.slurm.client import SlurmClient, printable
 from jupyter_slurm.services.slurm.location import ClusterFile, ClusterLocation
+from jupyter_slurm.services.staging.cluster_paths import first_directory
 from jupyter_slurm.services.staging.job_staging import Staging
 from jupyter_slurm.services.submission import sbatch_execution
 from jupyter_slurm.services.submission.array_continuation import RemainingParts, parts_notice
@@ -97,7 +98,7 @@ class Submitter:
         self._origins = GitOrigins(self._tracker)
         self._environments = Environments(location, self._transport, self._tracker.clock)
         self._growth = RemainingParts(self._tracker, self._settler, settings.submit_timeout)
-        self._is_prepared = False
+        self._is_prepared, self._first_directory = False, ""
         self._preflight = Preflight(location, self._client, self._tracker.entries)
         self._gate = asyncio.Semaphore(_MAX_CONCURRENT_SUBMISSIONS)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # a lock lives while a caller waits
@@ -160,7 +161,7 @@ class Submitter:
         if (again := asked.get("again")) and not asked.get("sweep"):
             asked = {**asked, "sweep": await sweep_table(self._transport, self._folder.job(again))}
         runner = self.runner_path(_RUNNERS.get(asked["kind"], RUNNER[0]))
-        context = self._client.submission_context(asked.get("context") or {})
+        context = await self._context(asked.get("context") or {})
         table = await self._client.options("sbatch")
         version = await self._client.version()
         prepared = None
@@ -184,6 +185,15 @@ class Submitter:
             advised_memory=self._location.advice.get("memory"),
             is_preemptible=preempting != "OFF",
         )
+
+    async def _context(self, requested: api.Context) -> Context:
+        """Return the context of sbatch, with a directory that the nodes see."""
+        context = self._client.submission_context(requested)
+        if requested.get("cwd"):
+            return context
+        if not self._first_directory:
+            self._first_directory = await first_directory(self._location, self._transport)
+        return replace(context, cwd=self._first_directory)
 
     async def _plan(self, request: PlanRequest) -> tuple[Plan, list[ArrayPart]]:
         """Return the plan (for an array in parts, that of the first) and the parts, if any."""
