@@ -220,6 +220,12 @@ def _login_of(tmp_path: Path, name: str) -> tuple[str | None, dict[str, Any]]:
             "aau-aicloud",
             {"user": "ana", "jump": ["ana@a.invalid", "eva@b.invalid"]},
         ),
+        (
+            ("aau", "--profile", "aau-aicloud", "--jump", "plain.invalid,named.invalid"),
+            "aau",
+            "aau-aicloud",
+            {"user": "ana", "jump": ["ana@plain.invalid", "named.invalid"]},
+        ),
         (("arandu", "--profile", "none", "--host", "login.invalid"), "arandu", None, {"host": "login.invalid"}),
     ],
 )
@@ -227,7 +233,7 @@ def test_a_built_in_profile_gets_the_options_of_the_login(
     init: Callable[..., Said], tmp_path: Path, words: tuple[str, ...], name: str, extends: str, login: dict[str, Any]
 ) -> None:
     config = tmp_path / "config"
-    config.write_text("Host known\n    HostName known.invalid\n")
+    config.write_text("Host plain.invalid\n    ForwardAgent no\nHost named.invalid\n    User eva\n")
     said = init([], *words, "--user", "ana", "--ssh-config", str(config), "--key", "no", "--yes")
     assert said.code == 1
     assert f"Wrote {tmp_path}/sites/{name}.toml." in said.text

@@ -11,7 +11,7 @@ import re
 from jupyter_slurm.cli.arguments.ssh_hosts import host_names
 from jupyter_slurm.cli.setup.login_options import LoginOptions, check_setting, with_login
 from jupyter_slurm.cli.terminal import ask_until_valid
-from jupyter_slurm.errors import ConfigError
+from jupyter_slurm.errors import ConfigError, SlurmError
 from jupyter_slurm.sites.profile import Profile, parse_profile
 from jupyter_slurm.sites.shipped import nearest_shipped, resolve_shipped, shipped_names, shipped_profiles
 
@@ -88,7 +88,8 @@ def personal(
     profile = parse_profile(name, text.encode(), source)
     if profile.prelude:
         print(f"This profile runs on {profile.host} before every command:\n{_indented(profile.prelude)}")
-    known = host_names(options.ssh_config or profile.ssh_config or os.path.expanduser("~/.ssh/config"))
+    config = options.ssh_config or profile.ssh_config
+    known = host_names(config or os.path.expanduser("~/.ssh/config"))
     host, jump = options.host or profile.host, options.jump_hosts
     if jump is None:
         jump = list(profile.jump) if profile.jump is not None else None
@@ -100,10 +101,25 @@ def personal(
     changes: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     who = user or (profile.user if options.jump is not None else None)
     if jump is not None:
-        named = [f"{who}@{one}" if who and one in unnamed else one for one in jump]
+        named = [
+            f"{who}@{one}" if who and (one in unnamed or (options.user and _is_without_user(one, config))) else one
+            for one in jump
+        ]
         if options.jump is not None or named != list(profile.jump or ()):
             changes["jump"] = named
     return with_login(name, path, text, changes)
+
+
+def _is_without_user(host: str, config: str | None) -> bool:
+    """Return whether OpenSSH would use the local user name for a host: its configuration has no other."""
+    from jupyter_slurm.transport.ssh.config.ssh_config import resolve_route
+
+    if "@" in host:
+        return False
+    try:
+        return asyncio.run(resolve_route(host, jump=(), config_file=config))[-1].user == getpass.getuser()
+    except SlurmError:
+        return False
 
 
 def _ask_user(name: str, host: str) -> str:
