@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 __all__ = ["FIRST_JOB", "PERSON", "Neutral", "plain"]
 
@@ -35,19 +35,29 @@ class Neutral:
         Other texts, such as paths and host names, and their replacements.
     first_job : int
         Number of the first job of the run, which becomes :data:`FIRST_JOB`; 0 keeps all numbers.
+    remarks : sequence of pairs
+        Regular expressions of lines that are true of the test's machine alone, and their replacements.
     """
 
-    def __init__(self, users: Iterable[str], words: Mapping[str, str], first_job: int = 0) -> None:
+    def __init__(
+        self,
+        users: Iterable[str],
+        words: Mapping[str, str],
+        first_job: int = 0,
+        remarks: Sequence[tuple[str, str]] = (),
+    ) -> None:
         names = "|".join(_cut_names(user) for user in users)
         self._user = re.compile(rf"(?<![\w.-])(?:{names})(?![\w-]|\.\w)")
         self._words = sorted(words.items(), key=lambda pair: -len(pair[0]))
-        self._first_job = first_job
+        self._first_job, self._remarks = first_job, remarks
 
     def __call__(self, text: str) -> str:
         """Return a text for readers."""
         text = plain(text)
         for word, instead in self._words:
             text = re.sub(rf"(?<!\w){re.escape(word)}(?![\w-])", lambda match, instead=instead: instead, text)
+        for remark, instead in self._remarks:
+            text = re.sub(remark, instead, text, flags=re.MULTILINE)
         text = _replace_aligned(_TOKEN.sub("…", text), self._user, r"user(?:name)?", lambda name: PERSON)
         if self._first_job:
             text = _replace_aligned(text, re.compile(r"(?<![\w.-])\d{4,}(?!\w)"), r"job(?:_?id)?", self._job)

@@ -29,6 +29,8 @@ __all__ = ["BlockRun", "run_page"]
 
 _PAUSE = '__import__("time").sleep(0.3)'
 _OUTPUT_TIMEOUT_S = 30.0
+_UNSETTLED = r"^(?:Job|Session|Allocation) \d+ .*(?:PENDING|RUNNING|starting|given back|ending)"
+_CARD_TIMEOUT_S = 3.0
 
 
 @dataclass
@@ -92,8 +94,9 @@ def run_page(page: Page, place: Surroundings) -> list[BlockRun]:
             if runs[-1].fault:
                 break
             if number:
+                _settle(client, number - 1, place)
                 runs[-2].keep(cells[number - 1], place)
-        client.execute_cell(pause, len(cells))
+        _settle(client, len(runs) - 1, place)
         runs[-1].keep(cells[len(runs) - 1], place)
     return runs
 
@@ -106,6 +109,14 @@ def _kernel(client: NotebookClient, place: Surroundings) -> Iterator[None]:
         yield
     finally:
         run_sync(context.__aexit__)(None, None, None)
+
+
+def _settle(client: NotebookClient, number: int, place: Surroundings) -> None:
+    """Let the card of a job that goes on arrive at the present."""
+    cell, pause = client.nb.cells[number], client.nb.cells[-1]
+    deadline = time.monotonic() + _CARD_TIMEOUT_S
+    while re.search(_UNSETTLED, _text(cell, place), re.MULTILINE) and time.monotonic() < deadline:
+        client.execute_cell(pause, len(client.nb.cells) - 1)
 
 
 def _run_cell(client: NotebookClient, number: int, block: Block, place: Surroundings) -> BlockRun:

@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Surroundings", "at_laptop_of", "on_login_node"]
 
+_PROGRAMS = {str(Path(sys.prefix)): f"/home/{PERSON}/envs/jupyter", str(Path(__file__).parents[3]): "/opt/src"}
+# The shared storage of a replica is this machine's disk.
+_SHARED_DISK = (
+    (
+        r"^warning  (job folder: \S+ can be written), but seems to lie on a local file system .*\n +-> .*$",
+        r"ok       \1",
+    ),
+    (r"^ *Warning: \S+ lies on a local file system .*\n", ""),
+)
 _FOREIGN = ("SLURM", "SBATCH", "JUPYTER", "XDG_", "SSH_", "DOCKER", "PYTEST", "COV_", "CONDA")
 
 
@@ -96,7 +105,12 @@ def on_login_node(cluster: EmbeddedCluster, home: Path) -> Iterator[Surroundings
     _own_agent(home)
     env = {**cluster.env(_environment(home)), **cluster.owned()}
     user = pwd.getpwuid(os.geteuid()).pw_name
-    words = {str(home): f"/home/{PERSON}", str(cluster.directory): "/run/arandu", socket.gethostname(): "login"}
+    words = {
+        str(home): f"/home/{PERSON}",
+        str(cluster.directory): "/run/arandu",
+        socket.gethostname(): "login",
+        **_PROGRAMS,
+    }
     first = _next_job(cluster.run("scontrol", "show", "config").stdout)
     place = Surroundings(home, env, user, Neutral([user], words, first))
     try:
@@ -125,13 +139,20 @@ def at_laptop_of(replica: Replica, home: Path, page: Page) -> Iterator[Surroundi
     key = replica.key.with_suffix("")
     for file in (key, key.with_suffix(".pub")):
         shutil.copy(file, ssh / file.name)
-    (ssh / "config").write_text(laptop.ssh_config.read_text().replace(str(key), str(own / key.name)))
+    config = laptop.ssh_config.read_text().replace(str(key), str(own / key.name))
+    shutil.move(home / "known_hosts", ssh / "known_hosts")
+    (ssh / "config").write_text(config.replace(str(home / "known_hosts"), str(own / "known_hosts")))
     mount = f'mount --bind "{ssh}" "{own}" && exec "$@"'
-    words = {str(home): f"/home/{PERSON}", str(own): f"/home/{PERSON}/.ssh", socket.gethostname(): "laptop"}
-    words |= {str(replica.directory): "", replica.password: "…", str(replica.key): f"/home/{PERSON}/.ssh/id_ed25519"}
+    words = {
+        str(home): f"/home/{PERSON}",
+        str(own): f"/home/{PERSON}/.ssh",
+        socket.gethostname(): "laptop",
+        **_PROGRAMS,
+    }
+    words |= {str(replica.directory): "", replica.password: "…"}
     first = _next_job(replica.controller.run("scontrol", "show", "config").stdout)
     place = Surroundings(
-        home, env, replica.user, Neutral([replica.user, pwd.getpwuid(os.geteuid()).pw_name], words, first),
+        home, env, replica.user, Neutral([replica.user, pwd.getpwuid(os.geteuid()).pw_name], words, first, _SHARED_DISK),
         ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh"), _answers(replica),
     )  # fmt: skip
     if "jupyter slurm init" not in page.typed:
