@@ -39,11 +39,11 @@ plt.xlabel("epoch")
 plt.ylabel("loss")
 plt.tight_layout()
 plt.show()"""
-TRAINING = """%%sbatch -p arandu --gpus 2 --time 2:00:00 -J training   as=training
+TRAINING = """%%sbatch -p arandu --gpus 2 --time 2:00:00 -J resnet   as=resnet
 #!/bin/bash
 for n in {1..9}; do echo "epoch $n: loss 0.$((99 - 9 * n))"; done
 sleep 600"""
-EVALUATE = """%%sbatch -p devwork --time 30:00 -J evaluate   after=training
+EVALUATE = """%%sbatch -p devwork --time 30:00 -J evaluate   after=resnet
 print("accuracy")"""
 SWEEP = """%%sbatch -p devwork --time 1:00:00 --array 1-20%4 -J sweep
 #!/bin/bash
@@ -84,6 +84,7 @@ def picture(page: Page, folder: Path, wear: Callable[[str], None]) -> Callable[[
     """Return ``picture(name)``, which takes NAME-light.png and NAME-dark.png."""
 
     def take(name: str) -> None:
+        page.add_style_tag(content=".Toastify { display: none }")  # notifications are over what is to be seen
         for theme in ("dark", "light"):
             wear(theme)
             page.screenshot(path=folder / f"{name}-{theme}.png")
@@ -136,14 +137,19 @@ def _show_jobs(page: Page, picture: Callable[[str], None]) -> None:
     """Take pictures of the table of jobs with what is free, and of the page of a job."""
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
     panel = page.locator("#jupyter-slurm-panel")
-    for name in ("training", "evaluate", "sweep"):
-        expect(panel.locator(".jp-Slurm-name", has_text=name).first).to_be_visible(timeout=90_000)
+
+    def row(name: str) -> Locator:
+        own = page.locator(".jp-Slurm-name", has_text=re.compile(f"^{name}$"))
+        return panel.locator(".jp-Slurm-body [role=row]", has=own).first
+
+    expect(row("evaluate").locator(".jp-Slurm-reason")).not_to_be_empty(timeout=90_000)
+    expect(row("resnet").locator(".jp-Slurm-nodes")).to_have_text("dgx01", timeout=90_000)
     panel.locator("summary").first.click()
-    expect(panel.locator(".jp-Slurm-resources [data-gpu=a100]")).to_contain_text("of 8 free")
+    free = panel.locator(".jp-Slurm-resources")
+    free.get_by_role("button").first.click()  # asks Slurm again
+    expect(free.locator("[data-gpu=a100]")).to_contain_text("5 of 8 free")
     picture("jobs")
-    panel.locator(
-        ".jp-Slurm-body [role=row]", has=page.locator(".jp-Slurm-name", has_text=re.compile("^training$"))
-    ).last.dblclick()
+    row("resnet").dblclick()
     expect(page.locator(".jp-Slurm-job")).to_contain_text("epoch 9: loss 0.18", timeout=90_000)
     picture("job")
 
