@@ -25,19 +25,16 @@ FOLDER = "import os\nc.ServerApp.root_dir = os.path.join(os.environ['HOME'], 'pr
 MAX_ANIMATION_BYTES = 1_000_000
 
 FIT = """%%sbatch -p arandu --gpus 1 --time 10:00   as=fit
-import os, time
+import time
 import matplotlib.pyplot as plt
 
 losses = []
 for epoch in range(1, 6):
     losses.append(2.5 * 0.55**epoch)
-    print(f"epoch {epoch} on {os.environ['SLURMD_NODENAME']}: loss {losses[-1]:.3f}", flush=True)
+    print(f"epoch {epoch}: loss {losses[-1]:.3f}", flush=True)
     time.sleep(0.8)
-plt.figure(figsize=(4.5, 2.2))
+plt.figure(figsize=(4.5, 1.8))
 plt.plot(losses, "o-")
-plt.xlabel("epoch")
-plt.ylabel("loss")
-plt.tight_layout()
 plt.show()"""
 TRAINING = """%%sbatch -p arandu --gpus 2 --time 2:00:00 -J resnet   as=resnet
 #!/bin/bash
@@ -205,7 +202,7 @@ def test_the_animation_shows_a_cell_that_becomes_a_job(
     """Waiting for a GPU, running, a figure below the cell: real waits, recorded as they come."""
     first, _, body = FIT.partition("\n")
     write_notebook(lab.home / "project" / f"demo-{theme}.ipynb", "%load_ext jupyter_slurm", "\n" + body)
-    page.set_viewport_size({"width": 820, "height": 620})
+    page.set_viewport_size({"width": 820, "height": 700})
     open_notebook(page, f"{lab.url}lab/tree/demo-{theme}.ipynb")
     page.evaluate("window.jupyterapp.shell.collapseLeft()")
     wear(theme)
@@ -215,6 +212,7 @@ def test_the_animation_shows_a_cell_that_becomes_a_job(
     editor = cell.locator(".cm-content")
     editor.click()
     editor.press("ControlOrMeta+Home")
+    page.add_style_tag(content=".jp-cell-toolbar, .Toastify { display: none }")
     recording = Recording(page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Notebook"))
     recording.take()
     _type(editor, first, recording)
