@@ -112,11 +112,10 @@ def void(_: object) -> None:
 
 
 def _launch(page: Page, picture: Callable[[str], None]) -> None:
-    """Take pictures of the launcher, of the form, and of the session."""
+    """Take pictures of the form and of the session."""
     page.evaluate("window.jupyterapp.commands.execute('launcher:create').then(() => null)")
     card = page.locator(".jp-LauncherCard[data-category=Slurm]", has_text=" on arandu")
     card.scroll_into_view_if_needed()
-    picture("launcher")
     card.click()
     form = page.locator(".jp-Slurm-launch form, form.jp-Slurm-launch").first
     expect(form.get_by_label("Partition")).to_contain_text("arandu (8 of 8 a100 free")
