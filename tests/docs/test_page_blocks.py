@@ -125,6 +125,7 @@ def test_readers_see_neither_names_nor_numbers_nor_colors_of_a_run() -> None:
         "   JOBID     USER  ST\n    1204      ana   R\n   12345 x"
     )
     assert neutral("Step 39212783.0 and 2.39212783") == "Step 1202.0 and 2.39212783"
+    assert neutral("the user of it\nhost (root@x) asks root") == "the user of it\nhost (ana@x) asks ana"
     assert neutral("JOBID     USER        STATE\n39212785  jsl41234p0  RUNNING") == (
         "JOBID     USER        STATE\n1204      ana         RUNNING"
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from nbformat import writes
 from notebooks import new_notebook, open_notebook, run_cell, write_notebook
@@ -129,7 +130,7 @@ def _launch(page: Page, picture: Callable[[str], None]) -> None:
     picture("session")
 
 
-def _show_jobs(page: Page, picture: Callable[[str], None]) -> None:
+def _show_jobs(page: Page, lab: Any, picture: Callable[[str], None]) -> None:
     """Take pictures of the table of jobs with what is free, and of the page of a job."""
     page.evaluate("window.jupyterapp.commands.execute('jupyter-slurm:open')")
     panel = page.locator("#jupyter-slurm-panel")
@@ -145,7 +146,10 @@ def _show_jobs(page: Page, picture: Callable[[str], None]) -> None:
     free.get_by_role("button").first.click()  # asks Slurm again
     expect(free.locator("[data-gpu=a100]")).to_contain_text("5 of 8 free")
     picture("jobs")
-    row("resnet").dblclick()
+    headers = {"Authorization": f"token {lab.token}"}
+    (known,) = httpx.get(lab.api("v1/clusters"), headers=headers, timeout=60).json()
+    place = {"cluster": known["id"], "job": row("resnet").locator(".jp-Slurm-id").inner_text()}
+    page.evaluate("place => window.jupyterapp.commands.execute('jupyter-slurm:open-job', place)", place)
     expect(page.locator(".jp-Slurm-job")).to_contain_text("epoch 9: loss 0.18", timeout=90_000)
     picture("job")
 
@@ -162,7 +166,7 @@ def test_pictures_are_taken(page: Page, lab: Any, picture: Callable[[str], None]
     picture("cell")
     for number in (2, 3, 4):
         run_cell(page, number)
-    _show_jobs(page, picture)
+    _show_jobs(page, lab, picture)
     widgets = lab.home / "project" / "widgets.ipynb"
     write_notebook(
         widgets,

@@ -81,12 +81,15 @@ def _replace_aligned(text: str, words: re.Pattern[str], heading: str, replaced: 
 
         def replace(match: re.Match[str], column: re.Match[str] | None = column) -> str:
             word, width = replaced(match[0]), len(match[0])
-            if column is not None and match.start() == column.start():
+            around = (
+                match.string[max(0, match.start() - 1) : match.start()] + match.string[match.end() : match.end() + 1]
+            )
+            if column is None or around.strip():  # within other text, not in a column
+                return word
+            if match.start() == column.start():
                 return word.ljust(width)
-            if column is not None and match.end() == column.end():
-                return word.rjust(width)
-            return word
+            return word.rjust(width) if match.end() == column.end() else word
 
         lines.append(words.sub(replace, line).rstrip())
-        column = re.search(rf"\b{heading}\b", line, re.IGNORECASE) or column
+        column = re.search(rf"(?<!\S){heading}(?!\S)", line, re.IGNORECASE) or column
     return "\n".join(lines)

@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["Surroundings", "at_laptop_of", "on_login_node"]
 
 _PROGRAMS = {str(Path(sys.prefix)): f"/home/{PERSON}/envs/jupyter", str(Path(__file__).parents[3]): "/opt/src"}
-# The shared storage of a replica is this machine's disk.
-_SHARED_DISK = (
+# The shared storage of a replica is this machine's disk, and other tests use ports of it.
+_REMARKS = (
     (
-        r"^warning  (job folder: \S+ can be written), but seems to lie on a local file system .*\n +-> .*$",
-        r"ok       \1",
+        r"^warning  (job folder: \S+ can be written), but seems to lie on a local file system .*\n +-> .*"
+        r"((?:\n.*)*?)\n0 failed, 1 warning\.$",
+        r"ok       \1\2\nAll checks passed.",
     ),
     (r"^ *Warning: \S+ lies on a local file system .*\n", ""),
+    (r"(, for tunnels: )\d+ is free; taken: .*", r"\g<1>8000 is free"),
 )
 _FOREIGN = ("SLURM", "SBATCH", "JUPYTER", "XDG_", "SSH_", "DOCKER", "PYTEST", "COV_", "CONDA")
 
@@ -152,7 +154,7 @@ def at_laptop_of(replica: Replica, home: Path, page: Page) -> Iterator[Surroundi
     words |= {str(replica.directory): "", replica.password: "…"}
     first = _next_job(replica.controller.run("scontrol", "show", "config").stdout)
     place = Surroundings(
-        home, env, replica.user, Neutral([replica.user, pwd.getpwuid(os.geteuid()).pw_name], words, first, _SHARED_DISK),
+        home, env, replica.user, Neutral([replica.user, pwd.getpwuid(os.geteuid()).pw_name], words, first, _REMARKS),
         ("unshare", "--mount", "--propagation", "private", "sh", "-c", mount, "sh"), _answers(replica),
     )  # fmt: skip
     if "jupyter slurm init" not in page.typed:
