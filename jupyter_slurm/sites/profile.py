@@ -64,8 +64,6 @@ class Profile:
     user : str or None
     port : int or None
         None: as in ``~/.ssh/config``.
-    vpn : mapping or None
-        VPN that the local computer needs: ``name``, ``url``.
     ssh_config : str or None
         File to read instead of ``~/.ssh/config``.
     carrier : str
@@ -114,6 +112,8 @@ class Profile:
         Tables used until the cluster has answered: ``partitions``, ``accounts``, ``qos``, ``gpus``.
     notes : tuple of str
         Notes for its users.
+    vpn : mapping or None
+        VPN that the local computer needs: ``name``, ``url``.
     """
 
     name: str
@@ -121,7 +121,6 @@ class Profile:
     jump: tuple[str, ...] | None = None
     user: str | None = None
     port: int | None = None
-    vpn: VpnTable | None = None
     ssh_config: str | None = None
     carrier: str = "paramiko"
     max_age: float | None = None
@@ -145,6 +144,7 @@ class Profile:
     storage: StorageTable = field(default_factory=StorageTable)
     known: Mapping[str, TomlTable] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    vpn: VpnTable | None = None
 
 
 def load_profile(name: str, folders: Sequence[str]) -> Profile:
@@ -220,7 +220,7 @@ def profile_items(name: str, raw: bytes, path: str) -> TomlTable:
 def _read(name: str, raw: bytes, path: str) -> tuple[TomlTable, str]:
     if name == "local" or name.startswith("local-"):
         raise ConfigError(
-            f"{path}: {name!r} is the name of this machine's own Slurm.", hint="Give the file another name."
+            f"{path}: {name!r} is the name of this computer's own Slurm.", hint="Give the file another name."
         )
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
@@ -228,13 +228,13 @@ def _read(name: str, raw: bytes, path: str) -> tuple[TomlTable, str]:
     except (ValueError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         place = f"{path}:{line[1]}" if line else path
-        raise ConfigError(f"{place} is not TOML: {error}", hint="Correct the file.") from None
+        raise ConfigError(f"{place} is not TOML: {error}", hint="Correct the syntax of this line.") from None
     if "extends" in data:
         data = _extended(data, path, text)
     _check(data, path, _PAGE, text)
     if found := re.fullmatch(r"([^:]+):(\d+)", data["login"]["host"]):
         raise ConfigError(
-            f"{_at(path, text, ['login', 'host'])}: login.host: {found[0]!r} holds a port.",
+            f"{_at(path, text, ['login', 'host'])}: login.host: {found[0]!r} contains a port.",
             hint=f'Write host = "{found[1]}" and port = {found[2]}.',
         )
     return data, text
@@ -246,8 +246,8 @@ def _extended(data: TomlTable, path: str, text: str) -> TomlTable:
     if not isinstance(named, str) or named not in names:
         near = get_close_matches(str(named), names, n=1)
         raise ConfigError(
-            f"{_at(path, text, ['extends'])}: extends: no profile that ships is called {named!r}.",
-            hint=f"Did you mean {near[0]}?" if near else f"There are {', '.join(names)}.",
+            f"{_at(path, text, ['extends'])}: extends: there is no built-in profile {named!r}.",
+            hint=f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(names)}.",
         )
     return _merged(tomllib.loads(shipped_text(named)), {key: data[key] for key in data if key != "extends"})
 
@@ -276,7 +276,7 @@ def _profile(name: str, data: TomlTable, path: str, text: str) -> Profile:
         first, last = tunnels.get(key, (8000, 9000))
         if first > last:
             place = _at(path, text, ["tunnels", key])
-            raise ConfigError(f"{place}: tunnels.{key}: {first} is after {last}.", hint="The first port comes first.")
+            raise ConfigError(f"{place}: tunnels.{key}: {first} is after {last}.", hint="Write the first port first.")
     first, last = tunnels.get("ports", (8000, 9000))
     chosen = {
         "jump": tuple(login["jump"]) if "jump" in login else None,
@@ -316,7 +316,7 @@ def check_environments(data: TomlTable, path: str, text: str = "") -> Mapping[st
     for name, one in data.items():
         place = f"{_at(path, text, ['env', name])}: env.{name}"
         if "venv" in one and "conda" in one:
-            raise ConfigError(f"{place} cannot be a venv and of conda.", hint=_PAGE)
+            raise ConfigError(f"{place} cannot have both venv and conda.", hint="Remove one of the two keys.")
         try:
             check_described(one)
         except UsageError as error:
@@ -367,19 +367,19 @@ def _check(data: TomlTable, path: str, hint: str, text: str = "") -> None:
                 near = get_close_matches(key, known, n=1)
                 raise ConfigError(
                     f"{_at(path, text, [*keys, key])}: {'.'.join([*keys, key])}: there is no such key.",
-                    hint=f"Did you mean {near[0]}?" if near else f"Known are {', '.join(known)}. {hint}",
+                    hint=f"Did you mean {near[0]}?" if near else f"Use one of {', '.join(known)}. {hint}",
                 ) from None
         where = ".".join(keys) or "the profile"
-        raise ConfigError(f"{_at(path, text, keys)}: {where} {error.message.partition(' ')[2]}", hint=hint) from None
+        raise ConfigError(f"{_at(path, text, keys)}: {where} {error.message.partition(' ')[2]}.", hint=hint) from None
     _check_values(data, [], lambda keys: f"{_at(path, text, keys)}: {'.'.join(keys)}", hint)
 
 
 def _check_values(value: Any, keys: list[str], place: Callable[[list[str]], str], hint: str) -> None:
     """Refuse values without a meaning in a profile: TOML 1.0 allows nan, inf and a NUL in a text."""
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{place(keys)}: {value} is no number that can be waited for.", hint=hint)
+        raise ConfigError(f"{place(keys)}: {value} is not a finite number.", hint=hint)
     if isinstance(value, str) and "\0" in value:
-        raise ConfigError(f"{place(keys)} holds a NUL byte.", hint="Take it out.")
+        raise ConfigError(f"{place(keys)} holds a NUL byte.", hint="Remove it.")
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, one in inner:
         _check_values(one, [*keys, str(key)], place, hint)

@@ -88,7 +88,7 @@ def test_a_file_that_is_handed_on_is_checked_and_taken(sites: Run, tmp_path: Pat
         (("show", "nosuch.toml"), "nosuch.toml cannot be read"),
         (("check", "../.."), "cannot be read: Is a directory"),
         (("add", "nosuch"), "Name a file, or a built-in profile: aau-aicloud, arandu"),
-        (("add", "arandu", "local", "--user", "a"), "is the name of this machine's own Slurm"),
+        (("add", "arandu", "local", "--user", "a"), "is the name of this computer's own Slurm"),
         (("add", "arandu", "a/b", "--user", "a"), "'a/b' is not a valid name of a cluster"),
         (("add", "arandu", "--user=-oProxyCommand=x"), "cannot be used"),
         (("add", "arandu"), "There is no terminal to ask this question: Your user name on c4aiscm1?"),

@@ -25,10 +25,10 @@ def is_name(answer: str) -> bool:
     """Return whether a cluster can have this name; print the reason if not."""
     try:
         if not _NAME.fullmatch(answer):
-            raise ConfigError("The name of a cluster has only letters, digits and the characters . _ - in it.")
+            raise ConfigError(f"{answer!r} is not a valid name.", hint="Use letters, digits, and . _ - in it.")
         parse_profile(answer, b'[login]\nhost = "x"\n', answer)
     except ConfigError as error:
-        print(error.message)
+        print(f"{error.message} {error.hint}")
         return False
     return True
 
