@@ -22,7 +22,8 @@ def add_parser(subparsers: Any) -> None:
         "config",
         description="Print all settings with their help, default and current value, and the file that sets the value. "
         "Set a value with a line such as `c.JupyterSlurm.poll_shortest = 30` in jupyter_slurm_config.py in one of "
-        "Jupyter's configuration directories (`jupyter --paths`).",
+        "Jupyter's configuration directories (`jupyter --paths`). A running agent keeps the settings of its start: run "
+        "`jupyter slurm agent stop` after a change.",
         epilog=page_url("reference/settings"),
         formatter_class=PlainHelp,
     )

@@ -233,6 +233,9 @@ def test_jobs_on_a_real_cluster(
         ("jupyter_slurm.jobs() lists yours.", "`jupyter slurm jobs --all` lists yours."),
         ("jupyter_slurm.job(12).state says it.", "`jupyter slurm show 12` says it."),
         ("`%%sbatch?` shows the options", "`sbatch --help` shows the options"),
+        ("Use `%slurm image list`.", "Use `jupyter slurm image list`."),
+        ("when `%slurm list` shows it", "when `jupyter slurm connect` shows it"),
+        ("`%slurm use far` in a notebook", "`%slurm use far` in a notebook"),
         ("Slurm's %s and 5%sacks stay", "Slurm's %s and 5%sacks stay"),
     ],
 )
