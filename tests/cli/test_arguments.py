@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from words import find_refused
 
 from jupyter_slurm.cli import main as command_line
 from jupyter_slurm.cli.arguments.cluster import with_cluster_first
+from jupyter_slurm.config import Settings
 from jupyter_slurm.documentation import DOCUMENTATION_URL
 from jupyter_slurm.errors import UsageError
 
@@ -31,6 +35,34 @@ def test_the_help_has_each_command_in_one_group_and_the_address_of_the_documenta
     grouped = [name for names in command_line._GROUPS.values() for name in names.split()]
     assert sorted(grouped) == sorted(command_line._COMMANDS)
     assert shown.rstrip().endswith(f"Documentation: {DOCUMENTATION_URL}")
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        for inner in action.choices.values() if isinstance(action, argparse._SubParsersAction) else ():
+            yield from _parsers(inner)
+
+
+@pytest.mark.parametrize("command", command_line._COMMANDS)
+def test_the_help_of_a_command_is_in_plain_words(command: str) -> None:
+    whole = command_line._parser(command)[1]
+    (choices,) = (action.choices for action in whole._actions if isinstance(action, argparse._SubParsersAction))
+    assert choices is not None
+    assert command_line._COMMANDS[command][1][0].islower(), "a summary is a phrase without a full stop"
+    description = choices[command].description
+    assert description[0].isupper()
+    assert description.partition("\n\n")[0].endswith(".")
+    for parser in _parsers(choices[command]):
+        assert not list(find_refused(parser.format_help()))
+        assert all(action.help for action in parser._actions)
+
+
+def test_the_help_of_the_settings_is_in_plain_words() -> None:
+    for name, trait in Settings.class_traits(config=True).items():
+        assert not list(find_refused(trait.help)), name
+        assert trait.help[0].isupper()
+        assert trait.help.endswith("."), name
 
 
 @pytest.mark.parametrize("command", sorted(set(command_line._COMMANDS) - WITHOUT_CLUSTER - FREE_FORM))

@@ -31,7 +31,7 @@ def add_cluster_option(parser: argparse.ArgumentParser) -> None:
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add the name of a cluster as the first argument; ``--cluster`` is accepted, too."""
     parser.add_argument("cluster", metavar="CLUSTER", nargs="?", help="name of a site profile")
-    parser.add_argument("--cluster", dest="cluster_option", metavar="CLUSTER", help="the same, as for other commands")
+    parser.add_argument("--cluster", dest="cluster_option", metavar="CLUSTER", help="the cluster, as in other commands")
 
 
 def first_cluster(args: argparse.Namespace) -> str | None:
