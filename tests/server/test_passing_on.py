@@ -152,8 +152,11 @@ def test_a_stream_is_broken_off_when_the_agent_dies(server: Any, client: httpx.C
             list(answer.iter_lines())
 
 
-def test_the_server_can_house_the_agent(start_jupyter: Callable[..., Any], wait_for: Callable[..., Any]) -> None:
-    server = start_jupyter("server", "--JupyterSlurm.agent_host=server")
+@pytest.mark.parametrize("section", ["JupyterSlurm", "Settings"])  # the former name of the section is still read
+def test_the_server_can_house_the_agent(
+    start_jupyter: Callable[..., Any], wait_for: Callable[..., Any], section: str
+) -> None:
+    server = start_jupyter("server", f"--{section}.agent_host=server")
     socket = wait_for(lambda: next((server.home / "run").rglob("*.sock"), None), "the socket, before anybody asks")
     answer = httpx.get(server.api("v1/agent"), headers={"Authorization": f"token {server.token}"}, timeout=60).json()
     assert (answer["host"], answer["pid"]) == ("server", server.process.pid)
